@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from stages.reports.remarks.remark import Remark
 
 WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}
-MEMORY_OF_MODEL = ("gate", "gate_values")
 
 
 def twin_remarks(report: "Artifact") -> "list[Remark]":
@@ -41,5 +40,7 @@ def twin_remarks(report: "Artifact") -> "list[Remark]":
 
 def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the same training by method `lm`."""
-    plain = {name: None for name in MEMORY_OF_MODEL if name in config["model"]}
+    from stages.models.gate_settings import NEIGHBOR_SETTINGS
+
+    plain = {name: None for name in NEIGHBOR_SETTINGS if name in config["model"]}
     return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -15,6 +15,7 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
@@ -85,6 +86,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     name = "build-datastore"
     kind = "datastore"
     Config = DatastoreConfig
+    schema = BUILT
 
     def inputs(self, config: DatastoreConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         encoder = store.get(references["source"], "model")

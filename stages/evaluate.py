@@ -1,14 +1,13 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
-Scores a split with the model alone and with memory on top. A shard is a range of tokens: of the
-tuning split, which leaves sums over the grid, then, once the best setting is chosen and recorded, of the
-split that is reported, read with it. The model reads a token once in each; what later tokens need of it is
-handed on. Where a weight is learned, the tuning split is read once more between the two, with what was chosen.
+Scores a split with the model alone and with memory on top. Each row of memory has a policy, which says how much the
+memory counts. A policy asks for passes over the tuning split. In a pass every range is a shard, which leaves what the
+policies observe; a last shard records what they choose. Then the split that is reported is scored, range by range.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
@@ -20,8 +19,8 @@ from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
-from stages.evaluation.range_pass import LEARN, SAMPLE, SCORE, SELECT, TUNE, WEIGH, Part
+from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
+from stages.evaluation.schema import REPORT
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -38,8 +37,8 @@ from stages.search.size import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
-    from stages.evaluation.evaluator import Evaluator
-    from stages.evaluation.tuning.tuning import Tuning
+    from stages.evaluation.range_reader import RangeReader
+    from stages.evaluation.row_weights import RowWeights
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class Work:
     """Everything that computing parts needs."""
 
     plan: Plan
-    evaluator: "Evaluator"
-    tuning: "Tuning"
+    reader: "RangeReader"
+    weights: "RowWeights"
     states: "StateStore"
 
 
@@ -60,6 +59,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     name = "evaluate"
     kind = "report"
     Config = EvaluateConfig
+    schema = REPORT
 
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
@@ -120,33 +120,28 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return plan.scratch_bytes + super().output_bytes(job, plan)
 
     def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
-        scoring = plan.scoring_pass.parts
-        if plan.tuning_pass is None:
-            return scoring
-        sample, select, learn = (Part(phase, 0, plan.tuning_pass.tokens, phase) for phase in (SAMPLE, SELECT, LEARN))
-        learning = [] if plan.weighing_pass is None else [*plan.weighing_pass.parts, learn]
-        return [sample, *plan.tuning_pass.parts, select, *learning, *scoring]
+        return plan.shards
 
     def phase(self, shard: Part) -> str:
         return shard.phase
 
     def doing(self, job: ShardJob[EvaluateConfig], plan: Plan, phase: str) -> str | None:
-        words = {TUNE: "tuning on", LEARN: "learning weights on", SCORE: "scoring"}
-        one = plan.scoring_pass if phase == SCORE else plan.tuning_pass
-        return f"{words[phase]} {one.split}, {one.tokens:,} tokens" if phase in words and one is not None else None
+        return plan.words(phase)
 
     def chain(self, job: ShardJob[EvaluateConfig], plan: Plan, shard: Part) -> str | None:
         return shard.phase if plan.chained else None
 
     def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore
-        from stages.evaluation.open import open_evaluator
-        from stages.evaluation.tuning.tuning import Tuning
+        from stages.evaluation.range_reader import open_range_reader
+        from stages.evaluation.row_weights import RowWeights
         from stages.models.devices import resolve_device, tune_allocator
+        from stages.retrieval.sources.source import Needs
+        from stages.retrieval.weights.policy import open_policies
 
         config = job.config
         tune_allocator()
-        evaluator = open_evaluator(
+        reader, rows = open_range_reader(
             job.inputs.artifacts,
             config.readings,
             config.windows,
@@ -158,49 +153,44 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             exclude=config.exclude or "self",
             last_words=plan.last_words,
         )
-        tuning = Tuning(job.folder, job.record, evaluator.rows, plan.tuning_pass, plan.weighing_pass)
-        return Work(plan, evaluator, tuning, StateStore(job.folder, evaluator.reader.device))
+        needs = Needs.of_all(policy.needs for policy in open_policies(rows, bool(plan.tuning)))
+        weights = RowWeights(job.folder, job.record, rows, plan.tuning)
+        reader = replace(reader, needs=reader.needs | needs)
+        return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
-        if shard.phase == SCORE:
-            return self._score(job, work, shard)
-        assert work.plan.tuning_pass is not None
-        output = ShardOutput(job.folder)
-        if shard.phase == SAMPLE:
-            output.record |= work.tuning.sample(work.evaluator)
-        elif shard.phase == SELECT:
-            output.record |= work.tuning.choose()
-        elif shard.phase == LEARN:
-            output.record |= work.tuning.learn()
-        elif shard.phase == WEIGH:
-            assert work.plan.weighing_pass is not None
-            result = work.plan.weighing_pass.read_range(shard, work.evaluator, work.states, output)
-            work.tuning.keep_positions(work.evaluator, shard.key, result.scored_range, output)
-        else:
-            result = work.plan.tuning_pass.read_range(shard, work.evaluator, work.states, output)
-            work.tuning.keep_sums(work.evaluator, shard.key, result.scored_range, output)
+        output, over = ShardOutput(job.folder), work.plan.pass_of(shard)
+        match shard.task:
+            case "sample":
+                output.record |= work.weights.sample(work.reader)
+            case "observe":
+                result = over.read_range(shard, work.reader, work.states, output)
+                work.weights.observe(shard, result.scored_range, output)
+            case "choose":
+                output.record |= work.weights.choose(over)
+            case "score":
+                self._score(job, work, shard, output)
         return output
 
-    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
+    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.figures.shard_record import shard_record, token_scores
+        from stages.evaluation.score_range import score_range
 
-        output, scoring_pass, scores = ShardOutput(job.folder), work.plan.scoring_pass, work.plan.scores
-        settings = work.tuning.settings
-        gate = settings[0].gate if settings else None
-        result = scoring_pass.read_range(shard, work.evaluator, work.states, output, gate)
-        passage = work.evaluator.score(result, settings)
+        scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
+        gate = policies[0].search_gate if policies else None
+        result = scoring.read_range(shard, work.reader, work.states, output, gate)
+        scored = score_range(work.reader, result, policies)
         if scores is not None:
-            scores.write(output, scoring_pass.number(shard), token_scores(passage))
+            scores.write(output, scoring.number(shard), token_scores(scored))
         if work.plan.unit_files is not None:
-            work.plan.unit_files.write(output, scoring_pass.number(shard), passage, shard.start, shard.stop)
-        output.record |= shard_record(passage, shard.start, shard.stop, work.plan.breakdown)
+            work.plan.unit_files.write(output, scoring.number(shard), scored, shard.start, shard.stop)
+        output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
         if output.record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
                 f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
             )
-        return output
 
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
         from stages.charts.figure import write_figures
@@ -210,22 +200,22 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.tuned import tuning_figures
-        from stages.evaluation.tuning.tuning import Tuning
+        from stages.evaluation.row_weights import RowWeights
         from stages.reports.remarks.table import REPORT, remarks_on
 
-        shards, rows = plan.scoring_pass.parts, rows_of_report(job)
-        tuning = Tuning(job.folder, job.draft.record, rows, plan.tuning_pass, plan.weighing_pass)
+        shards, rows = plan.scoring.parts, rows_of_report(job)
+        weights = RowWeights(job.folder, job.draft.record, rows, plan.tuning)
         if plan.scores is not None:
-            plan.scores.finish(job.draft, [plan.scoring_pass.number(shard) for shard in shards])
+            plan.scores.finish(job.draft, [plan.scoring.number(shard) for shard in shards])
         records = [job.draft.record(shard.key) for shard in shards]
         probes = probes_of(job)
         seen = {name: [record["probes"][name] for record in records] for name in probes}
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
-        made = metrics_of(job, plan, rows, tuning, records, probes, shown)
-        made["tuning"] = tuning_figures(tuning.tuned(), _largest_amounts(job))
+        made = metrics_of(job, plan, rows, weights, records, probes, shown)
+        made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
         made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
-        learned = tuning.learned()
+        learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
         for name, content in {"metrics.json": made, **files}.items():

@@ -18,6 +18,7 @@ from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
+from stages.training.schema import MODEL
 
 if TYPE_CHECKING:
     from stages.pretrained.size import ModelSize
@@ -51,6 +52,7 @@ class ImportModel(Stage[ImportConfig]):
     name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = ImportConfig
+    schema = MODEL
 
     def inputs(self, config: ImportConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`checkpoint`: a folder, FILE.gguf or hf:NAME; `source`: tokens made with its tokenizer."""
@@ -76,7 +78,7 @@ class ImportModel(Stage[ImportConfig]):
         if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
             _require_own_tokens(model, location, tokens)
         usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
-        longest = model.longest_context
+        longest = model.reads.longest_context
         length = config.segment_length or (usual if longest is None else min(longest, usual))
         if longest is not None and length > longest:
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")

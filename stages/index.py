@@ -12,12 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import UsageError
@@ -40,6 +43,19 @@ PART_BYTES = 64 << 20
 """Stored keys that go into one part."""
 FEWEST_QUERIES = 100
 """That recall of a changed index is measured with, if so many are asked for."""
+
+
+Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
+
+
+class IndexFigures(Figures):
+    """Metrics of an index."""
+
+    rows: Positive
+    dim: Annotated[int, Field(gt=0, lt=2**31)]
+    lossless: bool
+    bytes: Count
+    recall_by_probe: dict[Number, dict[Number, Share]] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     name = "build-index"
     kind = "index"
     Config = IndexConfig
+    schema = Schema(IndexFigures)
     unit = "parts"
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:

@@ -11,8 +11,12 @@ from functools import cache, partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, between, numbers
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.token_range import TokenRange
@@ -55,6 +59,41 @@ class QueryRange(TokenRange):
     """Tokens of a split that are looked up together."""
 
     split: str
+
+
+class QueriesFigures(Figures):
+    """Metrics of the neighbours of one split."""
+
+    missing: Share
+    queries: Count
+
+
+class NeighborsFigures(Figures):
+    """Metrics of neighbours."""
+
+    splits: dict[str, QueriesFigures]
+
+
+def neighbor_arrays(artifact: Artifact, name: str) -> Expected | None:
+    """The arrays of `neighbors.zarr/SPLIT`."""
+    _, split, array = (*name.split("/", 2), "", "")[:3]
+    recorded = artifact.input("queries").metrics["splits"].get(split)
+    if recorded is None:
+        return None
+    shape = recorded["tokens"], artifact.config["k"]
+    return {
+        "ids": Expected(shape, ("int64",), partial(_no_neighbors, artifact.find("datastore").metrics["rows"])),
+        "distances": Expected(shape, ("float32",), numbers),
+    }.get(array)
+
+
+def _no_neighbors(rows_found: int, values: np.ndarray, start: int, rows: int) -> str | None:
+    """Rows of a datastore; -1 where one is missing, behind all that are there."""
+    wrong = between(-1, rows_found, "rows of the datastore, and -1,")(values, start, rows)
+    after_missing = (values[:, :-1] < 0) & (values[:, 1:] >= 0)
+    if wrong is None and after_missing.any():
+        return f"row {start + int(np.flatnonzero(after_missing.any(-1))[0])} has neighbours behind one that is missing"
+    return wrong
 
 
 @dataclass(frozen=True)
@@ -129,6 +168,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
     name = "precompute-neighbors"
     kind = "neighbors"
     Config = NeighborsConfig
+    schema = Schema(NeighborsFigures, neighbor_arrays)
 
     def inputs(self, config: NeighborsConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         index = store.get(references["source"], "index")

@@ -15,6 +15,7 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, offsets
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import DataError
@@ -34,6 +35,29 @@ SEGMENTS = {"fast": 4096, "rank-bm25": 128}
 """Segments of one shard, by engine."""
 MANY = 20_000
 """Segments from which on rank-bm25 takes hours."""
+
+
+class BatchesFigures(Figures):
+    """Metrics of packed batches."""
+
+    segments: Positive
+
+
+def batch_arrays(batches: Artifact, name: str) -> Expected | None:
+    """The order of the segments, and where each begins."""
+    segments, length = batches.metrics["segments"], batches.config["segment_length"]
+    return {
+        "batches.zarr/order": Expected((segments,), ("int64",), _permutation),
+        "batches.zarr/segment_offsets": Expected((segments + 1,), ("int64",), offsets(segments * length)),
+    }.get(name)
+
+
+def _permutation(values: np.ndarray, start: int, rows: int) -> str | None:
+    """Each of 0 … rows - 1 once."""
+    wrong = between(0, rows, "numbers")(values, start, rows)
+    if wrong is None and len(np.unique(values)) != len(values):
+        return "a number stands there twice"
+    return wrong
 
 
 @dataclass(frozen=True)
@@ -78,6 +102,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     name = "pack-batches"
     kind = "batches"
     Config = PackConfig
+    schema = Schema(BatchesFigures, batch_arrays)
 
     def inputs(self, config: PackConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         tokens = store.get(references["source"], "tokens")

@@ -18,6 +18,7 @@ from stages.text.pretrained import special_ids
 from stages.tokenization.assembly import assemble
 from stages.tokenization.automatic import resolve_automatic
 from stages.tokenization.encoded import Work, encode_shard
+from stages.tokenization.schema import TOKENS
 from stages.tokenization.size_warnings import (
     hint_at_documents,
     report_shares,
@@ -51,6 +52,7 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
     name = "tokenize"
     kind = "tokens"
     Config = TokenizeConfig
+    schema = TOKENS
 
     def inputs(self, config: TokenizeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return find_inputs(config, references, store)

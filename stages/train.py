@@ -31,6 +31,7 @@ from stages.reporting import first_process
 from stages.text.tokens import require_segment
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
+from stages.training.schema import MODEL
 from stages.training.sources import IMPORTED, KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Train(Stage[TrainConfig]):
     name: ClassVar[str] = "train"
     kind: ClassVar[str] = "model"
     Config: ClassVar[type[StageConfig]] = TrainConfig
+    schema = MODEL
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
@@ -130,7 +132,7 @@ def _fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
-    if (model.gate or model.gate_values) and not config.method_settings.neighbors_read:
+    if model.asks_for_neighbors and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model

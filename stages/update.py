@@ -15,6 +15,7 @@ from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.encoding.schema import UPDATED
 from stages.encoding.stored_rows import VALUE_DTYPE
 from stages.encoding.window_settings import STATES_KEPT, state_bytes
 from stages.errors import UsageError
@@ -41,6 +42,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     name = "update-datastore"
     kind = "datastore"
     Config = UpdateConfig
+    schema = UPDATED
 
     def inputs(self, config: UpdateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         previous = store.get(references["source"], "datastore")

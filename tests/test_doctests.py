@@ -9,7 +9,7 @@ WORKED = [
     "memlm_cli.packages",
     "pipelines.options",
     "stages.evaluation.figures.seed_groups",
-    "stages.evaluation.tuning.coordinate_descent",
+    "stages.retrieval.weights.coordinate_descent",
     "stages.examples.cutting",
     "stages.examples.orders",
     "stages.examples.windows",

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from stages.methods.method import (
 from stages.methods.segments import Segments, shuffled_order
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.config import BackboneConfig, StateArray
+from stages.models.config import BackboneConfig, Reads, StateArray
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
 from stages.registry import Part
@@ -39,19 +39,14 @@ SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "m
 class AverageConfig(BackboneConfig):
     """A decaying average of the embeddings."""
 
-    keys: ClassVar[tuple[str, ...]] = ("hidden",)
     carries_state = True
 
     backbone: Literal["average"] = "average"
     decay: float = 0.5
 
     @property
-    def longest_context(self) -> None:
-        return None
-
-    @property
-    def reads_documents(self) -> bool:
-        return False
+    def reads(self) -> Reads:
+        return Reads()
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {"average": StateArray((1, self.width))}

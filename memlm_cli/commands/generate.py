@@ -133,7 +133,7 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], gener
 def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
     from stages.inspection.entered import named
 
-    memory = reader.evaluator.hidden_memory
+    memory = reader.range_reader.hidden_memory
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]
     for token in tokens:
         if token["attributed"] is not None:
@@ -158,7 +158,7 @@ def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     parts += [f"{word} {number(value)}" for word, value in zip(words, given, strict=True)]
     head = f"\n{shown(label)}  {number(token.probability)} = {' + '.join(parts)}"
     contexts = [f"  {number(one.carried):>9}  {source_line(one)}" for one in token.attributed.contexts]
-    memory = reader.evaluator.hidden_memory
+    memory = reader.range_reader.hidden_memory
     entering = "" if memory is None else memory.name
     contexts += [
         f"  {entering:>9}  {place_of(one.source)}: {text_around(one.source)}" for one in token.attributed.entered

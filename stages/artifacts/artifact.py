@@ -12,7 +12,7 @@ from stages.artifacts.manifest import InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
 
 if TYPE_CHECKING:
-    from stages.artifacts.contents import CheckedGroup
+    from stages.artifacts.checked_arrays import CheckedGroup
 
 
 class Home(Protocol):
@@ -162,10 +162,10 @@ class Artifact:
         return self.path / relative
 
     def zarr(self, name: str) -> CheckedGroup:
-        """A Zarr group of this artifact (`tokens.zarr`), for reading; what is in it is as its kind has it."""
+        """A Zarr group of this artifact (`tokens.zarr`), for reading; its arrays are as their stage writes them."""
         import zarr
 
-        from stages.artifacts.contents import CheckedGroup
+        from stages.artifacts.checked_arrays import CheckedGroup
 
         with content_of(self.file(f"{name}/zarr.json")):
             return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))

@@ -18,12 +18,12 @@ from stages.artifacts.checksums import FileEntry
 from stages.artifacts.disk_failures import disk_failure
 from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_manifest, publish
 from stages.artifacts.durable import remove_folder
-from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.lineage import ancestors
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest
 from stages.artifacts.references import is_id, split_reference
+from stages.artifacts.schema import wrong_manifest
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
@@ -191,7 +191,7 @@ def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
 def _require_sound(copy: Copy) -> None:
     """Raises: ArtifactError for a manifest that cannot be right, or whose files cannot stand side by side."""
     manifest = copy.manifest
-    wrong = wrong_facts(manifest) or manifest.wrong_id
+    wrong = wrong_manifest(manifest) or manifest.wrong_id
     if wrong is None and not _side_by_side(manifest.files):
         wrong = "its files cannot have the names that its manifest gives them"
     if wrong is not None:

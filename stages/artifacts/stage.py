@@ -12,6 +12,7 @@ from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
 from stages.artifacts.runner import run_shards
+from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.numbers import size
@@ -108,6 +109,8 @@ class Stage(ABC, Generic[C]):
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
+    schema: ClassVar[Schema] = Schema()
+    """Form of what it writes."""
 
     @abstractmethod
     def inputs(self, config: C, references: Mapping[str, Any], store: Store) -> Inputs:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import fsync, remove_folder, write_atomically
-from stages.artifacts.facts import wrong_facts
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.listing import name_file, named_id, names, references
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
@@ -105,7 +104,9 @@ class Store:
             raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):
             raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
-        wrong = wrong_facts(artifact.manifest)
+        from stages.artifacts.schema import wrong_manifest
+
+        wrong = wrong_manifest(artifact.manifest)
         if wrong is not None:
             raise artifact.damaged(wrong)
         if every_byte:

@@ -337,7 +337,10 @@ class GateProbe(Probe):
                 if value is not None:
                     raise UsageError(f"{model.reference} has no gate: leave --{name.replace('_', '-')} out.")
             return dict(asked)
-        first, *others = asked["gate_k"] or (int(model.config["memory"]["k"]),)
+        trained = (model.config["memory"] or {}).get("k")
+        if trained is None:
+            raise model.damaged("manifest.json has a gate, and no config.memory.k")
+        first, *others = asked["gate_k"] or (trained,)
         numbers = (first, *sorted({*others} - {first}))
         for split in splits:
             require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")

@@ -65,9 +65,9 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     stride = (1 if model.pools else context) if stride is None else stride
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")
-    if model.longest_context is not None and context > model.longest_context:
+    if model.reads.longest_context is not None and context > model.reads.longest_context:
         raise UsageError(
-            f"{encoder.reference} learned {model.longest_context} positions; --context {context} is longer."
+            f"{encoder.reference} learned {model.reads.longest_context} positions; --context {context} is longer."
         )
     carried, remembered = model.lengths
     if model.carries_state and (stride != context or (context != own and not segmented and carried is None)):

@@ -2,21 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, Literal
 
+from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job
+from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.range_pass import SCORE, TUNE, WEIGH, RangePass
 from stages.methods.defaults import is_own_datastore
 from stages.models.windows import WindowSettings
 
 if TYPE_CHECKING:
     from stages.diagnostics.probe import Probe
+    from stages.encoding.carried_state import CarriedState
+    from stages.encoding.state_store import StateStore
     from stages.evaluation.figures.breakdown import Breakdown
     from stages.evaluation.figures.intervals import UnitFiles
     from stages.evaluation.figures.last_word import LastWords
     from stages.evaluation.figures.token_scores import ScoreFiles
+    from stages.evaluation.range_reader import RangeReader, RangeResult
+    from stages.memory.search_gate import SearchGate
     from stages.retrieval.rows import MemoryRow
 
 ENTRIES_PER_SHARD = 1 << 23
@@ -24,19 +30,113 @@ ENTRIES_PER_SHARD = 1 << 23
 INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
+SCORE = "score"
+"""Name of the pass over the split that is reported."""
+
+
+@dataclass(frozen=True)
+class Part(TokenRange):
+    """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split."""
+
+    phase: str
+    task: Literal["sample", "observe", "choose", "score"]
+
+
+@dataclass(frozen=True)
+class RangePass:
+    """A pass over a split of `tokens` tokens, in parts of `step`, each with the state that the one before it left."""
+
+    name: str
+    words: str
+    """Shown while it runs, before the name of the split."""
+    contexts: bool
+    """Whether features of contexts are computed, if a weight needs them."""
+    split: str
+    tokens: int
+    step: int
+    reach: int
+    """Positions that readings reach back from a token, 0 for none."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of the split, in order."""
+        return [self._part(number) for number in range(ceil(self.tokens / self.step))]
+
+    @property
+    def choice(self) -> Part:
+        """The shard behind all parts, which chooses by what they left."""
+        return Part(f"{self.name}-choice", 0, self.tokens, f"{self.name}-choice", "choose")
+
+    @property
+    def sample(self) -> Part:
+        """A look at short ranges of the split, before the first pass over it."""
+        return Part("sample", 0, self.tokens, "sample", "sample")
+
+    def number(self, part: Part) -> int:
+        """Number of a part in the pass."""
+        return part.start // self.step
+
+    def read_range(
+        self,
+        part: Part,
+        reader: "RangeReader",
+        states: "StateStore",
+        output: ShardOutput,
+        gate: "SearchGate | None" = None,
+    ) -> "RangeResult":
+        """Read a part with the model, resuming from the one before it; a gate says where neighbours are found."""
+        carried = self._carried_into(part, reader, states)
+        probed = self.name == SCORE
+        result = reader.read(
+            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, gate=gate
+        )
+        idle = self.number(part) - self._parts_back - 1
+        states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
+        return result
+
+    def state_bytes(self, of_one: int) -> int:
+        """Size of the states on disk when there are most: those to resume from, and of two parts under way."""
+        return (self._parts_back + 1 + 2) * of_one
+
+    def _carried_into(self, part: Part, reader: "RangeReader", states: "StateStore") -> "CarriedState":
+        """The state before a part: in memory, if this process computed the part before.
+
+        Else it is made again from the last saved state, by reading the tokens behind it once more.
+        """
+        from stages.encoding.carried_state import CarriedState
+
+        number = self.number(part)
+        latest = states.after(self._part(number - 1).key) if number else None
+        if latest is not None:
+            return latest
+        reached = max(0, number - self._parts_back)
+        carried, lost = CarriedState(reached * self.step), list[TokenRange]()
+        if reader.carries_state:
+            carried, lost = states.latest(map(self._part, reversed(range(reached))))
+        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: others round differently
+            carried = reader.past(self.split, earlier.start, earlier.stop, carried)
+        return carried
+
+    @property
+    def _parts_back(self) -> int:
+        """Parts before one whose positions its readings may reach."""
+        return ceil(self.reach / self.step)
+
+    def _part(self, number: int) -> Part:
+        start = number * self.step
+        stop = min(start + self.step, self.tokens)
+        return Part(f"{self.name}-{number:06d}", start, stop, self.name, "score" if self.name == SCORE else "observe")
 
 
 @dataclass(frozen=True)
 class Plan:
     """The splits that are read, and the figures that are reported."""
 
-    tuning_pass: RangePass | None
-    """None if nothing is tuned."""
-    weighing_pass: RangePass | None
-    """None if no weight is learned."""
-    scoring_pass: RangePass
+    tuning: tuple[RangePass, ...]
+    """Passes of the tuning split, in order; none if nothing is tuned."""
+    scoring: RangePass
     chained: bool
-    """Whether a part goes on from what the one before it read."""
+    """Whether a part resumes from what the one before it read."""
     scratch_bytes: int
     last_words: "dict[str, LastWords] | None"
     """The tokens that alone count, of every split that is read; None: all."""
@@ -45,31 +145,57 @@ class Plan:
     unit_files: "UnitFiles | None"
     """Files that intervals of changes are made from; None: nothing is compared."""
 
+    @property
+    def shards(self) -> list[Part]:
+        """All the work, in order: every pass of the tuning split is followed by a choice."""
+        tuning = [part for one in self.tuning for part in (*one.parts, one.choice)]
+        return [*(one.sample for one in self.tuning[:1]), *tuning, *self.scoring.parts]
+
+    def pass_of(self, part: Part) -> RangePass:
+        """The pass that a part belongs to."""
+        return next(
+            one for one in (*self.tuning, self.scoring) if part.phase in (one.name, one.choice.phase, one.sample.phase)
+        )
+
+    def words(self, phase: str) -> str | None:
+        """Description of a phase, for those who wait; None: none is needed."""
+        one = next((one for one in (*self.tuning, self.scoring) if one.name == phase), None)
+        return None if one is None else f"{one.words} {one.split}, {one.tokens:,} tokens"
+
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
     from stages.evaluation.figures.breakdown import find_breakdown
+    from stages.retrieval.sources.source import Needs
+    from stages.retrieval.weights.policy import open_policies
 
     config, read = job.config, job.inputs.artifacts
     if config.tune_split == config.split:
         job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
     rows, last_words = rows_of_report(job), _last_words(job)
-    reach = max((row.needs.reach for row in rows), default=0)
-    tuning_pass = None if config.tune_split is None else _pass(job, TUNE, config.tune_split, reach)
-    learned = any(row.learned for row in rows)
-    weighing_pass = _pass(job, WEIGH, config.tune_split, reach) if learned and config.tune_split else None
-    scoring_pass = _pass(job, SCORE, config.split, reach)
+    policies = open_policies(rows, tuned=config.tune_split is not None)
+    reach = Needs.of_all(needs for policy in policies for needs in (policy.row.needs, policy.needs)).reach
+    step = _tokens_per_shard(job)
+
+    def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
+        return RangePass(name, words, contexts, split, tokens_of(job, split), step, reach)
+
+    passes = dict.fromkeys(one for policy in policies for one in policy.passes)
+    tuning = tuple(over(config.tune_split, *one) for one in passes if config.tune_split is not None)
+    scoring = over(config.split, SCORE, "scoring")
     carried = _state_bytes(job, rows)
     breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
     unit_files = _unit_files(job, rows, breakdown)
+    tuned_tokens = tuning[0].tokens if tuning else 0
+    if tuning and last_words is not None:
+        tuned_tokens = last_words[tuning[0].split].tokens
     return Plan(
-        tuning_pass,
-        weighing_pass,
-        scoring_pass,
+        tuning,
+        scoring,
         chained=bool(reach or carried),
-        scratch_bytes=_tuning_bytes(job, rows, last_words)
+        scratch_bytes=sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
         + (unit_files.scratch_bytes if unit_files is not None else 0)
-        + sum(one.state_bytes(carried) for one in (tuning_pass, weighing_pass, scoring_pass) if one is not None),
+        + sum(one.state_bytes(carried) for one in (*tuning, scoring)),
         last_words=last_words,
         breakdown=breakdown,
         scores=_score_files(job, last_words),
@@ -79,7 +205,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
 
 def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
     """Rows of the table below the model."""
-    from stages.evaluation.open import open_rows
+    from stages.evaluation.range_reader import open_rows
     from stages.models.devices import resolve_device
 
     config = job.config
@@ -88,17 +214,13 @@ def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
 
 def probes_of(job: Job[EvaluateConfig]) -> "dict[str, Probe]":
     """Probes that have something to show of the model."""
-    from stages.evaluation.open import open_probes
+    from stages.evaluation.range_reader import open_probes
 
     return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)
 
 
 def tokens_of(job: Job[EvaluateConfig], split: str) -> int:
     return int(job.inputs["tokens"].metrics["splits"][split]["tokens"])
-
-
-def _pass(job: Job[EvaluateConfig], phase: str, split: str, reach: int) -> RangePass:
-    return RangePass(phase, split, tokens_of(job, split), _tokens_per_shard(job), reach)
 
 
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
@@ -123,18 +245,6 @@ def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
     if "neighbors" in read and not any(row.needs.exact for row in rows):
         return own
     return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config), tokens)
-
-
-def _tuning_bytes(
-    job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", last_words: "Mapping[str, LastWords] | None"
-) -> int:
-    """Size of what the shards of the tuning split leave."""
-    from stages.evaluation.tuning.tuning import scratch_bytes
-
-    split = job.config.tune_split
-    if split is None:
-        return 0
-    return scratch_bytes(rows, tokens_of(job, split) if last_words is None else last_words[split].tokens)
 
 
 def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":

@@ -46,7 +46,7 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 def _form_of(model: Artifact) -> Write:
     """Find the writer for a model's backbone. Raises: UsageError or ArtifactError, saying why, if there is none."""
     config = model_of(require_scoring(model))
-    if config.gate is not None:
+    if config.reads_neighbors:
         raise UsageError(
             f"{model.reference} has a gate that lets neighbours' tokens in (SPALM), and no model of transformers has."
         )

@@ -43,7 +43,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
                 "imported by another version of memlm or transformers; import the model again."
             )
         causal.to(_precision(model)).save_pretrained(folder)
-    return Form(type(causal).__name__, config.longest_context)
+    return Form(type(causal).__name__, config.reads.longest_context)
 
 
 def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
-from stages.evaluation.evaluator import Evaluator
-from stages.evaluation.figures.range_scores import RowSettings
+from stages.evaluation.range_reader import RangeReader
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
-from stages.retrieval.grids import compose_dense
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.policy import WeightPolicy
 
 ANY = 0
 """Stands in the place of the token that is not there yet; what is read of its own position does not see it."""
@@ -41,13 +40,13 @@ class Stream:
         """The position of the next token, with all that it reads; its target stands for no token."""
         place = len(self.passage)
         self.passage.append(ANY)
-        result = self.reader.evaluator.read_range(PASSAGE, place, place + 1, self._history)
+        result = self.reader.range_reader.read(PASSAGE, place, place + 1, self._history)
         self._after = result.after
         return result.scored_range
 
     def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
         """Log-probabilities of every next token with all memories read, natural log, [V]."""
-        dense = dense_log_probs(self.reader.evaluator, scored_range, self.reader.settings)
+        dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)
         found: np.ndarray = dense[0].double().cpu().numpy()
         return found
 
@@ -58,23 +57,22 @@ class Stream:
         self._history, self._after = _ending_with(self._after, token), None
 
 
-def dense_log_probs(evaluator: Evaluator, scored_range: ScoredRange, settings: RowSettings | None) -> Tensor:
-    """Log-probabilities of every token with the evaluator's row read at its settings, float32 [n, V].
+def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None) -> Tensor:
+    """Log-probabilities of every token with a row read as its policy says, float32 [n, V].
 
     Args:
         scored_range: a range whose hidden states were kept.
-        settings: None: the plain model.
+        policy: None: the plain model.
     """
     hidden, log_z = scored_range.lm.hidden, scored_range.lm.log_z
     assert hidden is not None, "hidden states are kept where the tokens that count are given"
-    log_p = evaluator.model.log_probs(hidden)
-    if settings is None:
+    log_p = reader.model.log_probs(hidden)
+    if policy is None:
         return log_p
     done, parts = 0, []
-    for rows, retrieved in evaluator.rows[0].retrieve(scored_range):
-        n = len(log_z[rows])
-        alone = log_p[done : done + n]
-        parts.append(compose_dense(alone, log_z[rows], retrieved, slice(0, n), settings.grids, settings.points))
+    for rows, retrieved in policy.row.retrieve(scored_range):
+        n, weights = len(log_z[rows]), policy.weights(scored_range, rows, retrieved)
+        parts.append(policy.read_dense(log_p[done : done + n], log_z[rows], retrieved, slice(0, n), weights))
         done += n
     return torch.cat(parts)
 

@@ -26,7 +26,7 @@ class EnteredContexts:
     """Finds the source text of what entered; of a model that lets nothing in there is none."""
 
     def __init__(self, reader: MemoryReader) -> None:
-        self._memory = reader.evaluator.hidden_memory
+        self._memory = reader.range_reader.hidden_memory
         if self._memory is not None:
             self._corpus = reader.corpus_of(self._memory.datastore)
 

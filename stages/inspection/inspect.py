@@ -8,7 +8,8 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.figures.range_scores import RangeScores
+from stages.evaluation.range_scores import RangeScores
+from stages.evaluation.score_range import score_range
 from stages.inspection.contexts import Context, Contexts
 from stages.inspection.entered import EnteredContext, EnteredContexts, named
 from stages.inspection.looked_up import LookedUpContext, LookUps
@@ -153,9 +154,9 @@ def inspect_passages(
 def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int) -> Inspected:
     """Inspect tokens [start, stop) of a split whose arrays are `own`."""
     carried = reader.carried(split, start)
-    with LookUps(reader.evaluator.model) as look_ups:
-        result = reader.evaluator.read_range(split, start, stop, carried, probed=True)
-    scores = reader.evaluator.score(result, [] if reader.settings is None else [reader.settings])
+    with LookUps(reader.range_reader.model) as look_ups:
+        result = reader.range_reader.read(split, start, stop, carried, probed=True)
+    scores = score_range(reader.range_reader, result, [] if reader.policy is None else [reader.policy])
     ids = scores.targets.tolist()
     here = SplitText.of(own, split, reader.text)
     read = _read_memory(reader, result.scored_range, here, most)
@@ -174,7 +175,7 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
         )
         for row, (id, text, (shares, contexts)) in enumerate(zip(ids, reader.text.pieces(ids), read, strict=True))
     ]
-    memory = reader.evaluator.hidden_memory
+    memory = reader.range_reader.hidden_memory
     entering = None if memory is None else memory.name
     return Inspected(reader.read["model"].reference, split, start, reader.memories, views, entering, look_ups.any)
 

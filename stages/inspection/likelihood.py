@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stages.encoding.carried_state import CarriedState
+from stages.evaluation.score_range import score_range
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import BLOCK_TOKENS, MemoryReader
 
@@ -21,8 +22,8 @@ def continuation_scores(
     """
     ids = [*context, *continuation]
     kept = len(ids)
-    if not reader.evaluator.carries_state:
-        kept = min(kept, max(reader.evaluator.reader.windows.context, len(continuation)))
+    if not reader.range_reader.carries_state:
+        kept = min(kept, max(reader.range_reader.reader.windows.context, len(continuation)))
     first = ids[-kept - 1] if kept < len(ids) else None
     passage = Passage(ids[-kept:])
     return _scored(reader.of_passage(passage, first), len(passage) - len(continuation), len(passage))
@@ -38,13 +39,12 @@ def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np
     """Tokens [start, stop) of a passage."""
     log_p, best = [np.zeros(0)], [np.zeros(0, bool)]
     carried = reader.carried(PASSAGE, start) if start else CarriedState()
-    settings = [] if reader.settings is None else [reader.settings]
+    policies = [] if reader.policy is None else [reader.policy]
     for begin in range(start, stop, BLOCK_TOKENS):
-        result = reader.evaluator.read_range(PASSAGE, begin, min(begin + BLOCK_TOKENS, stop), carried)
-        scores = reader.evaluator.score(result, settings)
+        result = reader.range_reader.read(PASSAGE, begin, min(begin + BLOCK_TOKENS, stop), carried)
+        scores = score_range(reader.range_reader, result, policies)
         final = scores.rows[0] if scores.rows else scores
-        assert final.correct is not None, "of a passage the likeliest tokens are looked at"
         log_p.append(final.log_p.double().cpu().numpy())
-        best.append(final.correct.cpu().numpy())
+        best.append(final.columns["correct"].cpu().numpy())
         carried = result.after
     return np.concatenate(log_p), np.concatenate(best)

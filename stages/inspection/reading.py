@@ -9,11 +9,8 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
-from stages.evaluation.evaluator import Evaluator
 from stages.evaluation.figures.last_word import LastWords
-from stages.evaluation.figures.range_scores import RowSettings
-from stages.evaluation.open import open_evaluator
-from stages.evaluation.tuning.select import describe_row, select
+from stages.evaluation.range_reader import RangeReader, open_range_reader
 from stages.examples.corpus import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
@@ -25,6 +22,7 @@ from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
+from stages.retrieval.weights.fixed import Fixed
 from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
 
@@ -38,19 +36,19 @@ BLOCK_TOKENS = 4096
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """A model with at most one row of readings, and the numbers that they are read with, None of the plain model."""
+    """A model with at most one row of readings, and the weights that they are read with, None of the plain model."""
 
     read: Mapping[str, Artifact]
-    evaluator: Evaluator
-    settings: RowSettings | None
+    range_reader: RangeReader
+    policy: Fixed | None
     memories: list[dict[str, Any]]
     """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """Read the entries of each token of a range, for a few tokens at a time; the plain model has none."""
-        if self.settings is not None:
-            yield from read_entries(self.evaluator.rows[0], self.settings, scored_range)
+        if self.policy is not None:
+            yield from read_entries(self.policy, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
         """The text that a datastore was made of: token i is row i."""
@@ -64,18 +62,17 @@ class MemoryReader:
             first: the input before the passage; None: what stands before a split.
         """
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
-        evaluator = replace(_reading_passage(self.evaluator, passage, first), last_words=every)
-        return replace(self, evaluator=evaluator)
+        return replace(self, range_reader=replace(_of_passage(self.range_reader, passage, first), last_words=every))
 
     def carried(self, split: str, start: int) -> CarriedState:
         """The past of a token that readings and states need, by reading as much of the split before it.
 
         No memory enters hidden states: what is kept of a position is from before that.
         """
-        evaluator = replace(self.evaluator, hidden_memory=None, probes={})
-        past = CarriedState(0 if evaluator.carries_state else max(0, start - evaluator.reach))
+        reader = replace(self.range_reader, hidden_memory=None, probes={})
+        past = CarriedState(0 if reader.carries_state else max(0, start - reader.needs.reach))
         while past.start < start:
-            past = evaluator.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
+            past = reader.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
 
 
@@ -86,25 +83,8 @@ def open_reader(request: Request, store: Store, split: str | None, *, stride: in
 
 def load_reader(found: Resolved, request: Request) -> MemoryReader:
     """Load what a request came to."""
-    evaluator, text = _open(found, request), token_text(found.read["tokens"])
-    if not evaluator.rows:
-        return MemoryReader(found.read, evaluator, None, [], text)
-    row = evaluator.rows[0]
-    selected = select(row, _grids(row, evaluator, found.read["tokens"]))
-    memories = [_without_tuning(memory, found.numbers) for memory in describe_row(row, selected, None)]
-    settings = replace(selected.settings, by_cutoff=[])
-    return MemoryReader(found.read, replace(evaluator, rows=(row,)), settings, memories, text)
-
-
-def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
-    """A reading as a report tells it, but for how it was tuned."""
-    tuning = ("tuned", "tune_split", "interior")
-    return {name: value for name, value in memory.items() if name not in tuning} | {"numbers": numbers}
-
-
-def _open(found: Resolved, request: Request) -> Evaluator:
-    device = resolve_device(request.device)
-    return open_evaluator(
+    device, text = resolve_device(request.device), token_text(found.read["tokens"])
+    reader, rows = open_range_reader(
         found.read,
         found.readings,
         found.windows,
@@ -115,22 +95,34 @@ def _open(found: Resolved, request: Request) -> Evaluator:
         device=device,
         precision=resolve_precision(request.precision, device.type),
     )
+    if not rows:
+        return MemoryReader(found.read, reader, None, [], text)
+    row = rows[0]
+    policy = Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
+    memories = [_without_tuning(memory, found.numbers) for memory in policy.describe(None)]
+    return MemoryReader(found.read, replace(reader, needs=row.needs), policy, memories, text)
 
 
-def _reading_passage(evaluator: Evaluator, passage: Passage, first: int | None) -> Evaluator:
-    """The evaluator with a passage in place of all splits."""
-    external, hidden = evaluator.external, evaluator.hidden_memory
-    eos = evaluator.reader.corpus.eos if first is None else first
+def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
+    """A reading as a report describes it, but for how it was tuned."""
+    tuning = ("tuned", "tune_split", "interior")
+    return {name: value for name, value in memory.items() if name not in tuning} | {"numbers": numbers}
+
+
+def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> RangeReader:
+    """The same with a passage in place of all splits."""
+    external, hidden = reader.external, reader.hidden_memory
+    eos = reader.reader.corpus.eos if first is None else first
     corpus = Corpus(passage, eos)
-    reader = replace(evaluator.reader, corpus=corpus)
+    of_passage = replace(reader.reader, corpus=corpus)
     if external is not None:
         encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
         external = replace(external, encoder=encoder)
-    hidden = None if hidden is None else hidden.of_text(reader)
-    return replace(evaluator, reader=reader, external=external, hidden_memory=hidden)
+    hidden = None if hidden is None else hidden.of_text(of_passage)
+    return replace(reader, reader=of_passage, external=external, hidden_memory=hidden)
 
 
-def _grids(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> list[ReadingGrid]:
+def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
     """The numbers of a row; temperatures that were left open are measured in how far scores spread."""
     grids = row.grids([1.0] * len(row.sources))
     if all(source.reading.temperature != "tune" for source in row.sources):
@@ -139,13 +131,12 @@ def _grids(row: MemoryRow, evaluator: Evaluator, tokens: Artifact) -> list[Readi
     split = next((name for name in ("valid", "test") if splits.get(name)), next(iter(splits)))
     start = splits[split] // 2
     stop = min(start + MEASURED_TOKENS, splits[split])
-    alone = replace(evaluator, hidden_memory=None, probes={})
-    sample = [alone.read_range(split, start, stop, CarriedState(start)).scored_range]
+    alone = replace(reader, hidden_memory=None, probes={})
+    sample = [alone.read(split, start, stop, CarriedState(start)).scored_range]
     return [_measured(*one, sample) for one in zip(row.sources, grids, strict=True)]
 
 
 def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
     if source.reading.temperature != "tune":
         return grid
-    temperature = float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}")
-    return replace(grid, scales=(1 / temperature,))
+    return grid.at_temperature(float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}"))

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.evaluation.figures.range_scores import RowSettings
 from stages.memory.entries import LogSums
 from stages.retrieval.grids import Point, ReadingGrid
 from stages.retrieval.retrieved import MatchedEntries, Retrieved
-from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.policy import WeightPolicy
 
 
 @dataclass(frozen=True)
@@ -44,22 +43,19 @@ class Shares:
     memories: Tensor
 
 
-def read_entries(
-    row: MemoryRow, settings: RowSettings, scored_range: ScoredRange
-) -> Iterator[tuple[Shares, list[ReadEntries]]]:
+def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
     """The entries of a range, for a few positions at a time, in order.
 
     Args:
-        row, settings: the readings, and the numbers they are read with.
+        policy: the readings, and the numbers they are read with.
         scored_range: the range; all of its tokens count.
     """
-    row = row.narrowed([point.cutoff for point in settings.points])
-    for rows, retrieved in row.retrieve(scored_range):
+    for rows, retrieved in policy.reading_row.retrieve(scored_range):
         places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
-        shares = shares_of(retrieved, settings.grids, settings.points, scored_range.lm.log_z[rows])
+        shares = shares_of(retrieved, policy.grids, policy.points, scored_range.lm.log_z[rows])
         entries = []
         for number, one in enumerate(retrieved):
-            weights = entry_weights(one, settings.points[number].scale, settings.points[number].cutoff)
+            weights = entry_weights(one, policy.points[number].scale, policy.points[number].cutoff)
             for part, weight in zip(one.parts, weights, strict=True):
                 where = _positions(part, scored_range, places) if part.ids is None else part.ids
                 values = part.entries.values.long()

@@ -118,5 +118,7 @@ def require_scoring(model: Artifact) -> Artifact:
 def require_key(model: Artifact, key: str) -> None:
     """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
     config = model_of(model)
-    if key not in config.keys:
-        raise UsageError(f"{model.reference} ({config.backbone}) has no key {key!r}; it has: {', '.join(config.keys)}.")
+    if key not in config.reads.keys:
+        raise UsageError(
+            f"{model.reference} ({config.backbone}) has no key {key!r}; it has: {', '.join(config.reads.keys)}."
+        )

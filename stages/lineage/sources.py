@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
-from stages.artifacts.manifest import MANIFEST, InputRecord
+from stages.artifacts.manifest import InputRecord
 from stages.errors import content_of
 from stages.lineage.corpus import array_digests
 
@@ -67,14 +67,8 @@ def is_updated(datastore: Artifact) -> bool:
 
 
 def split_of(datastore: Artifact) -> str:
-    """The split that the rows of a datastore are of which was not made from another one.
-
-    Raises: ArtifactError if its manifest names none.
-    """
-    split = datastore.config["split"]
-    if split is None:
-        raise datastore.damaged(f"{MANIFEST} has no config.split")
-    return str(split)
+    """The split that the rows of a datastore are of which was not made from another one."""
+    return str(datastore.config["split"])
 
 
 def tokenizer_of(datastore: Artifact) -> Artifact:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate, repeat
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from stages.config import Settings
 
@@ -53,8 +53,8 @@ def _split_list(value: Any) -> Any:
 Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
 """One number, several to choose from, or `tune`: the default grid."""
-Learned = Literal["learned"]
-"""A number for each context, from a network that is fitted on the tuning split; see `stages.memory.weight_network`."""
+PolicyName = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]{3,}$")]
+"""A number for each context, from a policy that is fitted on the tuning split; see `stages.retrieval.weights`."""
 Count = Annotated[int, Field(gt=0)]
 
 

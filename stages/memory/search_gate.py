@@ -9,9 +9,11 @@ retrieval. They leave out where a predicted λ is small; the gain itself orders 
 (docs/results/effects.md).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -28,6 +30,41 @@ class SearchGate:
     def opens(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
         """Whether each context is searched for, on the CPU."""
         return self.network.outputs(contexts) >= self.threshold
+
+
+@dataclass(frozen=True)
+class SearchGains:
+    """A network that predicts gains, and the gain at which searches begin for each share of the contexts."""
+
+    network: SmallNetwork
+    shares: Sequence[float]
+    thresholds: Sequence[float]
+
+    @classmethod
+    def fitted(cls, contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], shares: Sequence[float]) -> Self:
+        network = fit_gain(contexts, gains)
+        return cls(network, shares, thresholds(network.outputs(contexts), shares))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return {"network": self.network.record, "shares": self.shares, "thresholds": self.thresholds}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"])
+
+    def sums(
+        self, contexts: Float[Tensor, "n f"], log_p: Float[Tensor, " n"], alone: Float[Tensor, " n"]
+    ) -> Float[Tensor, "shares 2"]:
+        """For each share, the contexts that are searched for, and the nats of all where these alone are.
+
+        Args:
+            log_p, alone: of the targets, with the memory read and of the model alone.
+        """
+        predicted = self.network.outputs(contexts)[:, None].to(log_p.device)
+        above = predicted >= torch.tensor(self.thresholds, dtype=torch.float64, device=log_p.device)
+        read = torch.where(above, log_p[:, None], alone[:, None])
+        return torch.stack((above.sum(0), -read.sum(0, dtype=torch.float64)), -1)
 
 
 def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: int = 0) -> SmallNetwork:

@@ -15,9 +15,9 @@ their distances and the number of distinct tokens among them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -26,24 +26,31 @@ from torch import Tensor
 
 from stages.memory.small_network import SmallNetwork, fitted
 
-MOST = 12.0
+MAX_LOGIT = 12.0
 """Bound on the logit, up or down: beyond it, 1 − λ has no digits left in float32."""
 FOLDS = 5
 SHORTEST = 1000
 """Positions of a fold."""
-SURE = 3.0
+SIGNIFICANT = 3.0
 """Standard errors that the gain on text it was not fitted on must lie above 0."""
+
+
+class ContextWeights(Protocol):
+    """A weight for each context, fitted to positions."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """Its numbers, JSON: all digits."""
+
+    def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
+        """Logits of λ, float64 on the CPU."""
 
 
 class WeightNetwork(SmallNetwork):
     """Its outputs are logits of λ; `offset` is logit λ_0."""
 
     def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
-        return self.outputs(inputs).clamp(-MOST, MOST)
-
-    def weights(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
-        """λ of each position, above 0 and below 1, float64 on the CPU."""
-        return self.logits(inputs).sigmoid()
+        return self.outputs(inputs).clamp(-MAX_LOGIT, MAX_LOGIT)
 
 
 @dataclass(frozen=True)
@@ -78,16 +85,20 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
     """Fit a network that begins at one weight for all; the same arguments give the same network."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
-        return -positions.taken(rows).read(outputs.clamp(-MOST, MOST)).mean()
+        return -positions.taken(rows).read(outputs.clamp(-MAX_LOGIT, MAX_LOGIT)).mean()
 
     begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
     return fitted(begun, positions.inputs, loss, seed)
 
 
-class Learned(NamedTuple):
-    """A network fitted on all positions, and what it gained where it was not: nats a token, one number a fold."""
+Fit = Callable[[Positions, float], ContextWeights]
+"""Fits weights to positions, from one number for all on."""
 
-    network: WeightNetwork
+
+class Learned(NamedTuple):
+    """Weights fitted on all positions, and what they gained where they were not: nats a token, one number a fold."""
+
+    network: ContextWeights
     gains: Sequence[float]
 
     @property
@@ -101,15 +112,17 @@ class Learned(NamedTuple):
         return math.sqrt(squares / (len(self.gains) - 1) / len(self.gains))
 
     @property
-    def sure(self) -> bool:
+    def significant(self) -> bool:
         """Whether it may be trusted on other text to be no worse than one weight for all."""
-        return self.mean > SURE * self.error
+        return self.mean > SIGNIFICANT * self.error
 
 
-def learn(positions: Positions, weight: float, one_for_all: Float[Tensor, " n"]) -> Learned | None:
-    """Fit a network, and look what networks fitted alike gain over the best that there is without.
+def learn(
+    positions: Positions, weight: float, one_for_all: Float[Tensor, " n"], fit: Fit = fit_weight
+) -> Learned | None:
+    """Fit weights, and measure what weights fitted alike gain over the best that there is without.
 
-    The positions are cut into runs that follow each other; each is read with a network fitted on the others. None where
+    The positions are cut into runs that follow each other; each is read with weights fitted on the others. None where
     there are too few positions to cut.
 
     Args:
@@ -119,12 +132,10 @@ def learn(positions: Positions, weight: float, one_for_all: Float[Tensor, " n"])
     runs = torch.arange(len(positions)).tensor_split(FOLDS)
     if min(map(len, runs)) < SHORTEST:
         return None
-    return Learned(fit_weight(positions, weight), [_gain(positions, run, weight, one_for_all) for run in runs])
-
-
-def _gain(positions: Positions, run: Tensor, weight: float, one_for_all: Tensor) -> float:
-    """Nats a token that a network gains on a run, fitted on all else."""
-    others = torch.ones(len(positions), dtype=torch.bool)
-    others[run] = False
-    network, held_out = fit_weight(positions.taken(others), weight), positions.taken(run)
-    return float((held_out.read(network.logits(held_out.inputs)) - one_for_all[run]).mean())
+    gains = []
+    for run in runs:
+        others = torch.ones(len(positions), dtype=torch.bool)
+        others[run] = False
+        weights, held_out = fit(positions.taken(others), weight), positions.taken(run)
+        gains.append(float((held_out.read(weights.logits(held_out.inputs)) - one_for_all[run]).mean()))
+    return Learned(fit(positions, weight), gains)

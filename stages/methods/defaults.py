@@ -63,7 +63,7 @@ def default_key(model: Artifact) -> str:
 
 def stored_key(encoder: Artifact) -> str:
     """The key of a datastore: what the encoder's loss compared, else the backbone's first."""
-    return str(_training(encoder).get("key") or model_of(encoder).keys[0])
+    return str(_training(encoder).get("key") or model_of(encoder).reads.keys[0])
 
 
 def trained_temperature(model: Artifact) -> float:

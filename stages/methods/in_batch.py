@@ -44,7 +44,7 @@ def plain_loss(model: LanguageModel, batch: Batch, hidden: Tensor) -> Tensor:
 
 def key_name(settings: InBatchConfig, model: LanguageModel) -> str:
     """The representation that memory is searched with."""
-    return settings.key or model.config.keys[0]
+    return settings.key or model.config.reads.keys[0]
 
 
 def readable(settings: InBatchConfig, keys: Tensor) -> Tensor:

@@ -26,9 +26,9 @@ class InBatchConfig(WithoutNeighbors):
 
     def with_key(self, model: BackboneConfig) -> Self:
         """The settings with the key named. Raises: UsageError if the model does not have it."""
-        key = self.key or model.keys[0]
-        if key not in model.keys:
+        key = self.key or model.reads.keys[0]
+        if key not in model.reads.keys:
             raise UsageError(
-                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.keys[0]!r}."
+                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.reads.keys[0]!r}."
             )
         return self.model_copy(update={"key": key})

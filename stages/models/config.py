@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.models import BACKBONES, DEFAULT_BACKBONE
+from stages.models.gate_settings import NEIGHBOR_SETTINGS, GateSettings
 from stages.models.named import spelled_out
 from stages.models.windows import Lengths, WindowSettings
 
@@ -23,7 +24,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 class VocabularyConfig(Settings):
-    """Embeddings and softmax, full or adaptive, and the gate before the softmax."""
+    """Embeddings and softmax, full or adaptive."""
 
     scores_tokens: ClassVar[bool] = True
     """Whether there is a softmax; a model without one makes keys alone."""
@@ -45,12 +46,6 @@ class VocabularyConfig(Settings):
     """Dropout of the projected hidden states that score the clusters after the first."""
     initial_range: Annotated[float, Field(gt=0)] | None = None
     """Embeddings, projections and the weights of an LSTM begin uniform in ± this; None: scaled to their width."""
-    gate: Literal["vector", "scalar"] | None = None
-    """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
-    gate."""
-    gate_values: Literal["scaled", "raw"] | None = None
-    """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the first layer reads
-    it (`scaled`). None: the method chooses."""
     score_scale: Annotated[float, Field(gt=0)] = 1.0
     """Factor of the vocabulary's scores (Cohere, Granite)."""
     score_bias: bool = False
@@ -89,14 +84,25 @@ class StateArray(NamedTuple):
         return prod(self.shape) * _ITEM_BYTES[self.dtype]
 
 
-class BackboneConfig(VocabularyConfig):
+class Reads(NamedTuple):
+    """Inputs that a backbone takes and keys that it gives; by default windows of any length, and one key."""
+
+    keys: tuple[str, ...] = ("hidden",)
+    """Representations that memory can be searched with; the first is the default of datastores."""
+    longest_context: int | None = None
+    """Inputs of the longest window that it can read; None: any."""
+    documents: bool = False
+    """Whether what layers remember ends where a document does: then it is given how far back that is."""
+
+
+class BackboneConfig(GateSettings, VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
     carries_state: ClassVar[bool] = False
     """Whether reading a segment goes on from the one before it in the same stream."""
     pools: ClassVar[bool] = False
     """Whether a window becomes one row, for the token behind it, so that every token has a window of its own."""
-    left_open: ClassVar[tuple[str, ...]] = ("gate", "gate_values")
+    left_open: ClassVar[tuple[str, ...]] = NEIGHBOR_SETTINGS
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
@@ -104,24 +110,14 @@ class BackboneConfig(VocabularyConfig):
 
     @property
     @abstractmethod
-    def keys(self) -> tuple[str, ...]:
-        """Representations that memory can be searched with; the first is the default of datastores."""
-
-    @property
-    @abstractmethod
-    def longest_context(self) -> int | None:
-        """Inputs of the longest window that the backbone can read; None: any."""
+    def reads(self) -> Reads:
+        """Inputs that it takes, and keys that it gives."""
 
     @property
     def lengths(self) -> Lengths:
         """How much it carries, by its settings `mem_length` and `attention.long_length`, where it has these."""
         attention: Any = getattr(self, "attention", None)
         return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
-
-    @property
-    @abstractmethod
-    def reads_documents(self) -> bool:
-        """Whether what layers remember ends where a document does: then `encode` is given how far back that is."""
 
     @abstractmethod
     def state_spec(self, context: int) -> dict[str, StateArray]:
@@ -154,26 +150,7 @@ class BackboneConfig(VocabularyConfig):
         from stages.examples.cutting import Cutting  # and with it NumPy, which settings alone need not load
 
         way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
-        return Cutting(way, windows.context, windows.stride, by_document, self.reads_documents)
-
-    @property
-    def reads_neighbors(self) -> bool:
-        """Whether tokens of neighbours enter its hidden states, whatever memory is read beside the model."""
-        return self.gate is not None
-
-    def reading_neighbors(self, asked: "BackboneConfig", whose: str) -> Self:
-        """The same model, trained, with a gate as asked for where it has none.
-
-        Args:
-            whose: the name of the model, for messages.
-        Raises: UsageError if it has another gate.
-        """
-        own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
-        chosen = {name: value for name in ("gate", "gate_values") if (value := getattr(asked, name))}
-        for name, value in chosen.items():
-            if own.get(name, value) != value:
-                raise UsageError(f"{whose} has model.{name}={own[name]}: leave model.{name} out.")
-        return self.model_copy(update=chosen | own)
+        return Cutting(way, windows.context, windows.stride, by_document, self.reads.documents)
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
         """The same model with the sizes that follow from the types of its tokens and the length of its segments."""

@@ -223,12 +223,16 @@ def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
+ADDED_WEIGHTS = "gate."
+"""Weights that a trained model may get, by the beginning of their names."""
+
+
 def start_from(model: nn.Module, path: Path) -> None:
     """Give a model the weights of a file; a gate that they lack stays as it is.
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """
-    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("gate.")}
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
         weights = own | load_file(path)
         _require_weights(model, weights)

@@ -1,4 +1,4 @@
-"""Hyperparameters of memory readings: the grid, its sums over a split, and the best point.
+"""Hyperparameters of memory readings: the grid, and the best of its points.
 
 A point of a reading is (cut-off, scale, weight): entries read, k, cache size or window; the factor of their scores,
 1/τ or θ; the weight of the memory, λ or α. Arrays over the
@@ -7,7 +7,7 @@ other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
-from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved
 
 TEMPERATURE_FRACTIONS = tuple(float(f"{f:.4g}") for f in np.geomspace(0.01, 2, 16))
 """Default grid of τ, as fractions of the spread of scores."""
@@ -43,13 +41,23 @@ class ReadingGrid:
     weights: tuple[float, ...]
     off: float | None = None
     """The weight at which memory changes nothing; None: there is none."""
-    beside: tuple[float, ...] = ()
-    """That weight, where it is tried beside `weights`, of which it is none."""
+    tries_off: bool = False
+    """Whether that weight is tried, too; it is none of `weights`."""
+    shown: tuple[float | None, ...] = ()
+    """The scales as users count them, τ or θ; an infinite τ is None. Empty: as they are."""
 
     @property
     def tried(self) -> tuple[float, ...]:
         """All weights that are tried: that at which memory changes nothing is the last, so that it must be better."""
-        return self.weights + self.beside
+        return self.weights if self.off is None or not self.tries_off else (*self.weights, self.off)
+
+    def at_temperature(self, temperature: float) -> "ReadingGrid":
+        """The grid with one τ."""
+        return replace(self, scales=(1 / temperature,), shown=(temperature,))
+
+    def shown_scale(self, scale: float) -> float | None:
+        """A scale as users count it."""
+        return (self.shown or self.scales)[self.scales.index(scale)]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -63,31 +71,29 @@ class ReadingGrid:
         """log p [G, n] with the memory read at every weight that is tried; see `Reader.read`."""
         weights = torch.tensor(self.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
         read = self.reader.read(log_p, log_z, memory, weights)
-        return torch.cat((read, *(log_p[None] for _ in self.beside)))
+        return torch.cat((read, log_p[None])) if len(self.tried) > len(self.weights) else read
 
     def point_at(self, scale: int, cutoff: int, weight: int) -> Point:
-        """The point at a place of the grid: indices into `scales`, `cutoffs`, `tried`."""
+        """The point at indices into `scales`, `cutoffs` and `tried`."""
         return Point(self.cutoffs[cutoff], self.scales[scale], self.tried[weight])
 
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
     """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
-    weights = reading.with_tuned_weight().weight if reading.learned else reading.weight
+    weights = reading.with_tuned_weight().weight if reading.per_context else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     weight = reading.tunable[reading.weight_name]
+    scales = _scales(reading, default_scales)
     return ReadingGrid(
         reader=READERS.load(reading.reader)(),
-        scales=_scales(reading, default_scales),
+        scales=scales,
         cutoffs=cutoffs,
         weights=weights,
         off=weight.off,
-        beside=_beside(reading, weight),
+        # beside a list that was typed nothing is tried, and a weight of each context starts from one that is read
+        tries_off=reading.weight == weight.grid,
+        shown=_shown(reading, scales),
     )
-
-
-def _beside(reading: Reading, weight: Hyperparameter) -> tuple[float, ...]:
-    """The weight at which memory changes nothing, where the default grid is tried; a learned one starts from others."""
-    return () if weight.off is None or reading.weight != weight.grid else (weight.off,)
 
 
 def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
@@ -99,6 +105,15 @@ def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
     if reading.theta is None and reading.temperature is None:
         return (1.0,)
     return default
+
+
+def _shown(reading: Reading, scales: Sequence[float]) -> tuple[float | None, ...]:
+    """Factors of scores as users count them, without the digits that inverting costs; an infinite τ is None."""
+    if isinstance(reading.temperature, tuple):
+        return tuple(float(f"{temperature:.10g}") for temperature in reading.temperature)
+    if reading.theta is not None:
+        return tuple(float(f"{scale:.10g}") for scale in scales)
+    return tuple(float(f"{1 / scale:.10g}") if scale else None for scale in scales)
 
 
 def score_spread(scores: Tensor, similarity: str) -> float:
@@ -114,106 +129,12 @@ def score_spread(scores: Tensor, similarity: str) -> float:
     return median if median > 0 else 1.0
 
 
-def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid]) -> np.ndarray:
-    """Summed negative log-likelihood of n targets at every point of the grid, float64.
-
-    Args:
-        log_p, log_z: [n], of the model alone, in nats.
-        retrieved: what each reading reads, in the order of reading.
-        grids: of each reading.
-    Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
-    """
-    log_sums = [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
-    return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()
-
-
-def _sweep(log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]) -> Tensor:
-    grid, later = grids[0], grids[1:]
-    sums = []
-    for scale in range(len(grid.scales)):
-        for cutoff in range(len(grid.cutoffs)):
-            read = grid.read_tried(log_p, log_z, log_sums[0].at(scale, cutoff))
-            if later:
-                sums += [_sweep(one, log_z, log_sums[1:], later) for one in read]
-            else:
-                sums.append(-read.sum(-1, dtype=torch.float64))
-    return torch.stack(sums).view(*(n for one in grids for n in one.shape))
-
-
-def compose(
-    log_p: Tensor,
-    log_z: Tensor,
-    retrieved: Sequence[Retrieved],
-    grids: Sequence[ReadingGrid],
-    points: Sequence[Point],
-    last: Tensor | None = None,
-) -> tuple[Tensor, list[Tensor]]:
-    """log p of the targets after every reading, [n], and each reading's log p_mem, [n] each.
-
-    Args:
-        last: the last reading's weight at each position, [n]; None: that of its point.
-    """
-    log_p_mem = []
-    for one, grid, point, weight in zip(retrieved, grids, points, _weights(points, last), strict=True):
-        log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
-        log_p = grid.reader.read(log_p, log_z, log_sums, weight)
-        log_p_mem.append(log_sums.log_prob)
-    return log_p, log_p_mem
-
-
-def compose_dense(
-    log_p: Tensor,
-    log_z: Tensor,
-    retrieved: Sequence[Retrieved],
-    rows: slice,
-    grids: Sequence[ReadingGrid],
-    points: Sequence[Point],
-    last: Tensor | None = None,
-) -> Tensor:
-    """Log-probabilities of every token after every reading, [r, V].
-
-    Args:
-        log_p, log_z: of the model alone, [r, V] and [r], in nats.
-        retrieved: what each reading reads, in the order of reading, of n positions, of which `rows` are these r.
-        last: the last reading's weight at each of the n positions; None: that of its point.
-    """
-    own = None if last is None else last[rows, None]
-    for one, grid, point, weight in zip(retrieved, grids, points, _weights(points, own), strict=True):
-        log_sums = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
-        log_p = grid.reader.read_dense(log_p, log_z, log_sums, weight)
-    return log_p
-
-
-def _weights(points: Sequence[Point], last: Tensor | None) -> list[float | Tensor]:
-    """The weight of each reading."""
-    weights: list[float | Tensor] = [point.weight for point in points]
-    return weights if last is None else [*weights[:-1], last]
-
-
-def read_points(
-    log_p: Tensor, log_z: Tensor, retrieved: Retrieved, grid: ReadingGrid, points: Sequence[Point]
-) -> list[tuple[Tensor, Tensor]]:
-    """log p of the targets and log p_mem, both [n], at several points of one reading.
-
-    Points with the same scale share a pass over the entries.
-    """
-    read: dict[Point, tuple[Tensor, Tensor]] = {}
-    for scale in dict.fromkeys(point.scale for point in points):
-        alike = [point for point in points if point.scale == scale]
-        cutoffs = sorted({point.cutoff for point in alike})
-        log_sums = retrieved.log_sums([scale], cutoffs)
-        for point in alike:
-            at = log_sums.at(0, cutoffs.index(point.cutoff))
-            read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob
-    return [read[point] for point in points]
-
-
 class Best(NamedTuple):
-    """The best point of a grid, and for each number with three or more values if it lies inside."""
+    """The best point of a grid, for each number with three or more values if it lies inside, and its indices."""
 
     points: tuple[Point, ...]
     interior: tuple[dict[str, bool], ...]
-    place: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
@@ -228,39 +149,39 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
         shape = [-1 if axis == 3 * number + 1 else 1 for axis in range(nll.ndim)]
         masked = np.where(refused.reshape(shape), np.inf, masked)
-    return at_place([int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape)], grids, allowed)
+    return best_at([int(i) for i in np.unravel_index(int(np.argmin(masked)), nll.shape)], grids, allowed)
 
 
-def at_place(place: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
-    """The point that is chosen at a place of the grids, scale, cut-off and weight of each reading; see `best_point`."""
-    by_reading = [place[3 * i : 3 * i + 3] for i in range(len(grids))]
+def best_at(index: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
+    """The point at indices into the grids, scale, cut-off and weight of each reading; see `best_point`."""
+    by_reading = [index[3 * i : 3 * i + 3] for i in range(len(grids))]
     return Best(
         tuple(grid.point_at(*where) for grid, where in zip(grids, by_reading, strict=True)),
         tuple(_interior(*one) for one in zip(grids, by_reading, allowed, strict=True)),
-        tuple(place),
+        tuple(index),
     )
 
 
-def _interior(grid: ReadingGrid, place: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
+def _interior(grid: ReadingGrid, index: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
     """For each of scale, cut-off and weight with an inside: whether the best is not at the grid's edge.
 
     A factor of 0 and a cut-off of 1 are no edge: there is nothing below them. Where no memory is read, nothing has
     an edge: all scales and cut-offs are as good.
     """
-    scale, cutoff, weight = place
+    scale, cutoff, weight = index
     if grid.is_off(grid.tried[weight]):
         return {}
-    inside = {"scale": _inside(grid.scales, grid.scales[scale], least=0)}
+    inside = {"scale": _inside(grid.scales, grid.scales[scale], lowest=0)}
     inside["weight"] = _inside(grid.weights, grid.weights[weight])
-    inside["cutoff"] = _inside(sorted(allowed), grid.cutoffs[cutoff], least=1)
+    inside["cutoff"] = _inside(sorted(allowed), grid.cutoffs[cutoff], lowest=1)
     return {name: value for name, value in inside.items() if value is not None}
 
 
-def _inside(values: Sequence[float], best: float, least: float | None = None) -> bool | None:
-    """Whether the best of ordered values is neither the first nor the last; the least that is legal is no edge.
+def _inside(values: Sequence[float], best: float, lowest: float | None = None) -> bool | None:
+    """Whether the best of ordered values is neither the first nor the last; the lowest that is legal is no edge.
 
     None where there are fewer than three.
     """
     if len(values) < 3:
         return None
-    return best == least or best not in (values[0], values[-1])
+    return best == lowest or best not in (values[0], values[-1])

@@ -8,14 +8,15 @@ from typing import Any, Self, TypeVar
 from pydantic import SerializeAsAny, ValidationError, model_validator
 
 from stages.config import Settings
-from stages.errors import UsageError
-from stages.memory.hyperparameter import Hyperparameter, Learned, ReadingOptions, Tune
+from stages.errors import UsageError, did_you_mean
+from stages.memory.hyperparameter import Hyperparameter, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.comparison import Comparison, Similarity
 from stages.retrieval.grammar import NAMED, NONE, Phrase, default_reader, parse_phrase, row_name, written_out
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
+from stages.retrieval.weights import typed_policies
 
 K = TypeVar("K", bound=ReadingOptions)
 LARGEST_GRID = 1 << 20
@@ -40,7 +41,10 @@ class Reading(Settings):
         for name, number in self.tunable.items():
             if number.example and self.value(name) is None:
                 raise ValueError(f"{name} is missing: give {name}={number.example}, or {name}=tune")
-        if self.searched < 1 and (not self.learned or len(self.sources) > 1):
+        if self.per_context and self.weight not in typed_policies():
+            known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
+            raise ValueError(f"{self.weight_name} has no value {self.weight!r} but numbers; {known}")
+        if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):
             raise ValueError(
                 f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
             )
@@ -112,15 +116,22 @@ class Reading(Settings):
         return next(iter(self.reader_settings.hyperparameters()))
 
     @property
-    def weight(self) -> tuple[float, ...] | Tune | Learned:
-        """The reader's own number."""
+    def weight(self) -> tuple[float, ...] | str:
+        """The reader's own number: values to choose from, `tune`, or the policy that gives one for each context."""
         assert self.reader_settings.weight is not None
         return self.reader_settings.weight
 
     @property
-    def learned(self) -> bool:
+    def per_context(self) -> bool:
         """Whether the reader's own number is another for each context."""
-        return self.reader_settings.weight == "learned"
+        return isinstance(self.reader_settings.weight, str) and self.reader_settings.weight != "tune"
+
+    @property
+    def policy(self) -> str:
+        """The name in `WEIGHTS` of how its weight is found where a split is tuned on."""
+        if self.searched < 1:
+            return "searched"
+        return str(self.weight) if self.per_context else "grid"
 
     @property
     def searched(self) -> float:
@@ -135,12 +146,6 @@ class Reading(Settings):
     def scale_name(self) -> str:
         """The key of the factor of scores: `temperature`, or `theta`."""
         return "temperature" if self.theta is None else "theta"
-
-    def scale_of(self, factor: float) -> float | None:
-        """A factor of scores as the user counts it: θ, or τ = 1 / factor; None: infinite."""
-        if self.theta is not None:
-            return float(f"{factor:.10g}")
-        return float(f"{1 / factor:.10g}") if factor else None
 
     # What an evaluation must know
 
@@ -245,11 +250,11 @@ def _checked(phrase: Phrase) -> Reading:
 
 
 def _with_tuned_temperature(reading: Reading) -> Reading:
-    """The same with temperature `tune`, if its weight is `tune` or `learned` and neither τ nor θ is given.
+    """The same with temperature `tune`, if its weight is left open and neither τ nor θ is given.
 
     The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
     """
-    is_open = reading.reader_settings.weight in ("tune", "learned")
+    is_open = isinstance(reading.reader_settings.weight, str)
     if is_open and (reading.temperature, reading.theta) == (None, None):
         return reading.changed({"temperature": "tune"})
     return reading
@@ -274,7 +279,7 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 f"vocabulary; put it first, or read with reader={default_reader()}."
             )
     for spec, reading in zip(specs, readings[:-1], strict=False):
-        if reading.learned:
+        if reading.per_context:
             raise UsageError(
                 f"--memory {spec}: only the last reading may learn its {reading.weight_name}: put it last, or give "
                 f"{reading.weight_name}=tune."

@@ -25,17 +25,13 @@ class MemoryRow:
     """Suffix of the name, where another row has the same."""
 
     @property
-    def learned(self) -> bool:
-        """Whether the weight of the last reading is another for each context."""
-        return self.sources[-1].reading.learned
-
-    @property
     def name(self) -> str:
         """Short, for a table."""
-        if not self.learned:
+        reading = self.sources[-1].reading
+        if not reading.per_context:
             return self._name
         searched = f", {self.searched:.0%} searched" if self.searched < 1 else ""
-        return f"{self._name} (learned λ{searched})"
+        return f"{self._name} ({reading.weight} {reading.tunable[reading.weight_name].symbol}{searched})"
 
     @property
     def searched(self) -> float:
@@ -53,7 +49,7 @@ class MemoryRow:
     @property
     def needs(self) -> Needs:
         """Requirements of `retrieve`."""
-        return Needs.of_all((*(one.needs for one in self.sources), Needs(context=self.learned)))
+        return Needs.of_all(one.needs for one in self.sources)
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
         """The row that computes no more than each reading's chosen cut-off reads."""
@@ -80,9 +76,9 @@ class MemoryRow:
 
 
 def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, beside a composition each of its readings alone.
+    """The row that was asked for, with a composition each of its readings alone.
 
-    Beside a lone reading stands what it is compared with; beside a learned weight one for all contexts. One that leaves
+    With a lone reading comes what it is compared with, and with a weight of each context one for all. One that leaves
     searches out stands alone: for all others they would have to be made.
 
     Args:
@@ -97,18 +93,18 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
         return tuple(rows)
     if len(sources) > 1:
         alone = [MemoryRow((source,), trained) for source in sources]
-        return *rows, *(replace(row, distinction=_place(alone, place)) for place, row in enumerate(alone))
+        return *rows, *(replace(row, distinction=_number(alone, place)) for place, row in enumerate(alone))
     compared_with = sources[0].about.compared_with
     if compared_with is not None:
         row = MemoryRow((open_source(compared_with, inputs),), trained)
         if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
             rows.append(row)
-    if rows[0].learned:
+    if readings[-1].per_context:
         rows.insert(1, MemoryRow((open_source(readings[0].with_tuned_weight(), inputs),), trained))
     return tuple(rows)
 
 
-def _place(rows: Sequence[MemoryRow], place: int) -> str:
+def _number(rows: Sequence[MemoryRow], place: int) -> str:
     """Difference of a row from those before it with the same name."""
     alike = sum(row.name == rows[place].name for row in rows[: place + 1])
     return f" ({alike})" if alike > 1 else ""

@@ -208,7 +208,7 @@ class Trainer:
         share = self._order.share(number, self.fabric.global_rank, self.fabric.world_size)
         index = BatchIndex(number, number // self.accumulate, self.config.steps, self.config.seed)
         batch = self.method.batch(self.segments, share, index)
-        if self.config.model.reads_documents:
+        if self.config.model.reads.documents:
             batch.document_offset = torch.from_numpy(self.segments.back(share))
         return batch.to(self.fabric.device)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
 from stages.models.backbones.huggingface import HuggingFace
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 
 SCALE = 2
 """alpha / r."""
@@ -44,11 +44,12 @@ def add_factors(model: LanguageModel, rank: int) -> None:
 
 
 def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
-    """The groups without what was the model's before factors were added; a gate, which learns to read, stays.
+    """The groups without what was the model's before factors were added; what a method added, stays.
 
     Raises: UsageError if the factors are in no group.
     """
-    learnt = {id(weight) for name, weight in model.named_parameters() if ADDED in name or name.startswith("gate.")}
+    weights = model.named_parameters()
+    learnt = {id(weight) for name, weight in weights if ADDED in name or name.startswith(ADDED_WEIGHTS)}
     left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
     if sum(len(group.parameters) for group in left) < len(learnt):
         raise UsageError("memory.only_gate leaves the model as it is: --lora would learn nothing, leave it out.")

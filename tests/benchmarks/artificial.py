@@ -14,6 +14,11 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.encoding.schema import BUILT
+from stages.index import BuildIndex
+from stages.neighbors import PrecomputeNeighbors
+from stages.tokenization.schema import TOKENS
+from stages.training.schema import MODEL
 
 VOCABULARY = 33_278
 
@@ -60,6 +65,7 @@ class Tokens(Artificial):
 
     name = "artificial-tokens"
     kind = "tokens"
+    schema = TOKENS
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         job.draft.add("tokenizer.json").write_text("{}")
@@ -85,6 +91,7 @@ class Model(Artificial):
 
     name = "artificial-model"
     kind = "model"
+    schema = MODEL
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         from stages.models.config import ModelConfig
@@ -102,6 +109,7 @@ class Datastore(Artificial):
 
     name = "artificial-datastore"
     kind = "datastore"
+    schema = BUILT
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         rows = job.config.rows
@@ -117,6 +125,7 @@ class Index(Artificial):
 
     name = "artificial-index"
     kind = "index"
+    schema = BuildIndex.schema
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         return {"rows": job.config.rows, "dim": 1, "lossless": True, "bytes": 0}
@@ -127,6 +136,7 @@ class Neighbors(Artificial):
 
     name = "artificial-neighbors"
     kind = "neighbors"
+    schema = PrecomputeNeighbors.schema
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         random, k, config = np.random.default_rng(1), job.config.k, job.config

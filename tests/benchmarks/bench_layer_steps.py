@@ -92,7 +92,7 @@ def ready(changes: dict[str, Any], width: int, layers: int) -> Timed:
     model = LanguageModel(config.sized(TYPES, LENGTH)).train()
     optimizer = make_optimizer(OptimizerConfig(), set_apart([ParameterGroup(list(model.parameters()))], model))
     tokens, state = torch.randint(TYPES, (ROWS, LENGTH)), None
-    back = torch.full(tokens.shape, 1 << 30) if model.config.reads_documents else None
+    back = torch.full(tokens.shape, 1 << 30) if model.config.reads.documents else None
     with torch.no_grad():
         for _ in range(6):
             state = model.encode(tokens, state, back).state

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stages.artifacts.facts import wrong_facts
+from stages.artifacts.schema import wrong_manifest
 from stages.artifacts.store import Store
 from tests.benchmarks.artificial import Datastore, Index, Model, Neighbors, Tokens, artificial
 
@@ -18,4 +18,4 @@ def test_every_kind_states_what_others_read(tmp_path: Path) -> None:
     neighbors = artificial(store, Neighbors(), {"index": index, "queries": corpus}, splits={"test": 50}, k=2, rows=100)
     made = (corpus, model, datastore, index, neighbors)
     assert [artifact.kind for artifact in made] == ["tokens", "model", "datastore", "index", "neighbors"]
-    assert [wrong_facts(artifact.manifest) for artifact in made] == [None] * 5
+    assert [wrong_manifest(artifact.manifest) for artifact in made] == [None] * 5

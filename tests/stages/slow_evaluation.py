@@ -139,7 +139,7 @@ class Slow:
 
     def _back(self, model: LanguageModel, w: Window) -> Tensor | None:
         """How many tokens of its document stand before each of a window, for a model that reads documents, [1, n]."""
-        if not model.config.reads_documents:
+        if not model.config.reads.documents:
             return None
         return torch.tensor([[t - self.document_start(t) for t in range(w.start, w.stop)]])
 

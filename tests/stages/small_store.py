@@ -16,6 +16,8 @@ from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.text.word import WordTokenizer
+from stages.tokenization.schema import TOKENS
+from stages.training.schema import MODEL
 
 VOCABULARY = 11
 EOS = 0
@@ -33,6 +35,7 @@ class SmallTokens(Stage[TokensConfig]):
     name = "small-tokens"
     kind = "tokens"
     Config = TokensConfig
+    schema = TOKENS
 
     def inputs(self, config: TokensConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs()
@@ -117,6 +120,7 @@ class SmallModel(Stage[ModelConfig]):
     name = "small-model"
     kind = "model"
     Config = ModelConfig
+    schema = MODEL
 
     def inputs(self, config: ModelConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         tokens = store.get(references["source"], "tokens")

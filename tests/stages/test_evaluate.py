@@ -20,13 +20,13 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.tuning import select, tuning
-from stages.evaluation.tuning.select import choose
 from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.fixed_readings import reported_readings
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.retrieval.weights import grid
+from stages.retrieval.weights.grid import Grid
 from stages.search.config import IndexConfig
 from stages.search.distances import exact_distances
 from tests.oracles import knn_lm as oracle
@@ -260,7 +260,7 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
 @pytest.mark.parametrize("together", [10_000, 1])
 def test_a_row_of_two_memories_keeps_the_one_that_helps(tmp_path, together, monkeypatch):
     """Whether all points are tried, or the readings are tuned in turn."""
-    monkeypatch.setattr(select, "TRIED_TOGETHER", together)
+    monkeypatch.setattr(grid, "TRIED_TOGETHER", together)
     store = Store(tmp_path)
     model = small_model(store, small_tokens(store))
     useless, useful = "long:size=1,theta=5,lambda=tune", "long:size=40,theta=0,lambda=tune"
@@ -462,15 +462,13 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
         evaluated(store, index, spec)
     resumed = metrics(evaluated(store, index, spec))
     tuning, scoring = ([f"{phase}-{n:06d}" for n in range(3)] for phase in ("tune", "score"))
-    assert ran == ["sample", *tuning, "select", *scoring]
+    assert ran == ["sample", *tuning, "tune-choice", *scoring]
     whole = metrics(evaluated(store, index, spec + ",reader=interpolate", save_token_scores=True))
     for name in ("nll", "memories", "grid", "curves"):
         assert resumed[name] == whole[name]
 
 
-@pytest.mark.parametrize("recorded", [True, False])
-def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch, recorded):
-    """A draft of a memlm that chose wherever it scored has scores, but no record of the choice: it is made once."""
+def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch):
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
     spec, settings = "external:k=4,lambda=tune,temperature=tune", {"save_token_scores": True}
     whole = evaluated(store, neighbors, spec, **settings)
@@ -487,15 +485,10 @@ def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors,
     monkeypatch.setattr(Evaluate, "run_shard", run_shard)
     with pytest.raises(KeyboardInterrupt):
         evaluated(store, neighbors, spec, **settings)
-    if not recorded:
-        progress = store.draft_folder("report", whole.manifest.id) / "progress.jsonl"
-        lines = progress.read_text().splitlines(keepends=True)
-        progress.write_text("".join(line for line in lines if json.loads(line)["key"] != "select"))
-    chosen, end[:], ran[:] = [], [], []
-    monkeypatch.setattr(tuning, "choose", lambda *row: chosen.append(row) or choose(*row))
+    end[:], ran[:] = [], []
+    monkeypatch.setattr(Grid, "choose", None)
     again = evaluated(store, neighbors, spec, **settings)
-    assert ran == [*["select"][recorded:], "score-000001", "score-000002"]
-    assert len(chosen) == (0 if recorded else len(told["rows"]) - 1)
+    assert ran == ["score-000001", "score-000002"]
     for name in files:
         assert name == "metrics.json" or again.manifest.files[name] == files[name]
     for name in ("nll", "memories", "grid", "curves"):

@@ -192,7 +192,7 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(store, tokens, backbone, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.tuning.select.TRIED_TOGETHER", 1)
+    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     model = model_of(store, tokens["word"], backbone)
     report = evaluated(store, model, JOINT, LATER, score="last-word")
     valid, spans = Slow(model, "valid"), last_words(tokens["word"], "valid")

@@ -38,7 +38,7 @@ def index(store: Store, model: Artifact) -> Artifact:
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks learned from forty tokens are read, whatever they gain; shards are of two windows."""
     monkeypatch.setattr(weight_network, "SHORTEST", 1)
-    monkeypatch.setattr(weight_network, "SURE", -math.inf)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
@@ -83,7 +83,7 @@ def test_beside_it_stands_the_best_weight_for_all(store, index):
 
 
 def test_one_weight_is_read_where_the_network_does_not_gain_for_sure(store, index, monkeypatch):
-    monkeypatch.setattr(weight_network, "SURE", math.inf)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", math.inf)
     report = evaluated(store, index, SPEC.replace("k=6", "k=7"))
     told = metrics(report)
     assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"]
@@ -190,7 +190,7 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monk
         evaluated(store, index, spec)
     again = evaluated(store, index, spec)
     phases = [[f"{phase}-{n:06d}" for n in range(3)] for phase in ("tune", "weigh", "score")]
-    assert ran == ["sample", *phases[0], "select", *phases[1], "learn", *phases[2]]
+    assert ran == ["sample", *phases[0], "tune-choice", *phases[1], "weigh-choice", *phases[2]]
     assert again.json("weight-network.json") == network
     for name in ("nll", "memories", "grid", "curves", "learned_weight"):
         assert metrics(again)[name] == told[name]

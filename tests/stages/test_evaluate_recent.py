@@ -140,7 +140,7 @@ def test_the_best_of_the_grid_is_used_and_sizes_are_tuned_by_themselves(store, t
 def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer, monkeypatch):
     first, second = "long:size=30,theta=0/0.5/1,lambda=0.1/0.4", "long:size=4,theta=0.5,lambda=0.05/0.2/0.6"
     whole = metrics(evaluated(store, transformer, first, second))
-    monkeypatch.setattr("stages.evaluation.tuning.select.TRIED_TOGETHER", 1)
+    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     in_turn = metrics(evaluated(store, transformer, first + ",scope=stream", second, split="valid"))
     again = metrics(evaluated(store, transformer, first, second, split="valid", tune_split="valid", context=8))
     assert in_turn["memories"] == again["memories"]
@@ -149,7 +149,7 @@ def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer,
 
 
 def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(store, transformer, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.tuning.select.TRIED_TOGETHER", 1)
+    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     told, memory = [], ("long:size=30,theta=0/0.5/1,lambda=0.2/0.4", "long:size=4/9,theta=0.5,lambda=0.1")
     monkeypatch.setattr(Draft, "expect", lambda draft, total: told.append(total))
     evaluated(store, transformer, *memory, context=6, save_token_scores=False)

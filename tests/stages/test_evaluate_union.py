@@ -236,7 +236,7 @@ def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
 
 
 def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
-    monkeypatch.setattr("stages.evaluation.tuning.select.TRIED_TOGETHER", 1)
+    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
     index = index_of(small_model(store, small_tokens(store), method="trime-ext"))
     told = metrics(evaluated(store, index, "trime-ext", tune_split="test"))
     union, second = told["memories"]

@@ -5,11 +5,12 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.models.config import model_of
+from stages.models.gate_settings import NEIGHBOR_SETTINGS
 
 SETTINGS = ("segment_length",)
 """Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
 FIGURES = ("parameters", "steps", "tokens")
-OWN_MEMORY = frozenset(("gate", "gate_values", "attention", "segment_length"))
+OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
 """Settings of a model that are its memory, or follow from training."""
 
 

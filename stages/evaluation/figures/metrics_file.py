@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stages.diagnostics.probe import Probe
     from stages.evaluation.config import EvaluateConfig
     from stages.evaluation.plan import Plan
-    from stages.evaluation.tuning.tuning import Tuning
+    from stages.evaluation.row_weights import RowWeights
     from stages.retrieval.rows import MemoryRow
 
 
@@ -30,7 +30,7 @@ def metrics_of(
     job: "Job[EvaluateConfig]",
     plan: "Plan",
     memory: "Sequence[MemoryRow]",
-    tuning: "Tuning",
+    weights: "RowWeights",
     records: Sequence[Mapping[str, Any]],
     probes: "Mapping[str, Probe]",
     shown: Mapping[str, Any],
@@ -43,7 +43,7 @@ def metrics_of(
     tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
     rows = report.table(
         names,
-        tuning.memories(),
+        weights.memories(),
         totals,
         counts,
         tokens,
@@ -82,10 +82,10 @@ def metrics_of(
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
-        **_learned_weight(names, memory, tuning, records, totals),
-        "curves": [*report.curves(tuning.curves(), totals), *varied],
+        **_learned_weight(names, memory, weights, records, totals),
+        "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
-        "grid": tuning.grid(),
+        "grid": weights.grid(),
         "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
     }
 
@@ -93,12 +93,12 @@ def metrics_of(
 def _learned_weight(
     names: Sequence[str],
     memory: "Sequence[MemoryRow]",
-    tuning: "Tuning",
+    weights: "RowWeights",
     records: Sequence[Mapping[str, Any]],
     totals: report.Totals,
 ) -> dict[str, Any]:
     """Figures of the first row's learned weight; empty where it is not learned."""
-    learned = tuning.learned()
+    learned = weights.learned()
     if learned is None:
         return {}
     name = memory[0].sources[-1].reading.weight_name
@@ -178,7 +178,7 @@ def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> d
 
 def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
     """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
-    files, shards = plan.unit_files, plan.scoring_pass
+    files, shards = plan.unit_files, plan.scoring
     sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
     if files is None or sums is None:
         return None

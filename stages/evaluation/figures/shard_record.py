@@ -9,7 +9,7 @@ from torch import Tensor
 from stages.evaluation.figures.breakdown import Breakdown
 from stages.evaluation.figures.frequency import Frequencies
 from stages.evaluation.figures.learned_weight import EDGES
-from stages.evaluation.figures.range_scores import RangeScores, RowScores
+from stages.evaluation.range_scores import RangeScores, RowScores
 from stages.metrics import finite
 
 
@@ -26,7 +26,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
     targets, accuracy = scores.targets.cpu().numpy(), breakdown.accuracy
     wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
     if breakdown.last_words is not None:
-        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.correct)) for one in each]
+        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.columns["correct"])) for one in each]
         outside = None if outside is None else outside[breakdown.last_words.scored(start, stop)]
     return {
         "tokens": len(targets),
@@ -35,9 +35,9 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "tokens_outside": 0 if outside is None else int(outside.sum()),
         **_of_unknown(breakdown.unknown_id, targets, nll),
         **({} if breakdown.ends is None else _of_ends(breakdown.ends[start:stop], nll)),
-        "nll_by_cutoff": [[finite(value) for value in row.nll_by_cutoff.tolist()] for row in scores.rows],
+        "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
-        "matches": {str(k): int((scores.rows[accuracy.row].first_matches < k).sum()) for k in accuracy.at},
+        "matches": {str(k): int((scores.rows[accuracy.row].columns["first_matches"] < k).sum()) for k in accuracy.at},
         "wrong": wrong,
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
@@ -69,17 +69,16 @@ def _by_frequency(
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
     """Size of the first row's learned weights, and gains by searches; empty where nothing is learned."""
     record: dict[str, Any] = {}
-    if rows and rows[0].weights is not None:
-        weights = rows[0].weights.double().cpu().numpy()
+    if rows and "weights" in rows[0].columns:
+        weights = _numpy(rows[0].columns["weights"].double())
         record["weights"] = {"sum": float(weights.sum()), "counts": np.histogram(weights, EDGES)[0].tolist()}
-    if rows and rows[0].by_gain is not None:
-        record["by_gain"] = rows[0].by_gain.tolist()
+    if rows and "by_gain" in rows[0].sums:
+        record["by_gain"] = rows[0].sums["by_gain"].tolist()
     return record
 
 
-def _numpy(correct: Tensor | None) -> np.ndarray:
-    assert correct is not None, "the likeliest token was not looked at"
-    return correct.cpu().numpy()
+def _numpy(column: Tensor) -> np.ndarray:
+    return column.cpu().numpy()
 
 
 def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
@@ -90,7 +89,7 @@ def token_scores(scores: RangeScores) -> Mapping[str, np.ndarray]:
         "target": scores.targets.int().cpu().numpy(),
         "logp": alone if main is None else main.log_p.cpu().numpy(),
         "logp_lm": alone,
-        "log_z": scores.log_z.cpu().numpy(),
+        "log_z": scores.columns["log_z"].cpu().numpy(),
     }
     for seen in scores.observations.values():
         arrays |= {name: column.cpu().numpy() for name, column in seen.columns.items()}

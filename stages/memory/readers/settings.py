@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from stages.memory.hyperparameter import Choice, Learned, ReadingOptions
+from stages.memory.hyperparameter import Choice, PolicyName, ReadingOptions
 
 
 class ReaderSettings(ReadingOptions):
@@ -15,4 +15,4 @@ class ReaderSettings(ReadingOptions):
     temperatures: ClassVar[tuple[float, ...]] = ()
     """τ that `tune` chooses from where scores are compared as in training, in units of the model's own; empty: they
     are measured in a sample."""
-    weight: Choice[float] | Learned | None = None
+    weight: Choice[float] | PolicyName | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 
 
@@ -25,16 +25,10 @@ class HuggingFaceConfig(BackboneConfig):
     """Factor of embeddings before the first block (Gemma: √d)."""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
-
-    @property
-    def longest_context(self) -> int | None:
-        return None if self.max_positions is None else self.max_positions - (self.prefix is not None)
-
-    @property
-    def reads_documents(self) -> bool:
-        return False
+    def reads(self) -> Reads:
+        keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
+        longest = None if self.max_positions is None else self.max_positions - (self.prefix is not None)
+        return Reads(keys, longest)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}
@@ -43,7 +37,7 @@ class HuggingFaceConfig(BackboneConfig):
         """Raises: UsageError if it was not imported, or cannot read segments as long."""
         if not self.architecture:
             raise UsageError("The backbone huggingface is imported, not trained from nothing: memlm import-model.")
-        longest = self.longest_context
+        longest = self.reads.longest_context
         if longest is not None and segment_length > longest:
             raise UsageError(f"The model reads {longest} tokens at once, less than a segment of {segment_length}.")
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens

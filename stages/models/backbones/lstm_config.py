@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal, Self
 
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 
 
@@ -15,16 +15,8 @@ class LSTMConfig(BackboneConfig):
     layers: Size = 1
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return ("hidden",)
-
-    @property
-    def longest_context(self) -> None:
-        return None
-
-    @property
-    def reads_documents(self) -> bool:
-        return False
+    def reads(self) -> Reads:
+        return Reads()
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """h and c of each layer."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 
 
@@ -30,16 +30,8 @@ class TextEncoderConfig(BackboneConfig):
     """Most tokens of a text that it can read, without these; None: any number."""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        return ("hidden",)
-
-    @property
-    def longest_context(self) -> int | None:
-        return self.longest
-
-    @property
-    def reads_documents(self) -> bool:
-        return False
+    def reads(self) -> Reads:
+        return Reads(longest_context=self.longest)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}

@@ -6,9 +6,9 @@ from pydantic import model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import Size, StateArray
+from stages.models.config import Reads, Size, StateArray
 from stages.models.layers import WINDOW_ATTENTION
-from stages.models.layers.settings import AttentionConfig, SoftmaxSettings, SublayerSettings
+from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, SoftmaxSettings, SublayerSettings
 from stages.models.windows import WindowSettings
 
 
@@ -29,12 +29,8 @@ class TransformerConfig(AttentionConfig):
         return self
 
     @property
-    def longest_context(self) -> int | None:
-        return self.max_positions if self.positions == "learned" else None
-
-    @property
-    def reads_documents(self) -> bool:
-        return False
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS, self.max_positions if self.positions == "learned" else None)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}

@@ -7,9 +7,15 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Spelling
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Size, StateArray
+from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.settings import AttentionConfig, RelativeSettings, StreamAttentionSettings, present
+from stages.models.layers.settings import (
+    FEED_FORWARD_KEYS,
+    AttentionConfig,
+    RelativeSettings,
+    StreamAttentionSettings,
+    present,
+)
 from stages.models.windows import WindowSettings
 
 
@@ -37,12 +43,8 @@ class TransformerXLConfig(AttentionConfig):
         return self
 
     @property
-    def longest_context(self) -> None:
-        return None
-
-    @property
-    def reads_documents(self) -> bool:
-        return self.attention.reads_documents
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.

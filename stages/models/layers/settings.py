@@ -92,6 +92,10 @@ PLACES: tuple[Place, Place] = ("attention", "feed_forward")
 """Settings that choose the layers of a block."""
 
 
+FEED_FORWARD_KEYS = ("ffn-input", "hidden")
+"""Keys of such blocks: the input of the last feed-forward layer is the better one (Khandelwal et al. 2020)."""
+
+
 class AttentionConfig(BackboneConfig):
     """Blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
 
@@ -106,10 +110,6 @@ class AttentionConfig(BackboneConfig):
     """Inside the feed-forward block, after its activation."""
     feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
     """The feed-forward layer of the blocks."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return "ffn-input", "hidden"
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:

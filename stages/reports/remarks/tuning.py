@@ -172,7 +172,7 @@ def spelled(memory: Mapping[str, Any], frozen: bool = False) -> str:
     said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
     for name in settable():
         tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()
-        anew = "learned" if name == memory.get("learned") else "tune"
+        anew = memory.get("policy", "learned") if name == memory.get("learned") else "tune"
         value = memory.get(name)
         said[name] = value if value is None or isinstance(value, str) else anew if tuned else _digits(value)
     settings = ",".join(f"{name}={value}" for name, value in said.items() if value is not None)

@@ -259,9 +259,9 @@ def _redirect(stdin: Path, out: int, err: int) -> None:
 
 
 def _limit(limits: Limits, fresh: bool) -> None:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text().split()[5])  # of data: what draws charts only reserves addresses
     taken = GIB * 8 if fresh else pages * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + limits.memory,) * 2)
+    resource.setrlimit(resource.RLIMIT_DATA, (taken + limits.memory,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 5))
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

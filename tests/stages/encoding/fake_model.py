@@ -27,7 +27,7 @@ def config(way: Way) -> SimpleNamespace:
     def cutting(windows: WindowSettings, by_document: bool = False) -> Cutting:
         return Cutting(way, windows.context, windows.stride, by_document)
 
-    return SimpleNamespace(carries_state=way == "stream", reads_documents=False, pools=False, cutting=cutting)
+    return SimpleNamespace(carries_state=way == "stream", pools=False, cutting=cutting)
 
 
 class FakeModel(nn.Module):

@@ -115,9 +115,9 @@ def test_cells_and_shares_make_up_the_whole_distribution(store, indexes, memory)
     ids = inspect_text(request(indexes["transformer"], "none"), store, TEXT, 0).tokens
     passage = Passage([token.id for token in ids])
     reader = open_reader(request(indexes["transformer"], *memory), store, None).of_passage(passage)
-    scored_range = reader.evaluator.read_range(PASSAGE, 0, len(passage), reader.carried(PASSAGE, 0)).scored_range
-    want = dense_log_probs(reader.evaluator, scored_range, reader.settings).exp()
-    alone = dense_log_probs(reader.evaluator, scored_range, None).exp()
+    scored_range = reader.range_reader.read(PASSAGE, 0, len(passage), reader.carried(PASSAGE, 0)).scored_range
+    want = dense_log_probs(reader.range_reader, scored_range, reader.policy).exp()
+    alone = dense_log_probs(reader.range_reader, scored_range, None).exp()
     row = 0
     for shares, entries in reader.read_entries(scored_range):
         for place in range(len(shares.model)):

@@ -39,15 +39,15 @@ def test_weights_are_those_of_the_formula():
     positions = told_apart(2000)
     network = fit_weight(positions, 0.4)
     want = [oracle.weight(network.record, row) for row in positions.inputs[:20].tolist()]
-    np.testing.assert_allclose(network.weights(positions.inputs[:20]).numpy(), want, rtol=1e-12)
+    np.testing.assert_allclose(network.logits(positions.inputs[:20]).sigmoid().numpy(), want, rtol=1e-12)
 
 
 def test_it_learns_when_the_memory_is_right():
     positions = told_apart()
     constant = best_weight(positions)
     learned = learn(positions, constant, positions.read_with(constant))
-    assert learned is not None and learned.sure
-    weights, right = learned.network.weights(positions.inputs), positions.log_p_mem > math.log(0.5)
+    assert learned is not None and learned.significant
+    weights, right = learned.network.logits(positions.inputs).sigmoid(), positions.log_p_mem > math.log(0.5)
     assert weights[right].mean() > constant + 0.1 > constant - 0.1 > weights[~right].mean()
     best = torch.maximum(positions.log_p, positions.log_p_mem)
     assert min(learned.gains) > 0.7 * float((best - positions.read_with(constant)).mean())
@@ -58,7 +58,7 @@ def test_it_is_not_trusted_where_there_is_nothing_to_learn(seed):
     positions = blind(told_apart(seed=seed))
     constant = best_weight(positions)
     learned = learn(positions, constant, positions.read_with(constant))
-    assert learned is not None and not learned.sure
+    assert learned is not None and not learned.significant
 
 
 def test_gains_are_of_positions_that_were_not_fitted():
@@ -92,7 +92,7 @@ def test_absent_targets_leave_weights_between_0_and_1():
     positions.log_p_mem[::2] = -torch.inf
     positions.log_p_mem[1::4] = 0.0
     network = fit_weight(positions, 0.4)
-    weights = network.weights(positions.inputs)
+    weights = network.logits(positions.inputs).sigmoid()
     assert ((weights > 0) & (weights < 1)).all() and (weights.float() < 1).all()
 
 
@@ -101,5 +101,5 @@ def test_sureness_counts_standard_errors():
     gains = [0.01, 0.02, 0.03, 0.04, 0.05]
     learned = Learned(network, gains)
     assert learned.error == pytest.approx(np.std(gains, ddof=1) / math.sqrt(5))
-    assert learned.sure == (weight_network.SURE * learned.error < 0.03)
-    assert not Learned(network, [0.0] * 5).sure
+    assert learned.significant == (weight_network.SIGNIFICANT * learned.error < 0.03)
+    assert not Learned(network, [0.0] * 5).significant

@@ -101,9 +101,9 @@ def test_sizes_that_follow_from_tokens_and_segments():
 
 
 def test_what_a_backbone_can_be_searched_with_and_whether_it_carries_state():
-    assert (TransformerConfig().keys, TransformerConfig.carries_state) == (("ffn-input", "hidden"), False)
-    assert (LSTMConfig().keys, LSTMConfig.carries_state) == (("hidden",), True)
-    assert (TransformerXLConfig().keys, TransformerXLConfig.carries_state) == (("ffn-input", "hidden"), True)
+    assert (TransformerConfig().reads.keys, TransformerConfig.carries_state) == (("ffn-input", "hidden"), False)
+    assert (LSTMConfig().reads.keys, LSTMConfig.carries_state) == (("hidden",), True)
+    assert (TransformerXLConfig().reads.keys, TransformerXLConfig.carries_state) == (("ffn-input", "hidden"), True)
 
 
 def test_only_segments_with_a_memory_of_a_length_change_at_test():

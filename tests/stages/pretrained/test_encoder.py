@@ -57,7 +57,7 @@ def test_keys_are_the_mean_of_what_transformers_computes(tmp_path, family):
         encoding = ours.encode(TOKENS)
     assert encoding.hidden.shape == (3, 1, D) and encoding.ffn_input is None
     torch.testing.assert_close(encoding.hidden[:, 0], wanted, rtol=1e-5, atol=1e-5)
-    assert ours.config.longest_context == 38
+    assert ours.config.reads.longest_context == 38
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_settings_of_sentence_transformers_are_followed(tmp_path, pooling, vecto
     with torch.no_grad():
         found = ours.encode(TOKENS).hidden[:, 0]
     torch.testing.assert_close(found, wanted / wanted.norm(dim=1, keepdim=True), rtol=1e-5, atol=1e-5)
-    assert ours.config.longest_context == 28
+    assert ours.config.reads.longest_context == 28
 
 
 @pytest.mark.parametrize(

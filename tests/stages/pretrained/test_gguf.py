@@ -28,7 +28,7 @@ def test_log_probabilities_are_those_of_the_model_that_was_written(tmp_path):
     ours = imported(locate(str(tmp_path / "tiny.gguf")))
     wanted = theirs(tokens).logits.log_softmax(-1)
     torch.testing.assert_close(ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5)
-    assert ours.config.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
+    assert ours.config.reads.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"
 
 
 @pytest.mark.parametrize("bos", [False, True])

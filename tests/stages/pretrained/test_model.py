@@ -60,7 +60,7 @@ def test_a_prefix_stands_before_every_window_and_leaves_no_row(tmp_path):
         encoding = ours.encode(tokens)
     assert encoding.hidden.shape == encoding.ffn_input.shape == (2, 9, D)
     torch.testing.assert_close(ours.log_probs(encoding.hidden), wanted, rtol=1e-4, atol=1e-5)
-    assert ours.config.longest_context == 39
+    assert ours.config.reads.longest_context == 39
 
 
 def test_a_window_that_begins_with_the_prefix_gets_no_second_one(tmp_path):

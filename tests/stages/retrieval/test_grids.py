@@ -13,13 +13,11 @@ from stages.retrieval.grids import (
     Point,
     ReadingGrid,
     best_point,
-    compose,
-    compose_dense,
-    grid_nll,
-    read_points,
     score_spread,
 )
 from stages.retrieval.retrieved import Retrieved, retrieve
+from stages.retrieval.weights.grid import grid_nll
+from stages.retrieval.weights.policy import compose, compose_dense, read_points
 from tests.oracles import memory as oracle
 
 
@@ -65,7 +63,7 @@ def test_sums_over_the_grid_are_those_of_every_point(seed):
 
 def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_it_to_the_last_bit():
     entries, targets, p_lm = random_case(5)
-    grid = ReadingGrid(Interpolate(), GRID.scales, GRID.cutoffs, weights=(0.3, 0.9), off=0.0, beside=(0.0,))
+    grid = ReadingGrid(Interpolate(), GRID.scales, GRID.cutoffs, weights=(0.3, 0.9), off=0.0, tries_off=True)
     got = grid_nll(p_lm.log(), torch.zeros(6), [retrieve(entries, targets)], [grid])
     assert got.shape == (3, 3, 3)
     assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
@@ -83,9 +81,11 @@ def test_two_readings_make_the_product_of_their_grids():
         points = GRID.point_at(*place[:3]), SECOND.point_at(*place[3:])
         want = slow_nll([(first, *points[0]), (second, *points[1])], targets, p_lm)
         assert got[place] == pytest.approx(want, rel=1e-5)
-        log_p, log_p_mem = compose(p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND], points)
+        log_p, log_p_mem = compose(
+            p_lm.log(), torch.zeros(6), retrieved, [GRID, SECOND], points, [p.weight for p in points]
+        )
         assert -log_p.double().sum().item() == pytest.approx(want, rel=1e-5)
-        assert [len(one) for one in log_p_mem] == [6, 6]
+        assert log_p_mem.shape == (6, 2)
 
 
 def test_a_dense_reading_holds_what_is_read_of_the_target_whichever_token_that_is():
@@ -99,9 +99,9 @@ def test_a_dense_reading_holds_what_is_read_of_the_target_whichever_token_that_i
         targets = torch.full((6,), token)
         return [retrieve(first, targets), retrieve(second, targets)]
 
-    got = compose_dense(every[rows], log_z[rows], retrieved(0), rows, [GRID, SECOND], points)
+    got = compose_dense(every[rows], log_z[rows], retrieved(0), rows, [GRID, SECOND], points, [0.3, 0.6])
     for token in range(vocabulary):
-        want, _ = compose(every[:, token], log_z, retrieved(token), [GRID, SECOND], points)
+        want, _ = compose(every[:, token], log_z, retrieved(token), [GRID, SECOND], points, [0.3, 0.6])
         torch.testing.assert_close(got[:, token], want[rows])
 
 
@@ -110,9 +110,9 @@ def test_several_points_agree_with_one_after_the_other():
     alone, retrieved = (p_lm.log(), torch.zeros(6)), retrieve(entries, targets)
     points = [Point(1, 2.0, 0.3), Point(2, 0.5, 0.9), Point(5, 2.0, 0.3)]
     for point, (log_p, log_p_mem) in zip(points, read_points(*alone, retrieved, GRID, points), strict=True):
-        want, (memory,) = compose(*alone, [retrieved], [GRID], [point])
+        want, memory = compose(*alone, [retrieved], [GRID], [point], [point.weight])
         torch.testing.assert_close(log_p, want)
-        torch.testing.assert_close(log_p_mem, memory)
+        torch.testing.assert_close(log_p_mem, memory[:, 0])
 
 
 def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():

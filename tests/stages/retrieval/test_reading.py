@@ -201,15 +201,15 @@ def test_readings_keep_their_order():
 
 def test_a_learned_weight_is_a_choice_beside_the_numbers_it_begins_at():
     reading = parse_reading("external:lambda=learned,k=8,temperature=2")
-    assert reading.learned and reading.choices == ["lambda"]
+    assert reading.per_context and reading.choices == ["lambda"]
     assert reading.spelled == "external:temperature=2,lambda=learned,k=8"
     tuned = reading.with_tuned_weight()
-    assert not tuned.learned and tuned.weight == reading.tunable["lambda"].grid
+    assert not tuned.per_context and tuned.weight == reading.tunable["lambda"].grid
 
 
 def test_only_the_last_reading_may_learn_its_weight():
     learned, cache = "external:lambda=learned", "long:size=5,lambda=0.2"
-    assert parse_readings((cache, learned))[1].learned
+    assert parse_readings((cache, learned))[1].per_context
     with pytest.raises(UsageError, match=r"only the last reading may learn its lambda: put it last, or .*lambda=tune"):
         parse_readings((learned, cache))
 

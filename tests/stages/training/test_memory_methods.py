@@ -22,7 +22,7 @@ MEMORIES = {
 
 def changes(method, backbone, **more):
     model = LSTM if backbone == "lstm" else settings().model
-    memory = MEMORIES[method] | {"key": model.keys[0]}
+    memory = MEMORIES[method] | {"key": model.reads.keys[0]}
     return {"method": method, "memory": memory, "model": model, **more}
 
 
@@ -48,7 +48,8 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
 def test_trime_long_carries_what_layers_remember_beside_its_own_memory(model, tmp_path, monkeypatch):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    how = {"method": "trime-long", "memory": {"consecutive": 2, "key": model.keys[0]}, "model": model, "steps": 14}
+    memory = {"consecutive": 2, "key": model.reads.keys[0]}
+    how = {"method": "trime-long", "memory": memory, "model": model, "steps": 14}
     whole = trainer(tmp_path / "whole", **how)
     carried = ({*model.state_spec(8)}, {"keys", "values"})
     seen = seen_states(whole, monkeypatch)

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from stages.memory.hyperparameter import Choice, Hyperparameter, Learned
+from stages.memory.hyperparameter import Choice, Hyperparameter, PolicyName
 from stages.memory.readers.settings import ReaderSettings
 
 Weight = Annotated[float, Field(ge=0, lt=1)]
@@ -20,5 +20,5 @@ class InterpolateSettings(ReaderSettings):
     """A weighted mean of two distributions."""
 
     means: ClassVar[str] = "a weighted mean with what stands before it"
-    weight: Annotated[Choice[Weight] | Learned | None, LAMBDA] = Field(None, alias="lambda")
-    """λ: weight of the memory; `learned`: one for each context."""
+    weight: Annotated[Choice[Weight] | PolicyName | None, LAMBDA] = Field(None, alias="lambda")
+    """λ: weight of the memory; `learned`, or another policy: one for each context."""

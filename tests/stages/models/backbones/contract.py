@@ -41,8 +41,8 @@ class BackboneContract:
     def test_keys_are_those_that_were_told_and_as_wide_as_the_model(self, config, model):
         encoding = model.encode(self.tokens(L))
         assert encoding.hidden.shape == (ROWS, L, D)
-        assert [encoding.key(name).shape for name in config.keys] == [(ROWS, L, D)] * len(config.keys)
-        assert ("ffn-input" in config.keys) == (encoding.ffn_input is not None)
+        assert [encoding.key(name).shape for name in config.reads.keys] == [(ROWS, L, D)] * len(config.reads.keys)
+        assert ("ffn-input" in config.reads.keys) == (encoding.ffn_input is not None)
 
     @pytest.mark.parametrize("cuts", [[], [1], [L], [3, 4, 11], [L, 2 * L, 3 * L], list(range(1, 17))])
     def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(self, config, model, cuts):
@@ -55,7 +55,7 @@ class BackboneContract:
                 pieces.append(model.encode(self.tokens(17)[:, start:stop], state))
                 state = pieces[-1].state
             whole = model.encode(self.tokens(17))
-        for name in config.keys:
+        for name in config.reads.keys:
             torch.testing.assert_close(torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name))
         torch.testing.assert_close(state, whole.state)
 

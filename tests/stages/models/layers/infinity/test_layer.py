@@ -99,7 +99,7 @@ def test_a_stream_is_read_as_the_equations_say(shape, documents):
 
 def test_in_scope_stream_documents_do_not_matter():
     net = model(SHAPES[0], scope="stream")
-    assert not net.config.reads_documents
+    assert not net.config.reads.documents
     torch.testing.assert_close(*(read(net.backbone, embedded(), [], back)[0] for back in (BACK, None)))
 
 

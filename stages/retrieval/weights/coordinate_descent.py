@@ -3,10 +3,9 @@
 Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import cycle, islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from stages.memory.entries import LogSums
 from stages.retrieval.grids import Best, ReadingGrid, best_point
 
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 CHUNK_TOKENS = 1 << 13
 """Tokens read at a time: few enough to stay near the processor at every weight of a grid."""
 
@@ -23,9 +22,9 @@ TuningSums = tuple[Tensor, Tensor, Sequence[LogSums]]
 """Log p and log Z of the model alone for n tokens, [n] each, and each reading's log-sums, [S, C, n]."""
 Parts = Callable[[], Iterable[TuningSums]]
 """Reads the tuning split once more, part by part, so that one part is in memory."""
-Place = tuple[int, ...]
-"""Scale, cut-off and weight of a reading, as they stand in its grid."""
 LOG_SUMS = ("target", "total", "max_score")
+Index = tuple[int, ...]
+"""Scale, cut-off and weight of a reading, as indices into its grid."""
 
 
 class DescentResult(NamedTuple):
@@ -65,17 +64,17 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
     """
     found: list[Best] = []
     for number in range(len(grids)):
-        sums = _sweep(parts, grids[: number + 1], [best.place for best in found], number)
+        sums = _sweep(parts, grids[: number + 1], [best.indices for best in found], number)
         found.append(best_point(sums, [grids[number]], [allowed[number]]))
-    trace, standing = [float(sums[found[-1].place])], 1
-    for number in islice(cycle(range(len(grids))), MOST_ROUNDS * len(grids)):
+    trace, standing = [float(sums[found[-1].indices])], 1
+    for number in islice(cycle(range(len(grids))), MAX_ROUNDS * len(grids)):
         if standing == len(grids):
             break
-        sums = _sweep(parts, grids, [best.place for best in found], number)
+        sums = _sweep(parts, grids, [best.indices for best in found], number)
         best = best_point(sums, [grids[number]], [allowed[number]])
-        if sums[best.place] < sums[found[number].place]:
+        if sums[best.indices] < sums[found[number].indices]:
             found[number], standing = best, 1
-            trace.append(float(sums[best.place]))
+            trace.append(float(sums[best.indices]))
         else:
             standing += 1
     return DescentResult(_together(found), trace)
@@ -83,18 +82,18 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
 
 def _together(found: Sequence[Best]) -> Best:
     """Join the best points of each reading into one point of the product of their grids."""
-    points, interior, places = zip(*found, strict=True)
-    return Best(sum(points, ()), sum(interior, ()), sum(places, ()))
+    points, interior, indices = zip(*found, strict=True)
+    return Best(sum(points, ()), sum(interior, ()), sum(indices, ()))
 
 
-def _sweep(parts: Parts, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
-    """Summed nats [S, C, G] over the grid of one reading, float64, the others at their places."""
+def _sweep(parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:
+    """Summed nats [S, C, G] over the grid of one reading, float64, the others held."""
     total = np.zeros(grids[number].shape)
     for log_p, log_z, log_sums in parts():
         for start in range(0, len(log_p), CHUNK_TOKENS):
             chunk = slice(start, start + CHUNK_TOKENS)
             part = log_p[chunk], log_z[chunk], [_cut(one, chunk) for one in log_sums]
-            total += _sweep_part(part, grids, places, number)
+            total += _sweep_part(part, grids, indices, number)
     return total
 
 
@@ -102,10 +101,10 @@ def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
     return LogSums(log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk])
 
 
-def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], places: Sequence[Place], number: int) -> np.ndarray:
+def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:
     log_p, log_z, log_sums = part
     grid, sums = grids[number], np.zeros(grids[number].shape)
-    others = list(zip(grids, log_sums, places, strict=False))
+    others = list(zip(grids, log_sums, indices, strict=False))
     for other in others[:number]:
         log_p = _read(log_p, log_z, *other)
     for scale, cutoff in np.ndindex(*grid.shape[:2]):
@@ -116,33 +115,30 @@ def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], places: Sequence
     return sums
 
 
-def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, place: Place) -> Tensor:
-    """log p [..., n] with one more memory read, at a place of its grid."""
-    scale, cutoff, weight = place
+def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: Index) -> Tensor:
+    """log p [..., n] with one more memory read, at an index of its grid."""
+    scale, cutoff, weight = index
     return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.tried[weight])
 
 
-def save_part(path: Path, part: TuningSums) -> None:
-    """Keep a part of the tuning split for `load_part`: float32 arrays in one file, not compressed."""
-    log_p, log_z, log_sums = part
-    tensors = {"log_p": log_p, "log_z": log_z}
-    for number, one in enumerate(log_sums):
-        tensors |= {f"{name}-{number}": getattr(one, name) for name in LOG_SUMS}
-    arrays: dict[str, Any] = {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
-
-
-def part_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
-    """Size of what `save_part` keeps of so many tokens, but for the headers of its arrays."""
+def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
+    """Size of `TuningSums` of so many tokens, float32."""
     log_sums = sum(len(LOG_SUMS) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
     return 4 * tokens * (2 + log_sums)
 
 
-def load_part(path: Path) -> TuningSums:
-    """Load the file of `save_part`, on the CPU."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: torch.from_numpy(file[name]) for name in file.files}
-    log_p, log_z = arrays.pop("log_p"), arrays.pop("log_z")
-    readings = range(len(arrays) // len(LOG_SUMS))
-    return log_p, log_z, [LogSums(*(arrays[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings]
+def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
+    """A part of the tuning split as float32 arrays, for `sums_of`."""
+    log_p, log_z, log_sums = sums
+    tensors = {"log_p": log_p, "log_z": log_z}
+    for number, one in enumerate(log_sums):
+        tensors |= {f"{name}-{number}": getattr(one, name) for name in LOG_SUMS}
+    return {name: tensor.float().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
+    """The part whose arrays `arrays_of` made, on the CPU."""
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    log_p, log_z = tensors.pop("log_p"), tensors.pop("log_z")
+    readings = range(len(tensors) // len(LOG_SUMS))
+    return log_p, log_z, [LogSums(*(tensors[f"{name}-{number}"] for name in LOG_SUMS)) for number in readings]

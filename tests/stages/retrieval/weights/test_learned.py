@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.retrieval import weight_inputs
-from stages.retrieval.weight_inputs import CONTEXT, NEIGHBORS, neighbor_inputs
+from stages.retrieval.weights import learned
+from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, neighbor_inputs
 from tests.oracles import learned_weight as oracle
 
 entries = st.lists(
@@ -28,7 +28,7 @@ def test_parts_of_many_positions_are_those_of_each(monkeypatch):
     random = torch.Generator().manual_seed(0)
     scores, values = torch.randn(11, 20, generator=random), torch.randint(0, 5, (11, 20), generator=random)
     alone = torch.cat([neighbor_inputs(s[None], v[None]) for s, v in zip(scores, values, strict=True)])
-    monkeypatch.setattr(weight_inputs, "POSITIONS", 4)
+    monkeypatch.setattr(learned, "POSITIONS", 4)
     assert torch.equal(neighbor_inputs(scores, values), alone)
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.evaluation.tuning import coordinate_descent as module
-from stages.evaluation.tuning.coordinate_descent import TuningSums, coordinate_descent, load_part, part_bytes, save_part
 from stages.memory.entries import LogSums
 from stages.memory.readers.interpolate.reader import Interpolate
 from stages.memory.readers.joint.reader import Joint
 from stages.retrieval.grids import Point, ReadingGrid
+from stages.retrieval.weights import coordinate_descent as module
+from stages.retrieval.weights.coordinate_descent import TuningSums, arrays_of, coordinate_descent, sums_bytes, sums_of
 
 WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.6)
 FIRST = ReadingGrid(Interpolate(), scales=(0.5, 1.0, 2.0), cutoffs=(1, 2), weights=WEIGHTS)
@@ -82,7 +81,7 @@ def exhaustive(parts: Sequence[TuningSums], grids: Sequence[ReadingGrid]) -> flo
 def test_the_end_is_about_as_good_as_the_best_of_all_points(seed: int, grids: tuple[ReadingGrid, ...]) -> None:
     parts = random_parts(seed, grids, [40, 7])
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
-    assert nll[-1] == pytest.approx(slow_nll(parts, grids, best.place), rel=1e-5)
+    assert nll[-1] == pytest.approx(slow_nll(parts, grids, best.indices), rel=1e-5)
     assert nll == sorted(nll, reverse=True)
     assert nll[-1] <= exhaustive(parts, grids) * 1.1
 
@@ -95,7 +94,7 @@ def test_no_change_of_one_reading_makes_the_end_better(seed: int) -> None:
     best, nll = coordinate_descent(lambda: parts, grids, every_cutoff(grids))
     for number, grid in enumerate(grids):
         for place in np.ndindex(*grid.shape):
-            moved = [*best.place[: 3 * number], *place, *best.place[3 * number + 3 :]]
+            moved = [*best.indices[: 3 * number], *place, *best.indices[3 * number + 3 :]]
             assert slow_nll(parts, grids, moved) >= nll[-1] * (1 - 1e-6)
 
 
@@ -103,7 +102,7 @@ def test_one_reading_gets_the_best_of_its_points() -> None:
     parts = random_parts(5, [SECOND], [50])
     best, nll = coordinate_descent(lambda: parts, [SECOND], [SECOND.cutoffs])
     assert nll == [pytest.approx(exhaustive(parts, [SECOND]), rel=1e-6)]
-    assert best.points == (SECOND.point_at(*best.place),)
+    assert best.points == (SECOND.point_at(*best.indices),)
 
 
 def masses_of(probabilities: Sequence[float]) -> LogSums:
@@ -133,7 +132,7 @@ def test_of_equals_the_first_is_taken() -> None:
     grid = ReadingGrid(Interpolate(), (1.0, 2.0), (1,), (0.2, 0.4))
     parts = [(torch.zeros(3), torch.zeros(3), [nothing, nothing])]
     best, nll = coordinate_descent(lambda: parts, [grid, grid], [(1,), (1,)])
-    assert best.place == (0, 0, 0) * 2 and nll == [0.0]
+    assert best.indices == (0, 0, 0) * 2 and nll == [0.0]
 
 
 def test_cutoffs_that_may_not_be_chosen_are_not() -> None:
@@ -161,11 +160,11 @@ def test_how_tokens_are_cut_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert other_nll == pytest.approx(nll, rel=1e-6)
 
 
-def test_a_kept_part_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_part_comes_back_from_its_arrays_as_it_was() -> None:
     ((log_p, log_z, log_sums),) = random_parts(1, [FIRST, SECOND], [5])
-    save_part(tmp_path / "part", (log_p, log_z, log_sums))
-    assert 0 <= (tmp_path / "part").stat().st_size - part_bytes([FIRST, SECOND], 5) < 4096
-    found_p, found_z, found = load_part(tmp_path / "part")
+    arrays = arrays_of((log_p, log_z, log_sums))
+    assert sum(array.nbytes for array in arrays.values()) == sums_bytes([FIRST, SECOND], 5)
+    found_p, found_z, found = sums_of(arrays)
     assert torch.equal(found_p, log_p) and torch.equal(found_z, log_z)
     for one, other in zip(found, log_sums, strict=True):
         for name in ("target", "total", "max_score"):

@@ -4,10 +4,11 @@ import hashlib
 import json
 
 from stages.artifacts.kinds import KINDS
-from stages.evaluation.tuning import coordinate_descent, select, tuning
-from stages.evaluation.tuning.tuning import sample_ranges
+from stages.evaluation import row_weights
+from stages.evaluation.row_weights import sample_ranges
 from stages.retrieval import grids
 from stages.retrieval.sources import recent
+from stages.retrieval.weights import coordinate_descent, grid
 
 
 def test_a_change_of_what_tune_means_raises_the_format_of_reports():
@@ -15,8 +16,8 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
     meaning = [
         grids.TEMPERATURE_FRACTIONS,
         recent.SHARPNESS,
-        (tuning.SAMPLE_RANGES, tuning.SAMPLE_TOKENS),
-        (select.TRIED_TOGETHER, coordinate_descent.MOST_ROUNDS),
+        (row_weights.SAMPLE_RANGES, row_weights.SAMPLE_TOKENS),
+        (grid.TRIED_TOGETHER, coordinate_descent.MAX_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
     assert (KINDS["report"].format_version, digest) == (4, "c16dfad7")

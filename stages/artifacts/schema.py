@@ -1,0 +1,152 @@
+"""Schemas: what a stage writes, in types and ranges, which a right hash does not promise.
+
+Each stage says its own (`Stage.schema`). Settings are checked by its `Config`, metrics when an artifact is found,
+shapes of arrays when they are opened, and values where they are read, a slice at a time.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stages.artifacts.kinds import STAGES
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+    from stages.artifacts.manifest import Manifest
+
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+Positive = Annotated[int, Field(gt=0, lt=2**53)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Figures(BaseModel):
+    """Metrics that others read; a stage may write more of them. Built when the first of its kind is read."""
+
+    model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
+
+
+Check = Callable[[np.ndarray, int, int], "str | None"]
+"""Describes what is wrong with the rows from `start` of an array of `rows`: (values, start, rows); None: nothing.
+Can be pickled."""
+
+
+class Expected(NamedTuple):
+    """Expected form of an array: None in a shape is any length."""
+
+    shape: tuple[int | None, ...]
+    dtypes: tuple[str, ...]
+    check: Check
+
+
+def _any_array(artifact: "Artifact", name: str) -> Expected | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Form of the metrics and arrays that a stage writes."""
+
+    metrics: type[Figures] = Figures
+    arrays: Callable[["Artifact", str], Expected | None] = _any_array
+    """The form of an array, by its name (`tokens.zarr/train/ids`); None: it is not read as an array of numbers."""
+
+
+def wrong_manifest(manifest: "Manifest") -> str | None:
+    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none."""
+    try:
+        stage = STAGES.load(manifest.stage)
+        if stage.kind != manifest.kind:
+            return f"stage {manifest.stage} makes {stage.kind}, not {manifest.kind}"
+        place = "config"
+        config = stage.Config.model_validate(manifest.config)
+        place = "metrics"
+        stage.schema.metrics.model_validate(manifest.metrics)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return f"manifest.json has {'.'.join(map(str, (place, *first['loc'])))[:100]}: {first['msg']}"
+    except UsageError as error:
+        return f"manifest.json has what this memlm does not know: {error}"
+    other = _difference(manifest.config, config.stored())
+    return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
+
+
+def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
+    """The dotted name of the first setting that is not as its stage stores it."""
+    for name in {**stored, **found}:
+        if name not in found or name not in stored:
+            return name
+        one, other = found[name], stored[name]
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            below = _difference(one, other)
+            if below is not None:
+                return f"{name}.{below}"
+        elif one != other:
+            return name
+    return None
+
+
+# What may be expected of values
+
+
+def between(low: int, stop: int, what: str) -> Check:
+    """Integers low <= value < stop.
+
+    >>> between(0, 5, "ids")(np.array([3, 7]), 10, 100)
+    'row 11 holds 7, where ids from 0 to 4 are'
+    """
+    return partial(_outside, low, stop, what)
+
+
+def _outside(low: int, stop: int, what: str, values: np.ndarray, start: int, rows: int) -> str | None:
+    if not values.size or (values.min() >= low and values.max() < stop):
+        return None
+    place = int(np.flatnonzero((values.ravel() < low) | (values.ravel() >= stop))[0])
+    row = start + place * len(values) // values.size
+    return f"row {row} holds {values.ravel()[place]}, where {what} from {low} to {stop - 1} are"
+
+
+def offsets(last: int | None) -> Check:
+    """Integers that never fall; the first is 0 or more, and the last of all, where it is known, is `last`.
+
+    >>> offsets(9)(np.array([0, 5, 4]), 0, 4)
+    'row 2 holds 4, less than the one before'
+    """
+    return partial(_no_offsets, last)
+
+
+def _no_offsets(last: int | None, values: np.ndarray, start: int, rows: int) -> str | None:
+    falls = np.flatnonzero(values[1:] < values[:-1])
+    if len(falls):
+        return f"row {start + 1 + int(falls[0])} holds {values[1 + falls[0]]}, less than the one before"
+    if len(values) and (values[0] < 0 or (last is not None and values[-1] > last)):
+        return f"rows from {start} on hold {values[0]} to {values[-1]}, where offsets from 0 to {last} are"
+    if last is not None and len(values) and start + len(values) == rows and values[-1] != last:
+        return f"the last row holds {values[-1]}, not {last}"
+    return None
+
+
+def finite(values: np.ndarray, start: int, rows: int) -> str | None:
+    """Neither nan nor infinite."""
+    return _first(np.isfinite(values), values, start)
+
+
+def numbers(values: np.ndarray, start: int, rows: int) -> str | None:
+    """Not nan."""
+    return _first(~np.isnan(values), values, start)
+
+
+def anything(values: np.ndarray, start: int, rows: int) -> str | None:
+    """All values are legal."""
+    return None
+
+
+def _first(right: np.ndarray, values: np.ndarray, start: int) -> str | None:
+    if right.all():
+        return None
+    place = int(np.flatnonzero(~right.ravel())[0])
+    return f"row {start + place * len(values) // values.size} holds {values.ravel()[place]}"

@@ -1,0 +1,162 @@
+"""The weights of all rows of an evaluation: a fold over passes of the tuning split, and its figures."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.artifacts.output import ShardOutput
+from stages.evaluation.figures.tuned import Tuned, TunedRow
+from stages.evaluation.plan import Part, RangePass
+from stages.evaluation.range_reader import RangeReader
+from stages.metrics import perplexity
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.per_context import WEIGH
+from stages.retrieval.weights.policy import Arrays, WeightPolicy, open_policies
+
+SAMPLE_RANGES = 8
+SAMPLE_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class ArrayFiles:
+    """Arrays by name in several files, read one file at a time, as often as they are asked for."""
+
+    paths: Sequence[Path]
+
+    def __iter__(self) -> Iterator[Arrays]:
+        for path in self.paths:
+            with np.load(path, allow_pickle=False) as file:
+                yield {name: file[name] for name in file.files}
+
+
+class RowWeights:
+    """The policies of all rows, as far as the records of a draft hold what was chosen."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: Callable[[str], Mapping[str, Any]],
+        rows: Sequence[MemoryRow],
+        passes: Sequence[RangePass],
+    ) -> None:
+        """Args:
+        folder: the draft's.
+        record: what a shard noted, by its key.
+        passes: of the tuning split; none if all numbers are given.
+        """
+        self._folder, self._record, self._rows, self._passes = folder, record, rows, passes
+        self._policies: dict[str | None, list[WeightPolicy]] = {}
+
+    # The fold
+
+    def policies(self, before: str | None = None) -> list[WeightPolicy]:
+        """The policy of every row, with the choices made before a pass, or, for None, all of them."""
+        if before not in self._policies:
+            spreads = self._record(self._passes[0].sample.key)["spreads"] if self._passes else None
+            policies = open_policies(self._rows, bool(self._passes), spreads)
+            for one in self._passes:
+                if one.name == before:
+                    break
+                chosen = self._record(one.choice.key)["rows"]
+                pairs = zip(policies, chosen, strict=True)
+                policies = [policy if choice is None else policy.after(one.name, choice) for policy, choice in pairs]
+            self._policies[before] = policies
+        return self._policies[before]
+
+    def sample(self, reader: RangeReader) -> dict[str, Any]:
+        """The record of the first shard: the spread of scores, which default numbers are measured in.
+
+        Looks at a few short ranges of the split; nothing is carried to them.
+        """
+        first = self._passes[0]
+        sample = reader.read_separately(first.split, sample_ranges(first.tokens))
+        return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
+
+    def observe(self, part: Part, block: ScoredRange, output: ShardOutput) -> None:
+        """Leave what each policy keeps of a range; the record has the model's own sum."""
+        for number, policy in self._taking_part(part.phase):
+            with output.add(_file(part, number)).open("wb") as file:
+                np.savez(file, **policy.observe(part.phase, block))  # type: ignore[arg-type]
+        log_p = block.lm.log_p[block.counted_rows]
+        output.record |= {"plain_nll": -float(log_p.sum(dtype=torch.float64)), "tokens": len(log_p)}
+
+    def choose(self, over: RangePass) -> dict[str, Any]:
+        """The record of the shard behind a pass: a choice for every row that took part."""
+        chosen: list[Mapping[str, Any] | None] = [None] * len(self._rows)
+        for number, policy in self._taking_part(over.name):
+            files = ArrayFiles([self._folder / _file(part, number) for part in over.parts])
+            chosen[number] = policy.choose(over.name, files)
+        return {"rows": chosen}
+
+    def _taking_part(self, step: str) -> list[tuple[int, WeightPolicy]]:
+        """Numbers of the rows that a pass is for, with their policies."""
+        policies = enumerate(self.policies(step))
+        return [(n, policy) for n, policy in policies if step in [one.name for one in policy.passes]]
+
+    # Figures for the report
+
+    def learned(self) -> Mapping[str, Any] | None:
+        """The record of the requested row's weights of each context; None where it has one for all."""
+        policies = self.policies()
+        return policies[0].choices.get(WEIGH.name) if policies else None
+
+    def tuned(self) -> Tuned | None:
+        """Figures of the model alone and of every row on the tuning split; None where nothing was tuned."""
+        if not self._passes:
+            return None
+        tokens, plain = self._plain()
+        rows = [tuned_row(policy, tokens) for policy in self.policies()]
+        return Tuned(self._passes[0].split, perplexity(plain, tokens), rows)
+
+    def _plain(self) -> tuple[int, float]:
+        """The tokens of the tuning split that count, and the model's own sum over them, in nats."""
+        records = [self._record(part.key) for part in self._passes[0].parts]
+        return sum(record["tokens"] for record in records), sum(record["plain_nll"] for record in records)
+
+    def memories(self) -> list[list[dict[str, Any]]]:
+        """The readings of every row, the plain model first, with their hyperparameters; JSON."""
+        split = self._passes[0].split if self._passes else None
+        return [[], *(policy.describe(split) for policy in self.policies())]
+
+    def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
+        """For every memory row: its name, the name of its amount, and its settings at each amount."""
+        named = [(policy.row.name, policy.row.sources[0].about.amount, policy) for policy in self.policies()]
+        return [(name, amount, policy.describe_curve()) for name, amount, policy in named]
+
+    def grid(self) -> Mapping[str, Any] | None:
+        """The grid of the requested row, if it is one reading's and was tuned; JSON."""
+        if not self._passes:
+            return None
+        tokens, plain = self._plain()
+        grid = self.policies()[0].describe_grid(tokens)
+        return None if grid is None else {"split": self._passes[0].split, **grid, "plain_nll": plain / tokens}
+
+
+def tuned_row(policy: WeightPolicy, tokens: int) -> TunedRow:
+    """Figures of a row on the tuning split, from so many tokens."""
+    choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
+    weights = [(grid, grid.tried[at]) for grid, at in zip(grids, choice.indices[2::3], strict=True)]
+    curve = zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)
+    return TunedRow(
+        None if choice.best_nll is None else perplexity(choice.best_nll, tokens),
+        sources[0].about.amount,
+        [(cutoff, None if nll is None else perplexity(nll, tokens)) for cutoff, nll in curve],
+        [source.reading.weight_name for source in sources],
+        [len(grid.weights) > 1 and weight == min(grid.weights) for grid, weight in weights],
+        [len(grid.tried) > 1 and grid.is_off(weight) for grid, weight in weights],
+    )
+
+
+def sample_ranges(total: int) -> list[tuple[int, int]]:
+    """A few short ranges spread evenly over `total` tokens."""
+    starts = np.linspace(0, max(0, total - SAMPLE_TOKENS), SAMPLE_RANGES).astype(int)
+    return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
+
+
+def _file(part: Part, row: int) -> str:
+    return f"scratch/{part.key}-{row}.npz"

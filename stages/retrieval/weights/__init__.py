@@ -1,0 +1,22 @@
+"""How much the memories of a row count: a file a policy."""
+
+from stages.registry import Registry
+
+WEIGHTS = Registry(
+    "weight of memory",
+    {
+        "fixed": "stages.retrieval.weights.fixed:Fixed",
+        "grid": "stages.retrieval.weights.grid:Grid",
+        "learned": "stages.retrieval.weights.learned:Learned",
+        "searched": "stages.retrieval.weights.searched:Searched",
+    },
+)
+"""The code is a `WeightPolicy`. Every name but those of `IMPLIED` is a value of the weight: `lambda=learned`."""
+
+IMPLIED = ("fixed", "grid", "searched")
+"""Policies that follow from other keys of a reading."""
+
+
+def typed_policies() -> list[str]:
+    """Names that a weight may have in place of numbers."""
+    return [name for name in WEIGHTS.names() if name not in IMPLIED]

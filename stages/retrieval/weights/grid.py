@@ -1,0 +1,147 @@
+"""Weights that are the best of a grid on the tuning split, together with scales and cut-offs."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.memory.entries import LogSums
+from stages.metrics import finite
+from stages.retrieval.grids import ReadingGrid, best_point
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.coordinate_descent import LOG_SUMS, arrays_of, coordinate_descent, sums_bytes, sums_of
+from stages.retrieval.weights.policy import Arrays, Choice, Pass, Record, WeightPolicy
+
+TRIED_TOGETHER = 10_000
+"""Points of a product of grids up to which each is tried; of more, one reading's at a time."""
+TUNE = Pass("tune", "tuning on")
+
+
+@dataclass(frozen=True)
+class Grid(WeightPolicy):
+    """One number for all contexts, chosen by the likelihood of the tuning split.
+
+    Every point of the readings' grids is tried; where these are more than TRIED_TOGETHER, one reading is tuned at a
+    time.
+    """
+
+    passes: ClassVar[tuple[Pass, ...]] = (TUNE,)
+
+    def observe(self, step: str, block: ScoredRange) -> Arrays:
+        """Sums over the grid; or, for readings in turn, log-sums of every token that counts."""
+        scored = block.lm
+        if self.tries_all:
+            nll = np.zeros([n for grid in self.grids for n in grid.shape])
+            for rows, retrieved in self.row.retrieve(block):
+                nll += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, self.grids)
+            return {"nll": nll}
+        parts = [
+            [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, self.grids, strict=True)]
+            for _, retrieved in self.row.retrieve(block)
+        ]
+        counted = block.counted_rows
+        log_sums = [_joined(one) for one in zip(*parts, strict=True)]
+        return arrays_of((scored.log_p[counted], scored.log_z[counted], log_sums))
+
+    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
+        return self._choice(observed)._asdict()
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return 0 if self.tries_all else sums_bytes(self.grids, tokens)
+
+    @property
+    def tries_all(self) -> bool:
+        """Whether every point of the grids together is tried; else readings are tuned in turn.
+
+        The weight that switches a memory off does not count: it is tried in addition to the grid.
+        """
+        spelled = math.prod(len(one) for grid in self.grids for one in (grid.scales, grid.cutoffs, grid.weights))
+        return len(self.grids) == 1 or spelled <= TRIED_TOGETHER
+
+    @cached_property
+    def chosen(self) -> Choice:
+        return Choice(**self.choices[TUNE.name])
+
+    def _choice(self, observed: Iterable[Arrays]) -> Choice:
+        """The best indices; a lone reading also gets the best ones for every cut-off."""
+        if not self.tries_all:
+            end = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
+            return Choice(end.best.indices, best_nll=finite(end.nll[-1]))
+        nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
+        indices = best_point(nll, self.grids, self.allowed).indices
+        best = finite(float(nll[tuple(indices)]))
+        if len(self.grids) > 1:
+            return Choice(indices, best_nll=best)
+        shown = nll[:, :, self._shown_weights(indices)]
+        by_cutoff = [best_point(shown, self.grids, [(c,)]).indices for c in self.grids[0].cutoffs]
+        sums = [[finite(value) for value in line] for line in nll[:, indices[1], :].tolist()]
+        return Choice(indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff])
+
+    def _shown_weights(self, indices: Sequence[int]) -> slice:
+        """Indices of the weights that reports show: that at which memory changes nothing only where it is chosen."""
+        grid = self.grids[0]
+        return slice(None) if grid.is_off(grid.tried[indices[2]]) else slice(len(grid.weights))
+
+    def describe_grid(self, tokens: int) -> dict[str, Any] | None:
+        """Mean negative log-likelihood of a lone reading, nats per token of the tuning split, [scale][weight].
+
+        It is that at the best number of entries. None of several readings.
+        """
+        nll, indices = self.chosen.nll, self.chosen.indices
+        if nll is None:
+            return None
+        (grid,), (source,) = self.grids, self.row.sources
+        reading = source.reading
+        shown = sorted(range(len(grid.tried))[self._shown_weights(indices)], key=grid.tried.__getitem__)
+        return {
+            "row": self.row.name,
+            "over": source.about.amount,
+            "at": grid.cutoffs[indices[1]],
+            "tokens": tokens,
+            "scale_name": reading.scale_name,
+            "scales": [grid.shown_scale(scale) for scale in grid.scales],
+            "weight_name": reading.weight_name,
+            "weights": [grid.tried[at] for at in shown],
+            "nll": [[_mean(line[at], tokens) for at in shown] for line in nll],
+        }
+
+
+def _mean(total: float | None, tokens: int) -> float | None:
+    return None if total is None else total / tokens
+
+
+def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid]) -> np.ndarray:
+    """Summed negative log-likelihood of n targets at every point of the grid, float64.
+
+    Args:
+        log_p, log_z: [n], of the model alone, in nats.
+        retrieved: what each reading reads, in the order of reading.
+        grids: of each reading.
+    Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
+    """
+    log_sums = [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
+    return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()
+
+
+def _sweep(log_p: Tensor, log_z: Tensor, log_sums: Sequence[LogSums], grids: Sequence[ReadingGrid]) -> Tensor:
+    grid, later = grids[0], grids[1:]
+    sums = []
+    for scale in range(len(grid.scales)):
+        for cutoff in range(len(grid.cutoffs)):
+            read = grid.read_tried(log_p, log_z, log_sums[0].at(scale, cutoff))
+            if later:
+                sums += [_sweep(one, log_z, log_sums[1:], later) for one in read]
+            else:
+                sums.append(-read.sum(-1, dtype=torch.float64))
+    return torch.stack(sums).view(*(n for one in grids for n in one.shape))
+
+
+def _joined(parts: Sequence[LogSums]) -> LogSums:
+    """LogSums [S, C, …] of tokens that follow each other."""
+    return LogSums(*(torch.cat([getattr(part, name) for part in parts], -1) for name in LOG_SUMS))

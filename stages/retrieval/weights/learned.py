@@ -1,0 +1,140 @@
+"""Weights learned by a small network from the model's confidence, the token before, and the neighbours.
+
+Shapes: n positions, k entries that stand best first.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+from torch.nn.functional import pad
+
+from stages.memory.search_gate import SearchGains
+from stages.memory.weight_network import Positions, WeightNetwork, fit_weight
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Needs
+from stages.retrieval.weights.per_context import WEIGH, PerContext
+from stages.retrieval.weights.policy import Reads, Record
+
+ENTRIES = 64
+"""Best entries that are looked at."""
+POSITIONS = 512
+"""Looked at together: each pair of their entries is compared."""
+RANKS = (2, 4, 8, 16, 32, ENTRIES)
+FARTHEST = 20.0
+"""Nats below the best from which on an entry is as good as missing."""
+CONTEXT = ("log of the largest probability", "entropy", "log of 1 + count of the token before")
+"""Features that are known before a memory is searched, all from the model's own distribution but the count in the
+datastore."""
+NEIGHBORS = (
+    "score of the best",
+    *(f"log of 1 + distance of entry {rank} from the best" for rank in RANKS),
+    *(f"log of the number of tokens among the best {rank}" for rank in RANKS),
+    "log of the memory's largest probability",
+    "entropy of the memory",
+)
+SHARES = tuple(tenth / 10 for tenth in range(1, 10))
+"""Shares of tokens that are searched for, of which perplexity is reported."""
+
+
+@dataclass(frozen=True)
+class Learned(PerContext):
+    """A weight of each context by a network; of a lone memory also what fewer searches would cost.
+
+    Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212),
+    adaptive retrieval; see `stages.memory.weight_network`.
+    """
+
+    needs: ClassVar[Needs] = Needs(context=True)
+
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
+        """The inputs of `CONTEXT` and `NEIGHBORS`; 0 of the neighbours where there are none."""
+        assert block.context is not None, "a pass that learns weights knows the contexts"
+        point = self.best.points[-1]
+        scores = torch.cat([part.scores_read(point.cutoff) for part in retrieved.parts], -1)
+        scores = torch.where(scores.isneginf(), scores, scores * point.scale)  # θ may be 0, and 0 · -inf is no number
+        values = torch.cat([part.entries.values.long() for part in retrieved.parts], -1)
+        return torch.cat((block.context[rows], neighbor_inputs(scores, values)), -1).double()
+
+    def fit(self, positions: Positions, weight: float) -> WeightNetwork:
+        return fit_weight(positions, weight)
+
+    def restore(self, record: Mapping[str, Any]) -> WeightNetwork:
+        return WeightNetwork.of_record(record)
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * (len(CONTEXT) + len(NEIGHBORS) + 2)
+
+    # Searches
+
+    @cached_property
+    def gains(self) -> SearchGains | None:
+        """Expected gains of searches; None where they are not reported."""
+        record = self.choices[WEIGH.name]["gate"]
+        return None if record is None else SearchGains.of_record(record)
+
+    def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
+        if len(self.row.sources) > 1:
+            return None
+        searched = self.row.searched
+        shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
+        contexts = positions.inputs[:, : len(CONTEXT)]
+        return {**SearchGains.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
+
+    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+        reads = super().read(block, rows, retrieved)
+        if WEIGH.name not in self.choices or self.gains is None:
+            return reads
+        assert block.context is not None
+        by_gain = self.gains.sums(block.context[rows], reads.log_p, block.lm.log_p[rows])
+        return reads._replace(sums={**reads.sums, "by_gain": by_gain.cpu().numpy()})
+
+    def no_sums(self) -> Mapping[str, np.ndarray]:
+        none = super().no_sums()
+        if WEIGH.name not in self.choices or self.gains is None:
+            return none
+        return {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
+
+
+def neighbor_inputs(scores: Float[Tensor, "n k"], values: Integer[Tensor, "n k"]) -> Float[Tensor, "n f"]:
+    """The inputs of `NEIGHBORS`; scores s/τ in any order, −inf where missing."""
+    parts = zip(scores.split(POSITIONS), values.split(POSITIONS), strict=True)
+    return torch.cat([_neighbor_inputs(*part) for part in parts])
+
+
+def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
+    scores, order = scores.sort(dim=-1, descending=True, stable=True)
+    scores, values = scores[:, :ENTRIES], values.gather(1, order[:, :ENTRIES])
+    missing = ENTRIES - scores.shape[1]
+    scores = pad(scores, (0, missing), value=-torch.inf)
+    values = pad(values, (0, missing), value=-1)
+    present, ranks = ~scores.isneginf(), torch.tensor(RANKS, device=scores.device) - 1
+    distances = torch.where(present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
+    alike = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
+    inputs = (
+        scores[:, :1],
+        distances[:, ranks].log1p(),
+        _distinct(alike, present)[:, ranks].log(),
+        *_confidence((-distances).exp() * present, alike),
+    )
+    return torch.where(present[:, :1], torch.cat(inputs, -1), 0.0)
+
+
+def _distinct(alike: Bool[Tensor, "n k k"], present: Bool[Tensor, "n k"]) -> Tensor:
+    """Numbers of tokens among the first 1 to k entries, [n, k]."""
+    first = present & ~alike.tril(-1).any(-1)
+    return first.cumsum(-1)
+
+
+def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> tuple[Tensor, Tensor]:
+    """log of the largest probability of a token, and entropy in nats, both [n, 1], of a memory of these entries."""
+    shares = weights / weights.sum(-1, keepdim=True)
+    tokens = (alike * shares[:, None, :]).sum(-1)
+    entropy = -(shares * tokens.clamp(min=torch.finfo(tokens.dtype).tiny).log()).sum(-1, keepdim=True)
+    return tokens.amax(-1, keepdim=True).log(), entropy

@@ -1,0 +1,130 @@
+"""A weight of the last memory for each context, fitted on the tuning split."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.memory.entries import LogSums
+from stages.memory.weight_network import ContextWeights, Positions, learn
+from stages.retrieval.grids import Point
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.grid import TUNE, Grid
+from stages.retrieval.weights.policy import Arrays, Pass, Record, Weight, compose
+from stages.threads import shared_out
+
+WEIGH = Pass("weigh", "learning weights on", contexts=True)
+
+
+@dataclass(frozen=True)
+class PerContext(Grid):
+    """Weights by a model of the contexts, on top of what the grid has chosen for all of them.
+
+    The model is cross-fitted: one number for all is read where it does not gain on text that it was not fitted on.
+    A subclass says what is known of a context, and how a model is fitted to it.
+    """
+
+    passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
+
+    @abstractmethod
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
+        """Features of the contexts of some rows of a range, float64; `retrieved`: what the last reading reads there."""
+
+    @abstractmethod
+    def fit(self, positions: Positions, weight: float) -> ContextWeights:
+        """The model for some positions, from one weight for all on; the same arguments give the same model."""
+
+    @abstractmethod
+    def restore(self, record: Mapping[str, Any]) -> ContextWeights:
+        """The model of a record."""
+
+    @property
+    def points(self) -> Sequence[Point]:
+        if WEIGH.name not in self.choices:
+            return self.best.points
+        *others, last = self.best.points
+        return *others, last._replace(weight=self.choices[WEIGH.name]["weight"])
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """None: weights are fitted for the chosen number of entries alone."""
+        return []
+
+    @cached_property
+    def model(self) -> ContextWeights | None:
+        """The model that gives the weights; None where one number for all is read, or none is fitted yet."""
+        record = self.choices.get(WEIGH.name, {}).get("network")
+        return None if record is None else self.restore(record)
+
+    # Finding the weights
+
+    def observe(self, step: str, block: ScoredRange) -> Arrays:
+        """As of a grid; then the features of every position that finds something, and log p of its target."""
+        if step != WEIGH.name:
+            return super().observe(step, block)
+        scored, parts = block.lm, []
+        for rows, retrieved in self.row.retrieve(block):
+            read, log_sums = scored.log_p[rows], self._last_sums(retrieved)
+            if len(retrieved) > 1:
+                others, numbers = self.points[:-1], super().weights(block, rows, retrieved)[:-1]
+                read, _ = compose(read, scored.log_z[rows], retrieved[:-1], self.grids[:-1], others, numbers)
+            found = Positions(self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double())
+            parts.append(found.taken(~log_sums.empty))
+        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(Positions.joined(parts)).items()}
+
+    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
+        if step != WEIGH.name:
+            return super().choose(step, observed)
+        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
+        with shared_out(small=True):  # one thread: sums of several would differ in their last digits
+            return self._learn(Positions.joined([Positions(**part) for part in parts if part]))
+
+    def _learn(self, positions: Positions) -> Record:
+        """The number for all contexts, and the model where it gains; `stages.evaluation.figures` shows the rest."""
+        weight, off = self.best.points[-1].weight, self.grids[-1].off
+        assert off is not None, "a weight of each context is one that switches the memory off, too"
+        one_for_all = positions.read_with(weight)
+        helps = bool(one_for_all.sum() > positions.log_p.sum())
+        learned = learn(positions, weight, one_for_all if helps else positions.log_p, self.fit)
+        model = learned.network if learned is not None and learned.significant else None
+        final = one_for_all if model is None else positions.read(model.logits(positions.inputs))
+        reads = learned is not None and (model is not None or helps)
+        return {
+            "weight": weight if helps else off,
+            "tokens": len(positions),
+            "gains": [] if learned is None else learned.gains,
+            "network": None if model is None else model.record,
+            "gate": self.search_gains(positions, final) if reads else None,
+        }
+
+    def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
+        """The contexts where searches gain most, where that is reported; log p of the targets with the memory read."""
+        return None
+
+    # Reading
+
+    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+        """The last weight is 0 where nothing is read."""
+        numbers = super().weights(block, rows, retrieved)
+        if self.model is None:
+            return numbers
+        own = self.model.logits(self.inputs(block, rows, retrieved[-1])).sigmoid()
+        return [*numbers[:-1], own.to(block.lm.log_p) * ~self._last_sums(retrieved).empty]
+
+    def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:
+        point = self.best.points[-1]
+        return retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The number of a weight of each context is the best for all."""
+        described, reading = super().describe(tune_split), self.row.sources[-1].reading
+        described[-1]["interior"].pop(reading.weight_name, None)
+        if self.model is not None:
+            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
+        return described

@@ -1,0 +1,285 @@
+"""The protocol of weight policies: how much the memories of a row count, and how that is found out.
+
+Shapes: n positions that are read together, V vocabulary.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.memory.search_gate import SearchGate
+from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Needs, Source
+from stages.retrieval.weights import WEIGHTS
+
+Record = Mapping[str, Any]
+"""Outcome of a choice, JSON."""
+Arrays = dict[str, np.ndarray]
+"""Numbers that an observation of a range leaves for the choice, by name."""
+Weight = float | Tensor
+"""One number for all positions, or [n]."""
+
+
+class Pass(NamedTuple):
+    """One reading of all of the tuning split."""
+
+    name: str
+    words: str
+    """Shown while it runs, before the name of the split."""
+    contexts: bool = False
+    """Whether the features of contexts that `Needs.context` names are computed."""
+
+
+class Choice(NamedTuple):
+    """Indices into the grids of a row that were chosen, JSON.
+
+    Three numbers a reading, one reading after the other: scale, cut-off, weight.
+    """
+
+    indices: Sequence[int]
+    by_cutoff: Sequence[Sequence[int]] = ()
+    """The best indices of a lone reading for every cut-off."""
+    nll: Sequence[Sequence[float | None]] | None = None
+    """Summed nats over a lone reading's grid at the best cut-off, [scale][weight]; None where nothing was tuned."""
+    best_nll: float | None = None
+    """Summed nats at `indices`; None where nothing was tuned."""
+    nll_by_cutoff: Sequence[float | None] = ()
+    """Summed nats at each of `by_cutoff`."""
+
+
+class Reads(NamedTuple):
+    """n positions as a row reads them: log p of the targets [n], log p_mem [n, readings], and each reading's weight.
+
+    `sums`: more figures, summed over the positions.
+    """
+
+    log_p: Tensor
+    log_p_mem: Tensor
+    weights: Sequence[Weight]
+    sums: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class WeightPolicy(ABC):
+    """The weights of the memories of one row.
+
+    An evaluation is a fold over `passes`: every range is observed, a choice is made of what the observations left, and
+    the policy goes on with that choice among its `choices`.
+    """
+
+    row: MemoryRow
+    grids: Sequence[ReadingGrid]
+    choices: Mapping[str, Record] = field(default_factory=dict)
+    """By the name of the pass that it was made of."""
+
+    passes: ClassVar[tuple[Pass, ...]] = ()
+    needs: ClassVar[Needs] = Needs()
+    """Requirements beyond those of the row."""
+
+    # Finding the weights
+
+    def observe(self, step: str, block: ScoredRange) -> Arrays:
+        """Numbers of a range, in the pass called `step`, that a choice is made by."""
+        raise NotImplementedError(f"{type(self).__name__} makes no pass {step!r}")
+
+    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
+        """The choice that follows from all observations of a pass, which may be read more than once."""
+        raise NotImplementedError(f"{type(self).__name__} makes no pass {step!r}")
+
+    def after(self, step: str, choice: Record) -> Self:
+        """The policy that knows a choice."""
+        return replace(self, choices={**self.choices, step: choice})
+
+    def scratch_bytes(self, tokens: int) -> int:
+        """Size of what observations of so many tokens leave, where it is more than a few sums."""
+        return 0
+
+    @property
+    @abstractmethod
+    def chosen(self) -> Choice:
+        """Indices into the grids, once they are chosen."""
+
+    @cached_property
+    def best(self) -> Best:
+        """The chosen points of the grids."""
+        return best_at(self.chosen.indices, self.grids, self.allowed)
+
+    @property
+    def points(self) -> Sequence[Point]:
+        """The settings of each reading."""
+        return self.best.points
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """The settings of a lone reading for every cut-off; empty where no curve is reported."""
+        return [self.grids[0].point_at(*indices) for indices in self.chosen.by_cutoff]
+
+    @property
+    def allowed(self) -> list[Sequence[int]]:
+        """The cut-offs that each reading may be set to."""
+        return [source.cutoffs for source in self.row.sources]
+
+    # Reading
+
+    @property
+    def search_gate(self) -> SearchGate | None:
+        """The positions that neighbours are searched for; None: all."""
+        return None
+
+    @cached_property
+    def reading_row(self) -> MemoryRow:
+        """The row without entries that the settings do not read."""
+        return self.row if self.curve else self.row.narrowed([point.cutoff for point in self.points])
+
+    def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
+        """Each reading's weight at some rows of a range."""
+        return [point.weight for point in self.points]
+
+    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+        """The targets of some rows of a range, with what the row retrieves for them."""
+        log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
+        weights = self.weights(block, rows, retrieved)
+        if not self.curve:
+            return Reads(*compose(log_p, log_z, retrieved, self.grids, self.points, weights), weights, self.no_sums())
+        reads = read_points(log_p, log_z, retrieved[0], self.grids[0], self.curve)
+        main, memory = reads[self.curve.index(self.points[0])]
+        sums = np.array([-float(read.sum(dtype=torch.float64)) for read, _ in reads])
+        return Reads(main, memory[:, None], weights, {"nll_by_cutoff": sums})
+
+    def read_dense(
+        self, log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], rows: slice, weights: Sequence[Weight]
+    ) -> Tensor:
+        """Log-probabilities of every token, [r, V], for `rows` of n positions.
+
+        Args:
+            log_p, log_z: of the model alone for these rows, [r, V] and [r], in nats.
+            retrieved, weights: of all n positions, as for `read` and in its result.
+        """
+        return compose_dense(log_p, log_z, retrieved, rows, self.grids, self.points, weights)
+
+    def no_sums(self) -> Mapping[str, np.ndarray]:
+        """The `sums` of no position."""
+        return {"nll_by_cutoff": np.zeros(len(self.curve))}
+
+    # Reports
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The readings with their hyperparameters: which were tuned, where, how; JSON."""
+        readings = zip(self.row.sources, self.grids, self.points, self.best.interior, strict=True)
+        return [_describe_reading(*one, tune_split) for one in readings]
+
+    def describe_curve(self) -> list[dict[str, Any]]:
+        """The settings of a lone reading for every cut-off, JSON."""
+        return [_describe_point(self.row.sources[0], self.grids[0], point) for point in self.curve]
+
+    def describe_grid(self, tokens: int) -> dict[str, Any] | None:
+        """Nats per token over the grid of a lone reading that was tuned on so many tokens, JSON; None of others."""
+        return None
+
+
+def open_policies(
+    rows: Sequence[MemoryRow], tuned: bool, spreads: Sequence[Sequence[float]] | None = None
+) -> list[WeightPolicy]:
+    """The policy of each row.
+
+    Args:
+        tuned: whether a split is tuned on; then even a row without a choice is measured there, for comparison.
+        spreads: of a sample, of each row and source; None: they do not matter, or are not known yet.
+    """
+    units = [[1.0] * len(row.sources) for row in rows] if spreads is None else spreads
+    names = [row.sources[-1].reading.policy if tuned else "fixed" for row in rows]
+    return [WEIGHTS.load(name)(row, row.grids(unit)) for name, row, unit in zip(names, rows, units, strict=True)]
+
+
+def compose(
+    log_p: Tensor,
+    log_z: Tensor,
+    retrieved: Sequence[Retrieved],
+    grids: Sequence[ReadingGrid],
+    points: Sequence[Point],
+    weights: Sequence[Weight],
+) -> tuple[Tensor, Tensor]:
+    """log p of the targets after every reading, [n], and each reading's log p_mem, [n, readings].
+
+    Args:
+        log_p, log_z: of the model alone, [n], in nats.
+        retrieved: what each reading reads, in the order of reading.
+    """
+    log_p_mem = []
+    for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
+        log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
+        log_p = grid.reader.read(log_p, log_z, log_sums, weight)
+        log_p_mem.append(log_sums.log_prob)
+    return log_p, torch.stack(log_p_mem, -1)
+
+
+def compose_dense(
+    log_p: Tensor,
+    log_z: Tensor,
+    retrieved: Sequence[Retrieved],
+    rows: slice,
+    grids: Sequence[ReadingGrid],
+    points: Sequence[Point],
+    weights: Sequence[Weight],
+) -> Tensor:
+    """As `WeightPolicy.read_dense`, with settings of each reading."""
+    for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
+        log_sums = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
+        own = weight[rows, None] if isinstance(weight, Tensor) else weight
+        log_p = grid.reader.read_dense(log_p, log_z, log_sums, own)
+    return log_p
+
+
+def read_points(
+    log_p: Tensor, log_z: Tensor, retrieved: Retrieved, grid: ReadingGrid, points: Sequence[Point]
+) -> list[tuple[Tensor, Tensor]]:
+    """log p of the targets and log p_mem, both [n], at several points of one reading.
+
+    Points with the same scale share a pass over the entries.
+    """
+    read: dict[Point, tuple[Tensor, Tensor]] = {}
+    for scale in dict.fromkeys(point.scale for point in points):
+        alike = [point for point in points if point.scale == scale]
+        cutoffs = sorted({point.cutoff for point in alike})
+        log_sums = retrieved.log_sums([scale], cutoffs)
+        for point in alike:
+            at = log_sums.at(0, cutoffs.index(point.cutoff))
+            read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob
+    return [read[point] for point in points]
+
+
+def _describe_reading(
+    source: Source, grid: ReadingGrid, point: Point, interior: Mapping[str, bool], tune_split: str | None
+) -> dict[str, Any]:
+    reading, about = source.reading, source.about
+    names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}
+    return {
+        "sources": list(reading.sources),
+        "reader": reading.reader,
+        "similarity": reading.similarity,
+        "key": reading.key,
+        **about.details,
+        **_describe_point(source, grid, point),
+        "tuned": reading.choices,
+        "tune_split": tune_split if reading.choices else None,
+        "interior": {names[name]: inside for name, inside in interior.items()},
+    }
+
+
+def _describe_point(source: Source, grid: ReadingGrid, point: Point) -> dict[str, Any]:
+    """Numbers at a point; a tuned scale is None where memory changes nothing: all are as good."""
+    any_scale = len(grid.scales) > 1 and grid.is_off(point.weight)
+    return {
+        source.about.amount: point.cutoff,
+        source.reading.scale_name: None if any_scale else grid.shown_scale(point.scale),
+        source.reading.weight_name: point.weight,
+    }

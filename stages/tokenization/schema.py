@@ -1,0 +1,57 @@
+"""Schema of `tokenize`: figures of splits and of the vocabulary, and the arrays of each split."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, anything, between, offsets
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+"""Id of a token; values of datastores and targets of scores are int32."""
+
+
+class SplitFigures(Figures):
+    """Metrics of one split."""
+
+    tokens: Count
+    documents: Count
+    characters: Count
+    bytes: Count
+    words: Count
+    paragraphs: Count | None = None
+    unknown_rate: Share
+
+
+class TokensFigures(Figures):
+    """Metrics of tokens."""
+
+    splits: dict[str, SplitFigures]
+    vocabulary_size: Annotated[int, Field(gt=0, le=2**31)]
+    eos_id: Id
+    unk_id: Id | None = None
+    start_id: Id = 0
+    prefix_id: Id | None = None
+    tokenizer: str
+    eos_after: Literal["line", "document", "never"]
+
+
+def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
+    """The arrays of `tokens.zarr/SPLIT`."""
+    _, split, array = (*name.split("/", 2), "", "")[:3]
+    recorded = artifact.metrics["splits"].get(split)
+    if recorded is None:
+        return None
+    types, tokens = artifact.metrics["vocabulary_size"], recorded["tokens"]
+    paragraphs = (recorded.get("paragraphs"),)
+    return {
+        "ids": Expected((tokens,), ("uint16", "uint32"), between(0, types, "ids of the vocabulary")),
+        "doc_offsets": Expected((None,), ("int64",), offsets(tokens)),
+        "paragraph_ends": Expected(paragraphs, ("int64",), offsets(tokens)),
+        "paragraph_hashes": Expected(paragraphs, ("uint64",), anything),
+    }.get(array)
+
+
+TOKENS = Schema(TokensFigures, split_arrays)

@@ -1,0 +1,151 @@
+"""A weight of a memory that lives outside the package: one class, and one registry line."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.errors import UsageError
+from stages.evaluation import plan
+from stages.index import BuildIndex
+from stages.inspection.fixed_readings import reported_readings
+from stages.memory import weight_network
+from stages.memory.readers.interpolate.settings import GRID
+from stages.memory.weight_network import Positions
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Needs
+from stages.retrieval.weights import WEIGHTS
+from stages.retrieval.weights.per_context import PerContext
+from stages.search.config import IndexConfig
+from tests.cli.conftest import Memlm, logs, memlm
+from tests.oracles import knn_lm as oracle
+from tests.stages.small_store import array, small_model, small_tokens
+from tests.stages.test_evaluate import made, slow_plain
+
+__all__ = ["logs", "memlm"]
+
+LONGEST, SLOPES = 4, np.linspace(-1, 1, 41).tolist()
+K, TEMPERATURE = 6, 2.0
+
+
+@dataclass(frozen=True)
+class MatchWeights:
+    """λ = σ(base + slope · m), where m tokens before a context and before its nearest neighbour are the same."""
+
+    base: float
+    slope: float
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        return self.base + self.slope * inputs[:, 0].double().cpu()
+
+
+class MatchLength(PerContext):
+    """More weight to a memory whose nearest entry follows the same tokens; the slope is fitted."""
+
+    needs: ClassVar[Needs] = Needs(reach=LONGEST)
+
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Tensor:
+        tokens = block.carried.joined_tokens(block.lm)
+        here = torch.arange(len(tokens) - len(block.lm), len(tokens))[rows]
+        there, values = retrieved.parts[-1].ids[:, 0], self.row.sources[-1].datastore.values
+        same, length = torch.ones(len(here), dtype=torch.bool), torch.zeros(len(here))
+        for back in range(1, LONGEST + 1):
+            inside = (here >= back) & (there >= back)
+            same &= inside & (tokens[(here - back).clamp(min=0)] == values[(there - back).clamp(min=0)])
+            length += same
+        return length[:, None].double()
+
+    def fit(self, positions: Positions, weight: float) -> MatchWeights:
+        tried = [MatchWeights(math.log(weight / (1 - weight)), slope) for slope in SLOPES]
+        return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
+
+    def restore(self, record: Mapping[str, Any]) -> MatchWeights:
+        return MatchWeights(**record)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry line; and weights of a few hundred tokens are read, whatever they gain."""
+    monkeypatch.setitem(WEIGHTS.targets, "match", "tests.test_outside_weights:MatchLength")
+    monkeypatch.setattr(weight_network, "SHORTEST", 10)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+
+
+@dataclass(frozen=True)
+class SlowSplit:
+    """A split, token by token in float64: probabilities of the model and of the memory, and lengths of matches."""
+
+    model: np.ndarray
+    memory: np.ndarray
+    matches: np.ndarray
+
+    @classmethod
+    def of(cls, model: Artifact, datastore: Artifact, split: str) -> "SlowSplit":
+        log_p, queries, ids = slow_plain(model, split)
+        keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
+        memory, matches = [], []
+        for i, target in enumerate(ids):
+            rows, distances = oracle.neighbours(keys, queries[i], K, "l2")
+            memory.append(oracle.memory_probability(distances, values[rows], target, TEMPERATURE, "l2"))
+            before = range(1, 1 + min(LONGEST, i, rows[0]))
+            differs = (back - 1 for back in before if ids[i - back] != values[rows[0] - back])
+            matches.append(next(differs, len(before)))
+        return cls(np.exp(log_p), np.array(memory), np.array(matches))
+
+    def log_p(self, weight: float, slope: float) -> np.ndarray:
+        lam = 1 / (1 + np.exp(-(math.log(weight / (1 - weight)) + slope * self.matches)))
+        return np.log((1 - lam) * self.model + lam * self.memory)
+
+    def best(self, tried: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        return max(tried, key=lambda point: self.log_p(*point).sum())
+
+
+@pytest.mark.parametrize("tokens_per_shard", [1 << 15, 32])
+def test_it_is_fitted_read_and_reported_like_any_other(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens_per_shard: int
+) -> None:
+    monkeypatch.setattr(plan, "MOST_TOKENS_PER_SHARD", tokens_per_shard)
+    store = Store(tmp_path / "store")
+    model = small_model(store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2))
+    datastore = made(store, BuildDatastore(), DatastoreConfig(), model)
+    index = made(store, BuildIndex(), IndexConfig(index="flat"), datastore)
+    reading = f"external:k={K},temperature={TEMPERATURE:g},lambda=match"
+    ended = memlm("evaluate", index.reference, "--memory", reading, "--save-token-scores", "--device", "cpu")
+    assert "knn-lm (match λ)" in ended.err
+    report = store.get(ended.reference, "report")
+    figures = json.loads((report.path / "metrics.json").read_text())
+
+    valid, test = (SlowSplit.of(model, datastore, split) for split in ("valid", "test"))
+    one_for_all, _ = valid.best([(weight, 0.0) for weight in GRID])
+    _, slope = valid.best([(one_for_all, slope) for slope in SLOPES])
+    want = test.log_p(one_for_all, slope)
+    assert set(test.matches) > {0, 1} and 0.3 < abs(slope) < 1
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=1e-4)
+    assert figures["nll"] == pytest.approx(-want.mean(), abs=1e-5)
+    assert figures["rows"][2]["nll"] == pytest.approx(-test.log_p(one_for_all, 0.0).mean(), abs=1e-5)
+    learned, (memory,) = figures["learned_weight"], figures["memories"]
+    assert (learned["one_for_all"], learned["used"], len(learned["held_out_gains"])) == (one_for_all, True, 5)
+    assert (memory["learned"], memory["policy"], memory["tuned"]) == ("lambda", "match", ["lambda"])
+    assert report.json("weight-network.json") == {"base": math.log(one_for_all / (1 - one_for_all)), "slope": slope}
+    with pytest.raises(UsageError, match="a lambda of its own"):
+        reported_readings(report, model)
+
+
+def test_a_name_that_nobody_registered_is_refused(memlm: Memlm) -> None:
+    ended = memlm("evaluate", "x", "--memory", "external:lambda=mach")
+    assert ended.code == 2 and "did you mean 'match'" in " ".join(ended.err.split())
