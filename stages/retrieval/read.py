@@ -14,8 +14,9 @@ from stages.memory.entries import Entries
 from stages.memory.readers import READERS
 from stages.memory.recent import Recent, Similarity, recent_entries
 from stages.metrics import perplexity as perplexity_of
-from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, grid_nll, score_spread
+from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, score_spread
 from stages.retrieval.retrieved import retrieve
+from stages.retrieval.weights.grid import grid_nll
 
 
 class Numbers(NamedTuple):
@@ -112,7 +113,8 @@ def tune(
         tuple(1 / one for one in temperatures),
         tuple(sorted(k or [entries.scores.shape[1]])),
         tuple(weights or weight.grid),
-        beside=() if weights or weight.off is None else (weight.off,),
+        off=weight.off,
+        tries_off=not weights,
     )
     nll = grid_nll(log_p, log_z, [retrieve(entries, torch.as_tensor(targets))], [grid])
     (point,) = best_point(nll, [grid], [grid.cutoffs]).points

@@ -15,6 +15,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.registry import Part
 from stages.text.word import WordTokenizer
 from stages.tokenization.schema import TOKENS
 from stages.training.schema import MODEL
@@ -148,18 +149,7 @@ class SmallModel(Stage[ModelConfig]):
         return {"parameters": sum(weights.numel() for weights in model.parameters())}
 
 
-STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (SmallTokens, SmallModel)}
-
-
-def small_tokens(store: Store, **settings: Any) -> Artifact:
-    return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
-
-
-def small_model(store: Store, tokens: Artifact, *, neighbors: Artifact | None = None, **settings: Any) -> Artifact:
-    references = {"source": tokens.reference} | ({} if neighbors is None else {"neighbors": neighbors.reference})
-    return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
-
-
-def array(artifact: Artifact, group: str, name: str) -> np.ndarray:
-    """A whole array of an artifact, read by the Zarr library alone."""
-    return np.asarray(zarr.open_array(artifact.path / group / name, mode="r")[:])
+STAGES.targets |= {
+    one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
+    for one in (SmallTokens, SmallModel)
+}
