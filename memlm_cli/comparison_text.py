@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answers_on_terminal, printable
-from memlm_cli.tables import table
+from memlm_cli.tables import text_of
 from stages.comparison.sentences import baseline_values, sentences
-from stages.comparison.tables import Shown, group_tables, token_figures, top_tokens
+from stages.comparison.tables import group_tables, token_figures, top_tokens
+from stages.reports.tables import Table, plain_table
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -19,7 +20,9 @@ def comparison_text(found: Facts) -> str:
     """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
     terminal = answers_on_terminal()
     shown = [*group_tables(found), *_token_tables(found)]
-    return "\n\n".join(["\n".join(sentences(found)), *(table(*one, terminal=terminal) for one in shown if one.rows)])
+    return "\n\n".join(
+        ["\n".join(sentences(found)), *(text_of(one, one.title, terminal=terminal) for one in shown if one.rows)]
+    )
 
 
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
@@ -33,11 +36,11 @@ def baseline_remarks(report: "Artifact") -> "list[Remark]":
     return [*compared, *twin_remarks(report)]
 
 
-def _token_tables(found: Facts) -> Iterator[Shown]:
+def _token_tables(found: Facts) -> Iterator[Table]:
     for title, tokens in top_tokens(found):
         headers = list(dict.fromkeys(header for token in tokens for header in token_figures(token)))
         columns = [*headers, "document:position", "in context"]
-        yield Shown(title, columns, [_token(token, headers) for token in tokens])
+        yield plain_table(title, columns, [_token(token, headers) for token in tokens])
 
 
 def _token(token: Facts, headers: list[str]) -> list[str]:

@@ -148,6 +148,12 @@ class Common:
         ),
     ] = False
     verify_inputs: VerifyInputsOption = False
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="Tell all that is known of a result, not its table alone.", rich_help_panel=PANEL
+        ),
+    ] = False
     json: JsonOption = field(default=False)
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()

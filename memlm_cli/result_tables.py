@@ -43,11 +43,12 @@ SPLIT_WORDS = {
 UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 
 
-def show_result(artifact: "Artifact", named: bool = False, variant: str = "") -> None:
+def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *, verbose: bool = False) -> None:
     """The tables of an artifact's kind; `named`: its reference stands on the screen already.
 
     Args:
         variant: of a recipe that runs in several, which one it is of: `seed 2`.
+        verbose: whether all that is known of a report is told.
     """
     if not first_process():
         return
@@ -55,11 +56,19 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "") ->
     if artifact.kind == "tokens":
         _show_splits(title, artifact)
     elif artifact.kind == "report":
-        from memlm_cli.report_tables import show_made_report
+        from memlm_cli.report_tables import show_report
 
-        show_made_report(title, artifact)
+        show_report(title, artifact, verbose=verbose)
     else:
         _show_figures(title, artifact)
+
+
+def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
+    """Name the page of a report; of other kinds there is none."""
+    if artifact.kind == "report" and first_process():
+        from memlm_cli.report_tables import tell_rest as tell
+
+        tell(artifact, verbose=verbose)
 
 
 def _show_figures(title: str, artifact: "Artifact") -> None:

@@ -12,13 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from memlm_cli.app import app, check_origin
 from memlm_cli.command import in_force, named_in_errors, remind
-from memlm_cli.console import answers_on_terminal, telling
+from memlm_cli.console import telling
 from memlm_cli.defaults import Default, Defaults, read_defaults
 from memlm_cli.exit_codes import BUG
 from memlm_cli.log_file import close_log, open_log
 from memlm_cli.options import NOT_OPTIONS, Common
-from memlm_cli.result_tables import show_result
-from memlm_cli.run_stage import prepare, print_status, run_stage
+from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
@@ -56,8 +55,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         config, references = prepare(command, given, common)
         references["source"] = list(sources) if known.reads_files else sources[0]
         outcome = run_stage(command, config, references, common)
-        print_status(command, outcome)
-        show_result(outcome.artifact, named=answers_on_terminal())
+        tell_outcome(command, outcome, common)
     return outcome.artifact
 
 

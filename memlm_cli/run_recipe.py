@@ -59,7 +59,7 @@ def run_all(
     commands: bool = False,
     reporters: Callable[..., ConsoleReporter] = ConsoleReporter,
 ) -> "list[Result]":
-    """Run a recipe's stages, with their tables but the last one's; the results stand in the order of the recipe.
+    """Run a recipe's stages, with `--verbose` telling of each; the results stand in the order of the recipe.
 
     Args:
         commands: also say the command of each stage before it runs.
@@ -89,19 +89,20 @@ def run_all(
             done[result.name] = result
             count = f", {len(done)} of {len(recipe.stages)} stages" if side_by_side else ""
             say(f"{result.name}: {result.reference} {result.status} ({took(result)}){count}")
-            if result.status != "cached" and result.name != last:
-                show_result(result.artifact, named=True)
+            if result.status != "cached" and result.name != last and common.verbose:
+                show_result(result.artifact, named=True, verbose=True)
     results = [done[name] for name in recipe.stages]
-    _show_summary(results)
+    if common.verbose:
+        _show_summary(results)
     return results
 
 
-def show_again(result: "Result") -> None:
+def show_again(result: "Result", common: Common) -> None:
     """The tables of a stage at the end, which say of which seed, or other variant, they are: `report/…, seed 2`."""
     from memlm_cli.result_tables import show_result
 
     variant = result.name.partition("[")[2].removesuffix("]")
-    show_result(result.artifact, variant=variant.replace("=", " ").replace(",", ", "))
+    show_result(result.artifact, variant=variant.replace("=", " ").replace(",", ", "), verbose=common.verbose)
 
 
 def show_groups(results: "list[Result]") -> None:

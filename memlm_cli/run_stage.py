@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
-from memlm_cli.result_tables import show_result
+from memlm_cli.result_tables import show_result, tell_rest
 from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of
 from pipelines.options import options_of
@@ -50,8 +50,7 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
         return show_estimates([Task(command, command, config, references)], common)
     outcome = run_stage(command, config, references, common)
     answer(reference_line(outcome.artifact, outcome.status, common))
-    print_status(command, outcome)
-    show_result(outcome.artifact, named=answers_on_terminal())
+    tell_outcome(command, outcome, common)
 
 
 def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["StageConfig", dict[str, Any]]:
@@ -170,11 +169,13 @@ def require_text(option: str, value: str) -> None:
         raise UsageError(f"{option} is no UTF-8.") from None
 
 
-def print_status(command: str, outcome: "Outcome") -> None:
-    """`cached` on stderr; the reference in a log."""
+def tell_outcome(command: str, outcome: "Outcome", common: Common) -> None:
+    """The content of an artifact as tables on stderr, and whether it was there."""
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
     note(f"{command}: {outcome.artifact.reference} {outcome.status}")
+    show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
+    tell_rest(outcome.artifact, verbose=common.verbose)
 
 
 def reference_line(artifact: "Artifact", status: str, common: Common) -> str:

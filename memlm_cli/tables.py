@@ -2,12 +2,15 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answer, answers_on_terminal, harmless, on_terminal, say
 from memlm_cli.table_layout import GAP, column, parts, wrapped
 from stages import numbers
 from stages.reporting import first_process
+
+if TYPE_CHECKING:
+    from stages.reports.tables import Table
 
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
@@ -134,6 +137,17 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """A table on stderr, an empty line before it."""
     if first_process():
         say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
+
+
+def show(shown: "Table", title: str = "") -> None:
+    """A table of reports on stderr, an empty line before it."""
+    if first_process():
+        say("\n" + text_of(shown, title or shown.title, terminal=on_terminal()), styled=True)
+
+
+def text_of(shown: "Table", title: str, *, terminal: bool) -> str:
+    """A table of reports as text."""
+    return table(title, shown.columns, shown.lines, terminal=terminal)
 
 
 def _is_figure(cell: str) -> bool:

@@ -36,6 +36,7 @@ def run(
     --set and --config take the name of the stage first: --set model.steps=100.
     """
     from memlm_cli.plan_text import show_estimates
+    from memlm_cli.result_tables import tell_rest
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
     from pipelines.estimates import tasks_of
@@ -56,8 +57,9 @@ def run(
         return
     results = run_all(loaded, common)
     last = results[-1]
-    show_again(last)
+    show_again(last, common)
     show_groups(results)
+    tell_rest(last.artifact, verbose=common.verbose)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
     note(f"run: {last.reference} {last.status}")

@@ -110,8 +110,7 @@ def try_text(
         results = run_all(chosen_recipe(), common, commands=True, reporters=reporters)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
-        if result.status == "cached" or result is results[-1]:  # the others were shown when they were made
-            show_again(result)
+        show_again(result, common)
     show_groups(results)
     publish_name(common, results[-1].artifact)
     made = (result.artifact.json("metrics.json") for result in reports)

@@ -2,25 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
-from typing import Any, NamedTuple
+from typing import Any
 
 from stages.comparison.sentences import interval_text
 from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label
+from stages.reports.tables import Table, plain_table
 
 Facts = Mapping[str, Any]
 GROUP = ("tokens", "nats A", "nats B", "B - A", "interval", "B wins")
 
 
-class Shown(NamedTuple):
-    """A table."""
-
-    title: str
-    columns: Sequence[str]
-    rows: list[list[str]]
-
-
-def group_tables(found: Facts) -> Iterator[Shown]:
+def group_tables(found: Facts) -> Iterator[Table]:
     """Where the difference lies, by frequency and by position; or, of two tokenizations, by unit of text."""
     if found["paired_on"] != "tokens":
         yield _units_table(found)
@@ -29,10 +22,10 @@ def group_tables(found: Facts) -> Iterator[Shown]:
     if frequency is not None:
         rows = [[bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]]
         title = f"By how often a token stands in train ({frequency['corpus']})"
-        yield Shown(title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows)
+        yield plain_table(title + _notes(frequency["buckets"], found["bootstrap"]), ("times", *GROUP), rows)
     rows = [[position_label(r), *_group(r)] for r in found["by_position"]]
     title = f"By position in the document{_notes(found['by_position'], found['bootstrap'])}"
-    yield Shown(title, ("tokens before", *GROUP), rows)
+    yield plain_table(title, ("tokens before", *GROUP), rows)
 
 
 def position_label(group: Facts) -> str:
@@ -89,8 +82,8 @@ def _figures(facts: Facts) -> list[str]:
     ]
 
 
-def _units_table(found: Facts) -> Shown:
+def _units_table(found: Facts) -> Table:
     rows = [
         [per["unit"], f"{per['count']:,}", *(f"{per[name]:.4f}" for name in ("nll_a", "nll_b"))] for per in found["per"]
     ]
-    return Shown("Nats by unit of text", ("unit", "number", "A", "B"), rows)
+    return plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)

@@ -8,12 +8,13 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import Row, comparison_words, headline, headline_table, measures_shown, rankings, shown
+from stages.pages.headline import Row, comparison_words, headline, headline_table, rankings
 from stages.pages.lineage import Member, lineage_of
 from stages.pages.rendering import render
 from stages.pages.sections import sections
 from stages.pages.seeds import means_over_seeds, seed_tables
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
+from stages.pages.tables import ranking_table, results_table, seeds_table
 from stages.pages.texts import text_lines
 from stages.pages.title import page_title
 
@@ -57,14 +58,10 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
     tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
     html = render(
         title=title(sources, rows),
-        sources=sources,
         texts=text_lines(list(members.values())),
-        rows=rows,
-        measures=measures_shown(rows),
-        shown=shown,
+        results=results_table(sources, rows),
         compared=comparison_words(rows),
-        rankings=rankings(rows),
-        seeds=seeds,
+        rankings=[*map(seeds_table, seeds), *map(ranking_table, rankings(rows))],
         remarks=shared_remarks(sources),
         sections=parts,
         artifacts=artifacts,

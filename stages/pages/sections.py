@@ -13,12 +13,13 @@ from stages.charts.training import training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.shown import probe_charts
-from stages.pages.frequency import BucketTable, bucket_table
 from stages.pages.lineage import Member
 from stages.pages.source import Source
+from stages.pages.tables import bucket_table
 from stages.pages.training import read_journals
+from stages.reports.tables import Table
 
-Item = Chart | BucketTable
+Item = Chart | Table
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Section:
 
     anchor: str
     title: str
-    items: Sequence[Figure | BucketTable]
+    items: Sequence[Figure | Table]
 
     @property
     def figures(self) -> list[Figure]:
@@ -61,10 +62,10 @@ def _frequency(source: Source) -> Iterator[Item]:
         yield bucket_table(source)
 
 
-def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | BucketTable]:
+def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:
     """Tables as they are, charts drawn, each under a name that was not used before."""
     for item in items:
-        if isinstance(item, BucketTable):
+        if isinstance(item, Table):
             yield item
             continue
         used[item.name] += 1

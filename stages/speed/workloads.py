@@ -10,9 +10,12 @@ import torch
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.examples.examples import Task
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
+from stages.models.windows import WindowSettings
 from stages.reporting import Silent
 from stages.search.automatic import resolve
 from stages.search.config import IndexConfig, Keys
@@ -24,8 +27,8 @@ from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.progress import Splits
 from stages.training.ranks import make_fabric
+from stages.training.run import Run
 
 FOUND_BYTES = 12
 """A row and a distance."""
@@ -82,14 +85,15 @@ def training(sizes: Sizes, device: torch.device, precision: str, folder: Path) -
     """
     config = _train_config(sizes, precision)
     ids = np.minimum(np.random.default_rng(0).zipf(1.3, 64 * sizes.batch), sizes.vocabulary) - 1
-    splits, numbers = Splits(ids.astype(np.uint16), None, 0), count()
+    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    tasks, numbers = [Task("train", Streams(ids.astype(np.uint16), 0, cutting))], count()
 
     def run() -> float:
         place = folder / f"train-{precision}-{next(numbers)}"
         place.mkdir()
         method = METHODS.load(config.method)(config.method_settings, None)
         fabric, model = make_fabric(device), LanguageModel(config.model)
-        return Trainer(fabric, config, model, method, splits, place, Silent(), checkpoint_seconds=1e9).run().seconds
+        return Trainer(Run(fabric, config, model, method, tasks, None, place, Silent(), 1e9)).train().seconds
 
     weights = sizes.layers * 12 * sizes.width**2 + sizes.vocabulary * sizes.width
     attention = 12 * sizes.layers * sizes.width * sizes.segment / 2

@@ -10,14 +10,16 @@ from tests.cli.test_artifacts import SMALL
 
 def test_each_stage_reads_what_the_one_before_printed(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     printed = memlm("tokenize", "--train", text, "--valid", text, "--test", text)
-    kinds = [printed.reference.partition("/")[0]]
+    kinds, index = [printed.reference.partition("/")[0]], ""
     for command in ("train", "build-datastore", "build-index", "precompute-neighbors", "evaluate"):
         more = {"train": SMALL, "evaluate": ["--exclude", "self"]}.get(command, [])
         printed = memlm(command, *more, stdin=f"some line before\n{printed.out}\n")
         kinds.append(printed.reference.partition("/")[0])
+        index = printed.reference if kinds[-1] == "neighbors" else index
     assert kinds == ["tokens", "model", "datastore", "index", "neighbors", "report"]
     assert "perplexity" in printed.err
-    assert "(--exclude self)" in printed.err and "was trained for" in printed.err
+    assert "(--exclude self)" in printed.err, "it makes a gain none"
+    assert "was trained for" in memlm("evaluate", *more, "--verbose", stdin=f"{index}\n").err
     names = [a.kind for a in Store(tmp_path / "store").artifacts()]
     assert names == kinds
 

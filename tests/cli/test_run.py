@@ -55,7 +55,7 @@ def test_stages_that_end_in_another_order_are_summed_up_in_that_of_the_recipe(
         yield from reversed(list(in_order(*arguments)))
 
     monkeypatch.setattr("pipelines.run.run_recipe", backwards)
-    ended = memlm("run", recipe, "--train", text)
+    ended = memlm("run", recipe, "--train", text, "--verbose")
     assert ended.reference.startswith("index/")
     ends = [line.split(":")[0] for line in ended.err.splitlines() if re.match(r"\w+: \w+/\w+ made", line)]
     assert ends == ["index", "datastore", "model", "tokens"]

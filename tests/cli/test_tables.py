@@ -5,9 +5,12 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from memlm_cli.report_tables import buckets_table, report_table
 from memlm_cli.table_layout import GAP, column, parts, wrapped
 from memlm_cli.tables import table
+from stages.pages.headline import headline
+from stages.pages.tables import bucket_table, results_table
+from stages.reports.tables import Table
+from tests.stages.pages.made import source
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 SETTINGS = ("perplexity", "bits_per_character", "word_perplexity", "tokens_per_second")
@@ -23,11 +26,15 @@ REPORT = {
     "split": "test",
     "tokens": 15117,
     "rows": ROWS,
-    "baseline": {"row": ROWS[0], "model": "model/957bc62373ac", "outside_repeated_paragraphs": None},
-    "read": {"model": "model/de89ea0978b0"},
+    "baseline": {
+        **{"row": {**ROWS[0], "memories": []}, "model": "model/957bc62373ac", "report": "report/957bc62373ac"},
+        **{"outside_repeated_paragraphs": None, "method": "lm"},
+    },
+    "read": {"model": "model/de89ea0978b0", "tokens": "tokens/1"},
     "outside_repeated_paragraphs": {"repeated_share": 0.08, "texts": [], "rows": [dict(row) for row in ROWS]},
     "change_intervals": {
-        "rows": [{"row": row["row"], "interval": [-0.123, -0.081], "on_new_text": [-0.11, -0.04]} for row in ROWS]
+        **{"samples": 9, "confidence": 0.95, "unit": "document", "units": 57},
+        "rows": [{"row": row["row"], "interval": [-0.123, -0.081], "on_new_text": [-0.11, -0.04]} for row in ROWS],
     },
 }
 BUCKETS = {
@@ -40,15 +47,21 @@ BUCKETS = {
 WORDS = [("knn-lm-wikitext103", "kNN-LM with the settings of its authors, on two cores or on a GPU", "--train --valid")]
 
 
+def built(shown: Table) -> tuple[list[str], list[list[str]]]:
+    return list(shown.columns), shown.lines
+
+
+SOURCE = source({**REPORT, "frequency_buckets": BUCKETS})
+RESULTS, FREQUENCIES = built(results_table([SOURCE], headline([SOURCE]))), built(bucket_table(SOURCE))
+
+
 def shown(columns: int, monkeypatch: pytest.MonkeyPatch, headers: object, rows: object) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(columns))
     return STYLE.sub("", table("", headers, rows, terminal=True)).splitlines()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
-@pytest.mark.parametrize(
-    "headers, rows", [report_table(REPORT), buckets_table(BUCKETS), (("recipe", "what it makes", "files"), WORDS)]
-)
+@pytest.mark.parametrize("headers, rows", [RESULTS, FREQUENCIES, (("recipe", "what it makes", "files"), WORDS)])
 def test_no_line_is_longer_than_the_terminal_and_no_figure_or_word_is_broken(
     columns: int, headers: object, rows: list, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +72,7 @@ def test_no_line_is_longer_than_the_terminal_and_no_figure_or_word_is_broken(
 
 
 def test_figures_of_a_cell_stay_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "\n".join(shown(60, monkeypatch, *report_table(REPORT)))
+    text = "\n".join(shown(60, monkeypatch, *RESULTS))
     assert text.count("[-12.3, -8.1]") == 2
 
 
@@ -74,7 +87,7 @@ def test_columns_without_room_follow_below_and_each_part_names_its_rows(monkeypa
 
 
 def test_a_column_of_two_tables_in_one_has_a_header_of_its_own() -> None:
-    headers, _ = report_table(REPORT)
+    headers, _ = RESULTS
     assert len(set(headers)) == len(headers)
 
 
@@ -86,7 +99,7 @@ def test_what_is_wider_than_all_there_is_is_folded() -> None:
 
 
 def test_elsewhere_a_row_is_a_line() -> None:
-    headers, rows = report_table(REPORT)
+    headers, rows = RESULTS
     assert len(table("", headers, rows).splitlines()) == 1 + len(rows)
 
 

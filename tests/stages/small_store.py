@@ -6,13 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import zarr
 from pydantic import Field
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.registry import Part

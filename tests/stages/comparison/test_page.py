@@ -79,7 +79,15 @@ def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
     assert [table.title.endswith(f" ({few_units})") for table in group_tables(FOUND)] == [True, True]
     _, by_position = group_tables(found)
     assert by_position.title.endswith("(in parentheses: of fewer than 100 tokens, mostly luck)")
-    assert by_position.rows[1] == ["16-31", "2", "(3.0000)", "(0.0000)", "(-3.0000)", "([-4.0000, -2.0000])", "(50.0%)"]
+    assert by_position.lines[1] == [
+        "16-31",
+        "2",
+        "(3.0000)",
+        "(0.0000)",
+        "(-3.0000)",
+        "([-4.0000, -2.0000])",
+        "(50.0%)",
+    ]
     assert "left out" not in next(comparison_charts(found)).caption.lower()
     nothing = found | {"by_position": [{"from": 0, "to": 15, **few}]}
     assert "mostly luck" in page(nothing)

@@ -8,10 +8,29 @@ from typing import Any
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import KINDS
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.evaluation.figures.row_names import with_model_named
+from stages.pages.lineage import Member
+from stages.pages.source import Source
+from stages.reports.remarks.table import REPORT, remarks_on
+
+BY_DEFAULT = {
+    **{"method": "lm", "split": "test", "score": "all", "tokens": 4321, "curves": [], "memories": []},
+    "read": {"tokens": "tokens/1", "model": "model/1"},
+}
+"""Parts of `metrics.json` that every table reads."""
+
+
+def source(report: Mapping[str, Any]) -> Source:
+    """A report that is in no store, by the content of its `metrics.json`."""
+    rows = [{"memories": [], "word_perplexity": None, **row} for row in report["rows"]]
+    found = with_model_named({**BY_DEFAULT, **report, "rows": rows})
+    return Source(Member("report/0123456789ab", None), found, {}, "", "", True, remarks_on(REPORT, found))
+
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -40,7 +59,7 @@ class Made(Stage[MadeConfig]):
 
     def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
         """`found`: a report that no setting says, as what a model of another seed gives."""
-        self.kind, self.found = kind, found
+        self.kind, self.name, self.found = kind, KINDS[kind].command, found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})

@@ -58,7 +58,9 @@ def test_a_short_title_is_one_sentence_and_gains_nothing_where_counting_does_bet
 
     report = made.chain(store)
     assert short(report.reference) == "neural-cache is best on corpus test, 32.4% below plain"
-    counted = another(store, report, trigram={"perplexity": 50.0, "perplexity_on_new_text": None})
+    control = {"perplexity": 50.0, "perplexity_on_new_text": None, "texts": [], "past": None, "weight": None}
+    rows = [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": control}]
+    counted = another(store, report, rows=rows, outside_repeated_paragraphs=None)
     assert short(counted.reference) == "No memory beats counting on corpus test"
 
 

@@ -1,0 +1,100 @@
+"""The one shape of a table for people: terminal, page, comparison and notebook draw it, and know no figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stages.numbers import measured, tenths
+
+
+class Cell(NamedTuple):
+    """A place in a table: how a person reads it, and its value with all digits."""
+
+    text: str
+    value: Any = None
+    soft: str = ""
+    """Said less loudly behind it: an interval, a number of seeds."""
+    mark: str = ""
+    """`best`, `ties`."""
+    link: str = ""
+    """An anchor of the page."""
+
+    @property
+    def plain(self) -> str:
+        """All of it in one line."""
+        return " ".join(filter(None, (self.text, self.soft, self.mark)))
+
+
+class Note(NamedTuple):
+    """A line under a row: what a memory was read with, and what of that was tuned."""
+
+    head: str
+    text: str
+    soft: str
+
+    @property
+    def plain(self) -> str:
+        """All of it in one line."""
+        return f"{self.head}, {self.text}{f' ({self.soft})' if self.soft else ''}".replace("\N{NO-BREAK SPACE}", " ")
+
+
+class Row(NamedTuple):
+    """A line; the first cell names it."""
+
+    cells: Sequence[Cell]
+    notes: Sequence[Note] = ()
+    lowest: bool = False
+
+
+class Group(NamedTuple):
+    """Lines under a head of their own; None: they need none."""
+
+    rows: Sequence[Row]
+    head: Cell | None = None
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines in groups, under headers."""
+
+    title: str
+    columns: Sequence[str]
+    groups: Sequence[Group]
+    caption: str = ""
+    """Explains it on a page."""
+    words: frozenset[str] = frozenset()
+    """Columns of words; all others but the first hold figures."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """All lines."""
+        return [row for group in self.groups for row in group.rows]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """Cells as text; heads of several groups are lines of their own."""
+        found = []
+        for group in self.groups:
+            if group.head is not None and len(self.groups) > 1:
+                found.append([group.head.text, *[""] * (len(self.columns) - 1)])
+            found += [[cell.plain for cell in row.cells] for row in group.rows]
+        return found
+
+
+def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of texts without groups."""
+    return Table(title, columns, [Group([Row([Cell(text) for text in row]) for row in rows])], title)
+
+
+def figure(value: float | None, measure: str = "perplexity", soft: str = "") -> Cell:
+    """A figure of merit with as many decimals as others of its kind; empty where there is none."""
+    return Cell("") if value is None else Cell(measured(value, measure), value, soft)
+
+
+def change(share: float | None, interval: Sequence[float] | None = None) -> Cell:
+    """A change in hundredths, with its interval: `-12.3% [-14.0, -10.1]`."""
+    if share is None:
+        return Cell("")
+    around = "" if interval is None else f"[{', '.join(tenths(edge, '+') for edge in interval)}]"
+    return Cell(f"{tenths(share, '+')}%", share, around)
