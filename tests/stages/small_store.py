@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import zarr
 from pydantic import Field
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
-from stages.artifacts.stage import Inputs, Job, Stage
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.registry import Part
@@ -150,3 +153,17 @@ STAGES.targets |= {
     one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
     for one in (SmallTokens, SmallModel)
 }
+
+
+def small_tokens(store: Store, **settings: Any) -> Artifact:
+    return make(SmallTokens(), TokensConfig(**settings), {}, store, Execution()).artifact
+
+
+def small_model(store: Store, tokens: Artifact, *, neighbors: Artifact | None = None, **settings: Any) -> Artifact:
+    references = {"source": tokens.reference} | ({} if neighbors is None else {"neighbors": neighbors.reference})
+    return make(SmallModel(), ModelConfig(**settings), references, store, Execution()).artifact
+
+
+def array(artifact: Artifact, group: str, name: str) -> np.ndarray:
+    """A whole array of an artifact, read by the Zarr library alone."""
+    return np.asarray(zarr.open_array(artifact.path / group / name, mode="r")[:])
