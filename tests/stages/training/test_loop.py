@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from memlm_cli.console import TimeLeft
+from memlm_cli.console import Work
 from stages.errors import ArtifactError, UsageError
 from stages.examples.windows import windows
 from stages.interrupts import Terminated
@@ -101,11 +101,11 @@ def test_speed_and_time_left_follow_one_estimate(tmp_path, monkeypatch):
     """Steps of a second, then of three: at any time, what is left takes as long as the speed says."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("stages.training.progress.time", SimpleNamespace(monotonic=lambda: clock.now))
-    left, told = TimeLeft(1, lambda: clock.now), []
+    left, told = Work(1, 20, "steps", lambda: clock.now), []
 
     class Watched(Notes):
         def progress(self, done, total, unit, **figures):
-            left.hear(done, total)
+            left.report(done, figures)
             told.append((figures.get("tokens_per_second"), left._left, 32 * (total - done)))
             clock.now += 1.0 if done < 10 else 3.0
 
