@@ -19,7 +19,7 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     from stages.encoding.scoring import score_ids
     from stages.memory.entries import Entries
-    from stages.memory.readers.interpolate.reader import interpolate
+    from stages.memory.readers.interpolate import interpolate
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
     from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
@@ -36,7 +36,7 @@ LATER = {
     "StreamAttention": "stages.models.layers.sublayer:StreamAttention",
     "StreamAttentionSettings": "stages.models.layers.settings:StreamAttentionSettings",
     "StreamInputs": "stages.models.layers.sublayer:StreamInputs",
-    "interpolate": "stages.memory.readers.interpolate.reader:interpolate",
+    "interpolate": "stages.memory.readers.interpolate:interpolate",
     "new_model": "stages.models.language_model:new_model",
     "perplexity": "stages.retrieval.read:perplexity",
     "read": "stages.retrieval.read:read",
