@@ -52,9 +52,9 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         if known.first:
             given[known.first], *sources = sources
         remind(command, held)
-        config, references = prepare(command, given, common)
-        references["source"] = list(sources) if known.reads_files else sources[0]
-        outcome = run_stage(command, config, references, common)
+        work = prepare(command, given, common)
+        work.references["source"] = list(sources) if known.reads_files else sources[0]
+        outcome = run_stage(command, work, common)
         tell_outcome(command, outcome, common)
     return outcome.artifact
 
