@@ -1,4 +1,4 @@
-"""Settings of the source `long`: the last positions of the split before the one that reads."""
+"""Settings of the sources `local` and `long`: positions before the one that reads, of its window or of the split."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -18,6 +18,22 @@ SIZE = Hyperparameter(
     untuned=(2048,),
 )
 """The grid is that of Grave et al. 2017."""
+
+
+class LocalSettings(SourceSettings):
+    """No keys: the window says how much is read."""
+
+    word: ClassVar[str] = "window"
+    means: ClassVar[str] = "the positions before in the same window"
+    amount: ClassVar[str] = "window"
+    reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
+    reads_windows: ClassVar[bool] = True
+
+    def past(self, reset: str) -> Past | None:
+        return "document" if reset == "document" else "stream"
+
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        return reading
 
 
 class LongSettings(SourceSettings):

@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.parts import (
+from stages.text.records import TextFile
+from stages.text.sample import (
     choose_records,
     is_tested_by_few,
     part_length,
@@ -15,7 +16,6 @@ from stages.text.parts import (
     record_sizes,
     spread_records,
 )
-from stages.text.records import TextFile
 from tests.stages.text.test_survey import text_file
 
 

@@ -17,7 +17,7 @@ from stages.examples.corpus import Corpus
 from stages.index import BuildIndex, IndexConfig
 from stages.models.windows import WindowSettings
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
-from stages.retrieval.searched_neighbors import SearchedNeighbors
+from stages.retrieval.gate_reader import SearchedNeighbors
 from tests.stages.small_store import EOS, VOCABULARY, array, small_model, small_tokens
 
 K = 3
