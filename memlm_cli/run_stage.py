@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
@@ -11,6 +12,7 @@ from memlm_cli.options import Common
 from memlm_cli.result_tables import show_result, tell_rest
 from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of
+from pipelines.command_words import command_words
 from pipelines.options import options_of
 from pipelines.settings import merged, validated
 from stages.artifacts.references import check_name
@@ -41,21 +43,24 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
         common: the options under "Everywhere".
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
-    config, references = prepare(command, given, common)
+    config, references, asked = prepare(command, given, common)
     references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
     if common.plan:
         from memlm_cli.plan_text import show_estimates
         from pipelines.estimates import Task
 
         return show_estimates([Task(command, command, config, references)], common)
-    outcome = run_stage(command, config, references, common)
+    preset = given.get("model") if config.has_presets else None
+    outcome = run_stage(command, config, references, common, command_words(command, references, asked, preset))
     print_outcome(command, outcome, common)
     show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
     tell_rest(outcome.artifact, verbose=common.verbose)
 
 
-def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["StageConfig", dict[str, Any]]:
-    """The settings of a command, validated, and the artifacts and files that its options name.
+def prepare(
+    command: str, given: Mapping[str, Any], common: Common
+) -> tuple["StageConfig", dict[str, Any], dict[str, Any]]:
+    """The settings of a command, validated, the artifacts and files that its options name, and the settings asked for.
 
     Raises: UsageError for settings that make no sense, before anything is read.
     """
@@ -68,20 +73,26 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> tuple["St
     if "precision" in model.model_fields:
         typed["precision"] = common.precision
     asked = given_settings(common, typed, options)
-    if model.has_presets:
-        asked = merged(_preset(given.get("model"), asked, references["init_from"], common), asked)
-    config: StageConfig = validated(model, asked)
+    preset = _preset(given.get("model"), asked, references["init_from"], common) if model.has_presets else {}
+    config: StageConfig = validated(model, merged(preset, asked))
     check_artifact_name(common)
-    return config, {role: value for role, value in references.items() if value not in (None, [])}
+    return config, {role: value for role, value in references.items() if value not in (None, [])}, asked
 
 
-def run_stage(command: str, config: "StageConfig", references: Mapping[str, Any], common: Common) -> "Outcome":
-    """Make, or find, the artifact of a stage with these settings, and give it the name that is asked for."""
+def run_stage(
+    command: str, config: "StageConfig", references: Mapping[str, Any], common: Common, words: tuple[str, ...]
+) -> "Outcome":
+    """Make, or find, the artifact of a stage with these settings, and give it the name that is asked for.
+
+    `words`: of the command, for the manifest.
+    """
     from stages.artifacts.make import make
 
     store = Store(common.store, verify_inputs=common.verify_inputs)
     with resumable(), ConsoleReporter(command) as reporter:
-        outcome = make(stage_of(command), config, references, store, execution(common, reporter))
+        outcome = make(
+            stage_of(command), config, references, store, replace(execution(common, reporter), command=words)
+        )
     publish_name(common, outcome.artifact)
     return outcome
 

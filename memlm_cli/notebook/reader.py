@@ -98,7 +98,7 @@ class Reader:
 class Scores(dict[str, "np.ndarray"]):
     """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
 
-    What probes measure at a token (`gate`) is a column, too.
+    What probes measure at a token is a column, too.
     """
 
     def __init__(self, found: "Inspected", reader: Reader, text: str) -> None:

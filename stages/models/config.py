@@ -13,7 +13,7 @@ from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.examples.cutting import Cutting, Way
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
-from stages.models.gate_settings import NEIGHBOR_SETTINGS, GateSettings
+from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
 from stages.models.windows import Lengths, WindowSettings
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
@@ -92,7 +92,7 @@ class Reads(NamedTuple):
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
 
 
-class BackboneConfig(GateSettings, VocabularyConfig):
+class BackboneConfig(NeighborSettings, VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
     carries_state: ClassVar[bool] = False

@@ -13,10 +13,10 @@ from stages.numbers import size
 from stages.reporting import Reporter
 from stages.search.allocator import PIECE, return_large_blocks
 from stages.search.exact import ExactSearcher
+from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
 from stages.search.lists import Lists, ListsInFile, ListsInMemory
-from stages.search.plain import PlainSearcher
 from stages.search.searcher import Searcher
 
 FLAT_ROWS_AT_A_TIME = 16384
