@@ -4,7 +4,6 @@ Each stage says its own (`Stage.schema`). Settings are checked by its `Config`, 
 shapes of arrays when they are opened, and values where they are read, a slice at a time.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -136,12 +135,16 @@ def _no_offsets(last: int | None, values: "np.ndarray", start: int, rows: int) -
 
 def finite(values: "np.ndarray", start: int, rows: int) -> str | None:
     """Neither nan nor infinite."""
-    return _first(abs(values) < math.inf, values, start)
+    import numpy as np
+
+    return _first(np.isfinite(values), values, start)
 
 
 def numbers(values: "np.ndarray", start: int, rows: int) -> str | None:
     """Not nan."""
-    return _first(values == values, values, start)
+    import numpy as np
+
+    return _first(~np.isnan(values), values, start)
 
 
 def anything(values: "np.ndarray", start: int, rows: int) -> str | None:
