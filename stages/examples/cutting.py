@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from stages.examples import Way
 
 if TYPE_CHECKING:
     import numpy as np
 
     from stages.examples.windows import Window
-
-Way = Literal["windows", "stream", "pooled"]
 
 
 class Cutting(NamedTuple):

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
-from stages.examples.cutting import Cutting, Way
+from stages.examples import Way
+from stages.examples.cutting import Cutting
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
 from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
 from stages.models.windows import Lengths, WindowSettings

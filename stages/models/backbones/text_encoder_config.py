@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.examples.cutting import Way
+from stages.examples import Way
 from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.windows import WindowSettings
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Spelling
 from stages.errors import UsageError
-from stages.examples.cutting import Way
+from stages.examples import Way
 from stages.models.config import BackboneConfig, Reads, Size, StateArray
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import (

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from stages.examples.cutting import Cutting, Way
+from stages.examples import Way
+from stages.examples.cutting import Cutting
 from stages.examples.examples import Batch
 from stages.models.windows import WindowSettings
 
