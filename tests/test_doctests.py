@@ -23,7 +23,7 @@ WORKED = [
     "stages.search.size",
     "stages.text.vocabulary_cost",
     "stages.training.automatic",
-    "stages.web.tokens",
+    "stages.web.rendering",
 ]
 
 
