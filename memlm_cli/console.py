@@ -1,33 +1,33 @@
 """Writes answers to stdout, everything else to stderr, and progress as fits the stream."""
 
 import errno
+import math
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import RLock
+from threading import Event, RLock, Thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import Self, TextIO
 
-from memlm_cli.ticks import Ticks
 from stages.artifacts.disk_failures import MAKE_ROOM
 from stages.errors import ResourceError
 from stages.numbers import duration, number
 from stages.reporting import first_process
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
 SECONDS_BETWEEN_LINES = 30.0
+SECONDS_BETWEEN_TICKS = 1.0
+SECONDS_BETWEEN_DRAWINGS = 0.1
 QUIET_SECONDS = 2.0
 """After so long without a word, and without progress, a terminal or a notebook shows that work goes on."""
 
 _log: Callable[[str], None] | None = None
 """Writes lines into the log of the command; None: there is none."""
-_telling: "ConsoleReporter | None" = None
-"""The innermost of those that tell of work under way; None: nothing is worked on, or something else is waited for."""
+_current: "ConsoleReporter | None" = None
+"""The innermost reporter of work under way; None: nothing is worked on, or something else is waited for."""
 _screen: TextIO | None = None
 """Where all that is said goes while work is reported, even if a library's own words are sent elsewhere meanwhile."""
 
@@ -72,8 +72,8 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
     """
     shown = harmless(text, styled=styled) if stream.isatty() or stream is _stderr() else text
     try:
-        if _telling is not None:
-            _telling.hear(amid_line=stream.isatty() and not (text + end).endswith("\n"))
+        if _current is not None:
+            _current.hear(amid_line=stream.isatty() and not (text + end).endswith("\n"))
         print(shown, file=stream, end=end, flush=True)
     except BrokenPipeError:
         write_nowhere(stream)
@@ -141,15 +141,54 @@ def figure_name(name: str) -> str:
     return name.replace("_per_second", "/s").replace("_", " ")
 
 
-def _spelled_figures(figures: dict[str, float]) -> list[str]:
-    return [f"{figure_name(name)} {number(value)}" for name, value in figures.items()]
+class Work:
+    """Progress of some work, and the time until it ends: at its mean speed since it was first reported."""
+
+    FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
+
+    def __init__(self, done: int, total: int, unit: str, clock: Callable[[], float]) -> None:
+        self.done, self.total, self.unit = done, total, unit
+        self._figures: dict[str, float] = {}
+        self._clock = clock
+        self._first, self._began = done, clock()
+        self._heard, self._left = self._began, 0.0
+
+    def report(self, done: int, figures: dict[str, float]) -> None:
+        self.done, self._figures, self._heard = done, figures, self._clock()
+        if done > self._first:
+            self._left = (self._heard - self._began) / (done - self._first) * (self.total - done)
+
+    def line(self) -> str:
+        """`30 of 1,000 steps (3%), loss 4.25, 16:10 left`."""
+        counted = f"{self.done:,} of {self.total:,} {self.unit} ({self.done / max(self.total, 1):.0%})"
+        return ", ".join([counted, *self._words(), *self._time_left()])
+
+    def bar(self) -> str:
+        """The same for a terminal, as wide as that is, drawn by tqdm."""
+        from tqdm import tqdm
+
+        return tqdm.format_meter(
+            *(self.done, self.total, self._clock() - self._began),
+            ncols=shutil.get_terminal_size().columns - 1,
+            unit=f" {self.unit}",
+            bar_format=self.FORMAT,
+            postfix=", ".join([*self._time_left(), *self._words()]),
+        )
+
+    def _words(self) -> list[str]:
+        return [f"{figure_name(name)} {number(value)}" for name, value in self._figures.items()]
+
+    def _time_left(self) -> list[str]:
+        """`["1:05 left"]`, less while nothing is reported; empty where it is not known, or over."""
+        left = self._left - (self._clock() - self._heard)
+        return [f"{duration(left)} left"] if left > 0 else []
 
 
 class ConsoleReporter:
-    """A stage's words on stderr; its progress as a bar on a terminal, else as a line every 30 seconds.
+    """Messages of a stage on stderr, and its progress: as a bar on a terminal, else as a line every 30 seconds.
 
     Between `with` and its end the bar goes on counting seconds, lines go on, and where there is no progress to show a
-    line says after a while that work goes on. Of several, one within the other, the innermost tells.
+    line says after a while that work goes on. Of several, one within the other, the innermost speaks.
     """
 
     def __init__(
@@ -163,275 +202,136 @@ class ConsoleReporter:
         """Args:
         soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
             holds for reporters within this one.
-        side_by_side: others tell at the same time: progress is lines on a terminal, too.
+        side_by_side: others report at the same time: progress is lines on a terminal, too.
         """
         self.command = command
-        self.soon: bool = soon or (_telling is not None and _telling.soon)
-        patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
-        with_bar = on_terminal() and not side_by_side
-        lines = Lines(command, clock, note if with_bar else say, patience)
-        self._progress = Bar(lines, Waiting(command, clock), clock) if with_bar else lines
+        self.soon: bool = soon or (_current is not None and _current.soon)
+        self._clock = clock
+        self._patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
+        self._in_place = on_terminal() and not side_by_side
         self._side_by_side = side_by_side
         self._speaks = first_process()
-        self._lock = RLock()
+        self._lock, self._stopped = RLock(), Event()
         self._before: tuple[TextIO | None, ConsoleReporter | None] = (None, None)
-        self._ticks = Ticks(self._tick)
+        self._work: Work | None = None
+        self._heard = self._last_line = clock()
+        self._wait = self._patience
+        self._shown, self._drawn, self._amid_line = "", 0.0, False
 
     def __enter__(self) -> Self:
-        global _screen, _telling
+        global _screen, _current
         if not self._side_by_side:
-            self._before = _screen, _telling
+            self._before = _screen, _current
             self.hear()
             if self._before[1] is not None:
                 self._before[1].hear()
-            _screen, _telling = _stderr(), self
+            _screen, _current = _stderr(), self
         if self._speaks:
-            self._ticks.start()
+            Thread(target=self._run, name="ticks", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _screen, _telling
-        self._ticks.stop()
+        global _screen, _current
+        self._stopped.set()
         with self._lock:
-            self._progress.close()
+            self._draw("")
             if not self._side_by_side:
-                _screen, _telling = self._before
-        if _telling is not None:
-            _telling.hear()
+                _screen, _current = self._before
+        if _current is not None:
+            _current.hear()
+
+    def _run(self) -> None:
+        """Move what is shown while nothing is reported."""
+        while not self._stopped.wait(SECONDS_BETWEEN_TICKS):
+            try:
+                self._tick()
+            except (OSError, ValueError):  # nobody reads any more
+                return
 
     def _tick(self) -> None:
         with self._lock:
-            if self._side_by_side or _telling is self:
-                self._progress.tick()
+            if self._side_by_side or _current is self:
+                self._write_line_if_due()
+                self._show()
 
     def hear(self, *, amid_line: bool = False) -> None:
-        """Something is written now; `amid_line`: on a terminal, without an end of its line."""
+        """Something is written now; `amid_line`: on a terminal, without an end of its line, where nothing is shown."""
         with self._lock:
-            self._progress.hear(amid_line)
+            self._draw("")
+            self._amid_line, self._heard = amid_line, self._clock()
+            if self._work is None:
+                self._last_line, self._wait = self._heard, self._patience
 
     def info(self, message: str) -> None:
         if self._speaks:
-            with self._lock:
-                self._progress.write(f"{self.command}: {message}")
+            with self.aside():
+                say(f"{self.command}: {message}")
 
     def warning(self, message: str) -> None:
         self.info(f"warning: {message}")
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        if self._speaks:
-            with self._lock:
-                self._progress.show(done, total, unit, figures)
+        if not self._speaks:
+            return
+        with self._lock:
+            work, now = self._work, self._clock()
+            if work is None or (work.total, work.unit) != (total, unit) or done < work.done:
+                work = self._work = Work(done, total, unit, self._clock)
+                self._last_line, self._wait, self._drawn = now, self._patience, -math.inf
+            work.report(done, figures)
+            self._write_line_if_due()
+            if now - self._drawn >= SECONDS_BETWEEN_DRAWINGS or done == total:
+                self._show()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """While something else is written on the terminal."""
-        with self._lock, self._progress.aside():
+        with self._lock:
+            self.hear()
             yield
+            if self._work is not None:
+                self._show()
+
+    def _write_line_if_due(self) -> None:
+        """The line of work that was last reported, or that work goes on; on a terminal for the log alone."""
+        now, heard = self._clock(), self._heard
+        if now - self._last_line >= self._wait:
+            words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
+            (note if self._in_place else say)(f"{self.command}: {words}")
+            self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
+
+    def _show(self) -> None:
+        """Draw the bar on a terminal; without one, after a while, how long nothing was said."""
+        if self._in_place and not self._amid_line:
+            quiet = self._clock() - self._heard
+            waiting = f"{self.command}: working, {int(quiet)} s" if quiet >= QUIET_SECONDS else ""
+            self._draw(self._work.bar() if self._work is not None else waiting)
+
+    def _draw(self, line: str) -> None:
+        """Write over the line that is shown; an empty one leaves nothing of it."""
+        if line or self._shown:
+            blanks = " " * (len(self._shown) - len(line))
+            print(f"\r{line}{blanks}" + ("" if line else "\r"), end="", file=_stderr(), flush=True)
+        self._shown, self._drawn = line, self._clock()
 
 
 def telling(command: str) -> AbstractContextManager[object]:
     """That a command is at work, from its first line to its last; one that another runs is part of that one."""
-    return ConsoleReporter(command) if _telling is None else nullcontext()
+    return ConsoleReporter(command) if _current is None else nullcontext()
 
 
 @contextmanager
 def not_working() -> Iterator[None]:
     """While something else is waited for than work: nobody says that work goes on."""
-    global _telling
-    before, _telling = _telling, None
+    global _current
+    before, _current = _current, None
     if before is not None:
         before.hear()
     try:
         yield
     finally:
-        _telling = before
+        _current = before
         if before is not None:
             before.hear()
-
-
-class Waiting:
-    """A line on a terminal that says how long nothing was said; it is gone before anything else is written."""
-
-    def __init__(self, command: str, clock: Callable[[], float]) -> None:
-        self.command = command
-        self._clock = clock
-        self._shown = ""
-        self._since = clock()
-        self._amid_line = False
-
-    def tick(self) -> None:
-        quiet = self._clock() - self._since
-        if quiet >= QUIET_SECONDS and not self._amid_line:
-            self._shown = f"{self.command}: working, {int(quiet)} s"
-            print(f"\r{self._shown}", end="", file=_stderr(), flush=True)
-
-    def clear(self, amid_line: bool = False) -> None:
-        """Something else is written now; on a line that it leaves open nothing is shown."""
-        if self._shown:
-            print(f"\r{' ' * len(self._shown)}\r", end="", file=_stderr(), flush=True)
-        self._shown, self._since, self._amid_line = "", self._clock(), amid_line
-
-
-class TimeLeft:
-    """The time until work ends, at its mean speed since it was first heard of; it falls while nothing is reported."""
-
-    def __init__(self, done: int, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._first, self._began = done, clock()
-        self._heard, self._left = self._began, 0.0
-
-    def hear(self, done: int, total: int) -> None:
-        """So much of all is done."""
-        self._heard = self._clock()
-        if done > self._first:
-            self._left = (self._heard - self._began) / (done - self._first) * (total - done)
-
-    def words(self) -> list[str]:
-        """`["1:05 left"]`; empty where it is not known, or over."""
-        left = self._left - (self._clock() - self._heard)
-        return [f"{duration(left)} left"] if left > 0 else []
-
-
-class Bar:
-    """Progress on a terminal; in the log it is lines."""
-
-    FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
-
-    def __init__(
-        self,
-        logged: "Lines | None" = None,
-        waiting: Waiting | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._bar: tqdm | None = None
-        self._logged = logged
-        self._waiting = waiting
-        self._clock = clock
-        self._left = TimeLeft(0, clock)
-        self._figures: list[str] = []
-
-    def hear(self, amid_line: bool = False) -> None:
-        """Something else is written."""
-        if self._logged is not None:
-            self._logged.hear()
-        if self._waiting is not None:
-            self._waiting.clear(amid_line)
-
-    def tick(self) -> None:
-        """Let a terminal see that time goes by."""
-        if self._logged is not None:
-            self._logged.tick()
-        if self._bar is not None:
-            self._show_figures(self._bar)
-            self._bar.refresh()
-        elif self._waiting is not None:
-            self._waiting.tick()
-
-    def write(self, line: str) -> None:
-        if self._bar is None:
-            say(line)
-        else:
-            self._bar.write(harmless(line), file=_stderr())
-            note(line)
-
-    def aside(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._bar is None else self._bar.external_write_mode(_stderr())
-
-    def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
-        if self._logged is not None:
-            self._logged.show(done, total, unit, figures)
-        bar = self._bar
-        if bar is None or (bar.total, bar.unit) != (total, f" {unit}") or done < bar.n:
-            bar = self._start(done, total, unit)
-        self._left.hear(done, total)
-        self._figures = _spelled_figures(figures)
-        self._show_figures(bar)
-        bar.update(done - bar.n)
-
-    def _show_figures(self, bar: "tqdm") -> None:
-        bar.set_postfix_str(", ".join([*self._left.words(), *self._figures]), refresh=False)
-
-    def _start(self, done: int, total: int, unit: str) -> "tqdm":
-        from tqdm import tqdm
-
-        self._end()
-        self._left = TimeLeft(done, self._clock)
-        shape = {"bar_format": self.FORMAT, "dynamic_ncols": True, "leave": False}
-        self._bar = tqdm(total=total, initial=done, unit=f" {unit}", file=_stderr(), **shape)
-        return self._bar
-
-    def _end(self) -> None:
-        if self._waiting is not None:
-            self._waiting.clear()
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-
-    def close(self) -> None:
-        self._end()
-        if self._logged is not None:
-            self._logged.close()
-
-
-class Lines:
-    """Progress in a log file."""
-
-    def __init__(
-        self,
-        command: str,
-        clock: Callable[[], float],
-        write: Callable[[str], None] = say,
-        patience: float = SECONDS_BETWEEN_LINES,
-    ) -> None:
-        """Args:
-        patience: seconds until the first line of some work, or that work goes on without a word.
-        """
-        self.command = command
-        self._clock = clock
-        self._write = write
-        self._patience = self._wait = patience
-        self._work: tuple[int, int, str, dict[str, float]] | None = None
-        self._first = 0
-        self._left = TimeLeft(0, clock)
-        self._last = self._heard = clock()
-
-    def write(self, line: str) -> None:
-        self._write(line)
-        self.hear()
-
-    def aside(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def hear(self, amid_line: bool = False) -> None:
-        """Something else is written."""
-        self._heard = self._clock()
-        if self._work is None:
-            self._last, self._wait = self._heard, self._patience
-
-    def show(self, done: int, total: int, unit: str, figures: dict[str, float]) -> None:
-        now = self._clock()
-        anew = self._work is None or self._work[1:3] != (total, unit) or done < self._first
-        self._work = (done, total, unit, figures)
-        if anew:
-            self._first, self._last, self._left = done, now, TimeLeft(done, self._clock)
-            self._wait = self._patience
-        self._left.hear(done, total)
-        if not anew:
-            self.tick()
-
-    def tick(self) -> None:
-        """A line, if the last is some time ago, of what was last reported; if nothing was, that work goes on."""
-        now, heard = self._clock(), self._heard
-        if now - self._last >= self._wait:
-            said = f"working, {int(now - heard)} s" if self._work is None else self._line(*self._work)
-            self._write(f"{self.command}: {said}")
-            self._heard, self._last, self._wait = heard, now, SECONDS_BETWEEN_LINES
-
-    def _line(self, done: int, total: int, unit: str, figures: dict[str, float]) -> str:
-        parts = [f"{done:,} of {total:,} {unit} ({done / max(total, 1):.0%})"]
-        return ", ".join([*parts, *_spelled_figures(figures), *self._left.words()])
-
-    def close(self) -> None:
-        self._work = None

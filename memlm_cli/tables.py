@@ -1,25 +1,44 @@
-"""Tables for people: as wide as a terminal at the most, plain aligned text elsewhere."""
+"""Tables for people, drawn by rich: as wide as a terminal at the most, plain aligned text elsewhere."""
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answer, answers_on_terminal, harmless, on_terminal, say
-from memlm_cli.table_layout import GAP, column, parts, wrapped
 from stages import numbers
 from stages.reporting import first_process
 
 if TYPE_CHECKING:
+    from rich.align import VerticalAlignMethod
+
     from stages.reports.tables import Table
 
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
-Cells = Sequence[Sequence[str]]
 FIGURES = tuple("+-−.0123456789")
 """Characters that a figure begins with, perhaps after a parenthesis."""
 LONGEST_FIGURE = 32
 """`-10.0% [-12.0, -8.1]`; what is longer is a text that begins with a number."""
+GAP = 2
+"""Blanks between two columns."""
+READABLE = 20
+"""A column of texts is made narrower than they are, down to this: a few words."""
+LONGEST_WORD = 28
+"""Longer ones, paths and lines of scripts without blanks, are folded."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Header and cells of a column, and the widths that it may have, in cells of a terminal."""
+
+    header: str
+    cells: Sequence[tuple[str, str]]
+    """Texts and their styles."""
+    figures: bool
+    least: int
+    full: int
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
@@ -32,16 +51,20 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
         terminal: whether a terminal shows it, which gives it colour, and whose lines it is made to fit: texts go on
             in another line, and columns for which there is no room follow below, each part led by the first column.
     """
-    styles, cells = [], []
-    for row in rows:
-        styles.append([None if isinstance(cell, str) else cell[1] for cell in row])
-        cells.append([_plain(cell) for cell in row])
-    figures = [all(_is_figure(row[number]) for row in cells) for number in range(len(columns))]
+    cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
+    held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
     if not terminal:
-        return "\n".join([title] * bool(title) + list(_aligned(columns, cells, figures)))
+        lines = _grid([[(one.header, "") for one in held]] * any(columns) + cells, [(one, one.full) for one in held])
+        return "\n".join([title] * bool(title) + lines)
     width = _terminal_width()
-    heading = wrapped(title, width) if title else []
-    return "\n".join([*heading, *_lines(columns, cells, styles, figures, width)])
+    lines = _grid([[(title, "")]], [(_column("", [(title, "")]), width)]) if title else []
+    for number, part in enumerate(parts(held, width)):
+        lines += [""] * bool(number)
+        if any(columns):
+            lines += _grid([[(one.header, "bold") for one, _ in part]], part, foot=True)
+            lines.append("─" * (sum(of for _, of in part) + GAP * (len(part) - 1)))
+        lines += _grid([[one.cells[row] for one, _ in part] for row in range(len(cells))], part)
+    return "\n".join(lines)
 
 
 def cell_text(value: Any) -> str:
@@ -61,64 +84,76 @@ def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
     answer(table("", columns, rows, terminal=answers_on_terminal()), styled=True)
 
 
-def _aligned(columns: Sequence[str], cells: Cells, figures: Sequence[bool]) -> Iterator[str]:
-    """One line a row, as wide as it comes."""
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """A table on stderr, an empty line before it."""
+    if first_process():
+        say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
+
+
+def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, int]]]:
+    """The columns, and their widths, of each part that a table falls into; the first column leads each part.
+
+    rich would cut figures short where columns have no room. Where one column beside the first is wider than all there
+    is, it is folded.
+    """
+    if not columns:
+        return
+    first, *others = columns
+    lead = min(first.least, max(1, width // 2)) if others else min(first.least, width)
+    part, used = [(first, lead)], lead
+    for one in others:
+        least = min(one.least, max(1, width - lead - GAP))
+        if used + GAP + least > width and len(part) > 1:
+            yield _spread(part, width)
+            part, used = [(first, lead)], lead
+        part.append((one, least))
+        used += GAP + least
+    yield _spread(part, width)
+
+
+def _spread(part: Sequence[tuple[Column, int]], width: int) -> list[tuple[Column, int]]:
+    """Give the rest of a line to the columns that need more, little needs first."""
+    left = width - sum(least for _, least in part) - GAP * (len(part) - 1)
+    needs = sorted((one.full - least, place) for place, (one, least) in enumerate(part))
+    widths = [least for _, least in part]
+    for served, (need, place) in enumerate(needs):
+        more = max(0, min(need, left // (len(needs) - served)))
+        widths[place] += more
+        left -= more
+    return [(one, of) for (one, _), of in zip(part, widths, strict=True)]
+
+
+def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
+    """Headers break between words, and so do texts; figures stay in one piece."""
     from rich.cells import cell_len
 
-    lines = [columns, *cells] if any(columns) else cells
-    widths = [max((cell_len(line[number]) for line in lines), default=0) for number in range(len(columns))]
-    for line in lines:
-        yield _beside(list(map(_placed, line, widths, figures)))
+    figures = all(not cell or (cell.lstrip("(")[:1] in FIGURES and len(cell) <= LONGEST_FIGURE) for cell, _ in cells)
+    widest = max((cell_len(cell) for cell, _ in cells), default=0)
+    words = max((cell_len(word) for cell, _ in cells for word in cell.split()), default=0)
+    least = widest if figures else max(min(words, LONGEST_WORD), min(widest, READABLE))
+    heading = max(map(cell_len, header.split()), default=0)
+    return Column(header, cells, figures, max(least, heading), max(widest, cell_len(header)))
 
 
-def _lines(
-    columns: Sequence[str], cells: Cells, styles: Sequence[Sequence[str | None]], figures: Sequence[bool], width: int
-) -> Iterator[str]:
-    """Lines of a terminal, with a rule under the headers."""
-    widths = [column(header, [row[n] for row in cells], figures[n]) for n, header in enumerate(columns)]
-    for number, part in enumerate(parts(widths, width)):
-        places = [place for place, _ in part]
-        placed = [(of, figures[place]) for place, of in part]
-        if number:
-            yield ""
-        if any(columns):
-            yield from _row([columns[place] for place in places], placed, ["bold"] * len(places), foot=True)
-            yield "─" * (sum(of for of, _ in placed) + GAP * (len(placed) - 1))
-        for row, style in zip(cells, styles, strict=True):
-            yield from _row([row[place] for place in places], placed, [style[place] for place in places])
+def _grid(
+    rows: Sequence[Sequence[tuple[str, str]]], columns: Sequence[tuple[Column, int]], foot: bool = False
+) -> list[str]:
+    """Lines of cells in columns of the given widths; `foot`: cells with fewer lines stand below, as in headers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-
-def _row(
-    cells: Sequence[str], placed: Sequence[tuple[int, bool]], styles: Sequence[str | None], *, foot: bool = False
-) -> Iterator[str]:
-    """The lines of a row. `foot`: those of a cell with fewer are the last, as in headers."""
-    wrapping = [wrapped(cell, width) for cell, (width, _) in zip(cells, placed, strict=True)]
-    height = max(map(len, wrapping))
-    for number in range(height):
-        line = []
-        for texts, (width, right), style in zip(wrapping, placed, styles, strict=True):
-            at = number - (height - len(texts)) if foot else number
-            text = texts[at] if 0 <= at < len(texts) else ""
-            line.append(_styled(_placed(text, width, right), text, style))
-        yield _beside(line)
-
-
-def _placed(text: str, width: int, right: bool) -> str:
-    from rich.cells import cell_len
-
-    blanks = " " * (width - cell_len(text))
-    return blanks + text if right else text + blanks
-
-
-def _beside(cells: Sequence[str]) -> str:
-    return (" " * GAP).join(cells).rstrip()
-
-
-def _styled(placed: str, text: str, style: str | None) -> str:
-    """A cell whose text alone has the style, not the blanks around it."""
-    from rich.style import Style
-
-    return placed.replace(text, Style.parse(style).render(text), 1) if style and text else placed
+    grid = Table.grid(padding=(0, GAP, 0, 0))
+    for one, width in columns:
+        vertical: VerticalAlignMethod = "bottom" if foot else "top"
+        grid.add_column(width=width, justify="right" if one.figures else "left", vertical=vertical, overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text.assemble((text, style)) for text, style in row))
+    room = sum(width + GAP for _, width in columns)
+    console = Console(file=io.StringIO(), width=room, force_terminal=True, color_system="standard")
+    with console.capture() as capture:
+        console.print(grid)
+    return [line.rstrip() for line in capture.get().splitlines()] if rows else []
 
 
 def _terminal_width() -> int:
@@ -133,12 +168,6 @@ def _plain(cell: Cell) -> str:
     return text if text.isprintable() else " ".join(harmless(text).split())
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A table on stderr, an empty line before it."""
-    if first_process():
-        say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
-
-
 def show(shown: "Table", title: str = "") -> None:
     """A table of reports on stderr, an empty line before it."""
     if first_process():
@@ -148,7 +177,3 @@ def show(shown: "Table", title: str = "") -> None:
 def text_of(shown: "Table", title: str, *, terminal: bool) -> str:
     """A table of reports as text."""
     return table(title, shown.columns, shown.lines, terminal=terminal)
-
-
-def _is_figure(cell: str) -> bool:
-    return not cell or (cell.lstrip("(")[:1] in FIGURES and len(cell) <= LONGEST_FIGURE)

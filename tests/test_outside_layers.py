@@ -1,5 +1,6 @@
 """Layers from outside the package: settings, code and one line of a registry, and every block can have them."""
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,6 +145,11 @@ class TestBackboneOfThem(BackboneContract):
 
     def test_their_losses_are_the_encodings(self, model):
         assert model.encode(self.tokens(12)).auxiliary_loss.item() > 0
+
+
+def test_a_layer_takes_at_most_thirty_lines() -> None:
+    source = "".join(inspect.getsource(part) for part in (Mean, SummarySettings, Summary))
+    assert len([line for line in source.splitlines() if line.strip()]) <= 30
 
 
 def test_usual_layers_leave_no_trace_in_an_id() -> None:

@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (
-    Batch,
     BatchIndex,
     BatchLayout,
     Carried,
@@ -22,7 +23,6 @@ from stages.methods.method import (
     ParameterGroup,
     Update,
 )
-from stages.methods.segments import Segments, shuffled_order
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.config import BackboneConfig, Reads, StateArray
@@ -108,14 +108,14 @@ class Damped(Method[DampedConfig], OwnsStep):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=model.carries_state)
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(segments, size, seed, epoch)
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(count, size, seed, epoch)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        return Batch.read(split, segments)
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        return examples.batch(which)
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        encoding = batch.encode(model, carried.state)
+        encoding = model.read(batch, carried.state)
         return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:

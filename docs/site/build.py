@@ -36,7 +36,7 @@ CONTENTS = {
     ],
     "Results": [
         f"results/{name}"
-        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "cluster", "reliability")
+        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "gpu", "cluster", "reliability")
     ],
 }
 """The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""

@@ -29,7 +29,7 @@ def doctor(
         typer.Option(
             "--benchmark",
             help="Measure this machine as well, for less than five minutes: products of matrices, memory, the store's "
-            "disk, search, training, tokenizing, each beside what its bytes and operations should take.",
+            "disk, search, training, each beside what its bytes and operations should take.",
         ),
     ] = False,
     device: Annotated[str, typer.Option(help="With --benchmark: auto, cpu or cuda.", rich_help_panel=None)] = "auto",
@@ -74,7 +74,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
 def _speed(store: Path, device: str) -> list[Found]:
     """Measure the speed of this machine, and of the store's disk."""
     from memlm_cli.console import ConsoleReporter
-    from stages.speed.benchmark import benchmark
+    from stages.speed import benchmark
 
     place = next(path for path in (store.absolute(), *store.absolute().parents) if path.exists())
     with ConsoleReporter("doctor") as reporter:

@@ -1,12 +1,13 @@
 """The splits of a corpus, opened as examples."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from stages.artifacts.artifact import Artifact
 from stages.examples import EXAMPLES
 from stages.examples.cutting import Cutting
-from stages.examples.examples import Examples
+from stages.examples.examples import Examples, HasTasks, Task
 from stages.text.tokens import start_id
 
 
@@ -36,3 +37,8 @@ class Corpus:
             {name: self.arrays[f"{split}/{name}"] for name in self.read}, self.eos, cutting
         )
         return found
+
+    def tasks(self, split: str, cutting: Cutting) -> Sequence[Task]:
+        """The tasks of a split, one where it is no stream of them."""
+        examples = self.examples(split, cutting)
+        return examples.tasks() if isinstance(examples, HasTasks) else [Task(split, examples)]

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import groupby, pairwise
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from stages.examples.windows import Window, document_windows, own_windows, windows
+    from stages.examples.windows import Window
 
 Way = Literal["windows", "stream", "pooled"]
 
@@ -22,7 +23,7 @@ class Cutting(NamedTuple):
     document_offsets: bool = False
     """Whether layers need to know how far back the own document of each input reaches."""
 
-    def batches(self, documents: np.ndarray, start: int, stop: int, batch_tokens: int) -> Iterator[list[Window]]:
+    def batches(self, documents: "np.ndarray", start: int, stop: int, batch_tokens: int) -> "Iterator[list[Window]]":
         """The windows that score tokens [start, stop), those that are read together in one list.
 
         They are neighbours of one length, as many as `batch_tokens` inputs have room for; at least one.
@@ -30,12 +31,15 @@ class Cutting(NamedTuple):
         Args:
             documents: int [D + 1], where documents start, and the end of the split.
 
+        >>> import numpy as np
         >>> halves = Cutting("windows", 4, 4).batches(np.array([0, 9]), 0, 9, batch_tokens=8)
         >>> [[(w.start, w.stop) for w in batch] for batch in halves]
         [[(0, 4), (4, 8)], [(8, 9)]]
         >>> list(Cutting("stream", 4, 4, by_document=True).batches(np.array([0, 3, 9]), 0, 9, batch_tokens=8))
         [[Window(start=0, stop=3, scored_from=0)], [Window(start=3, stop=9, scored_from=3)]]
         """
+        from stages.examples.windows import document_windows, own_windows, windows  # numpy, which `--help` does without
+
         own = documents if self.by_document else None
         if self.way == "stream":
             yield from _pieces(start, stop, batch_tokens, own)
@@ -53,8 +57,10 @@ class Cutting(NamedTuple):
                 yield alike[i : i + size]
 
 
-def _pieces(start: int, stop: int, size: int, documents: np.ndarray | None) -> Iterator[list[Window]]:
+def _pieces(start: int, stop: int, size: int, documents: "np.ndarray | None") -> "Iterator[list[Window]]":
     """A stream in pieces of at most `size` tokens, none of which goes past the start of a document."""
+    from stages.examples.windows import Window
+
     borders = [] if documents is None else documents[(documents > start) & (documents < stop)].tolist()
     for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
         for first in range(begin, end, size):

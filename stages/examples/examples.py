@@ -1,9 +1,9 @@
 """The interface of what is read of a split: examples in batches, and ranges of tokens in blocks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -131,3 +131,18 @@ class Examples(ABC):
         counts = last - first + 1
         before = np.repeat(first - np.cumsum(counts) + counts, counts)
         return np.unique(before + np.arange(len(before)))
+
+
+class Task(NamedTuple):
+    """Examples that are learnt one after another with those of other tasks."""
+
+    name: str
+    examples: Examples
+
+
+class HasTasks(ABC):
+    """Examples that belong to tasks, which a stream presents one after another."""
+
+    @abstractmethod
+    def tasks(self) -> Sequence[Task]:
+        """The tasks, in the order in which they are learnt."""

@@ -27,7 +27,8 @@ class Streams(Examples):
     ids: Any
     eos: int
     cutting: Cutting
-    offsets: Any = field(repr=False)
+    offsets: Any = field(default=None, repr=False)
+    """Where documents start, and the end, int [D + 1]; None: the split is one."""
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
@@ -35,11 +36,11 @@ class Streams(Examples):
 
     @cached_property
     def documents(self) -> np.ndarray:
-        return np.asarray(self.offsets[:])
+        return np.array([0, self._total]) if self.offsets is None else np.asarray(self.offsets[:])
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        return np.broadcast_to(np.int64(self.cutting.context), int(self.ids.shape[0]) // self.cutting.context)
+        return np.broadcast_to(np.int64(self.cutting.context), self._total // self.cutting.context)
 
     def starts(self, which: np.ndarray) -> np.ndarray:
         return which * self.cutting.context
@@ -70,13 +71,17 @@ class Streams(Examples):
             yield Block(first, last, rows, read, batch[0].start not in begins)
 
     @property
+    def _total(self) -> int:
+        return int(self.ids.shape[0])
+
+    @property
     def _pools(self) -> bool:
         return self.cutting.way == "pooled"
 
     @property
     def _ends(self) -> np.ndarray:
         """Where documents start, or, where these do not matter, the ends of the split."""
-        return self.documents if self.cutting.by_document else np.array([0, int(self.ids.shape[0])])
+        return self.documents if self.cutting.by_document else np.array([0, self._total])
 
     def _offset(self, places: np.ndarray) -> Tensor | None:
         """How many tokens of its own document stand before each place, if layers need to know."""

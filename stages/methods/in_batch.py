@@ -8,16 +8,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stages.examples.examples import Batch
 from stages.memory.in_batch.log_sums import in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier
 from stages.methods.in_batch_config import InBatchConfig
-from stages.methods.method import Batch, BatchIndex, EncodedTokens
+from stages.methods.method import BatchIndex, EncodedTokens
 from stages.models.language_model import LanguageModel
 
 HINTS = "more updates with the plain loss (--set memory.warmup=…), "
 
 
-@dataclass
+@dataclass(kw_only=True)
 class MemoryBatch(Batch):
     """Segments, and whether their loss is the plain one."""
 
@@ -60,7 +61,7 @@ def batch_loss(
     Args:
         memory_of: what the batch reads, of its keys [B·L, d].
     """
-    encoding = batch.encode(model)
+    encoding = model.read(batch)
     if batch.plain:
         return plain_loss(model, batch, encoding.hidden)
     queries = encoding.key(key_name(settings, model)).flatten(0, 1)

@@ -2,18 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import MethodSettings
-from stages.methods.segments import Segments
-from stages.models.backbone import Encoding, State, each, named_below
+from stages.models.backbone import State, each, named_below
 from stages.models.config import BackboneConfig
-from stages.models.devices import moved
 from stages.models.language_model import LanguageModel
 
 S = TypeVar("S", bound=MethodSettings)
@@ -31,31 +30,6 @@ class BatchIndex(NamedTuple):
     def done(self) -> float:
         """Share of the updates that lie before it."""
         return self.update / self.updates
-
-
-@dataclass
-class Batch:
-    """Segments that are read together: inputs and targets, int64 [B, L]."""
-
-    inputs: Tensor
-    targets: Tensor
-    document_offset: Tensor | None = field(default=None, kw_only=True)
-    """Positions of its own document before each input, int64 [B, L], of a model that reads documents."""
-
-    @staticmethod
-    def read(split: Segments, segments: np.ndarray) -> "Batch":
-        """Segments [B] with their inputs, and nothing beside."""
-        inputs, targets = split.read(segments)
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
-
-    def to(self, device: torch.device) -> Self:
-        """The same batch, of the CPU, on a device."""
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)})
-
-    def encode(self, model: LanguageModel, state: State = None) -> Encoding:
-        """Read the inputs with a model, behind the state of the batch before."""
-        return model.encode(self.inputs, state, self.document_offset)
 
 
 class Carried(NamedTuple):
@@ -163,15 +137,15 @@ class Method(ABC, Generic[S]):
         """How the rows of its batches belong together."""
 
     @abstractmethod
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Segments of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        """Examples of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
 
-        Segments that do not fill the last batch are left out; the next epoch draws others.
+        Examples that do not fill the last batch are left out; the next epoch draws others.
         """
 
     @abstractmethod
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        """The batch of the given segments [B]."""
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        """The batch of some examples [B]."""
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
@@ -214,6 +188,33 @@ class Update(Protocol):
 
     def change_weights(self) -> None:
         """Clip the gradients, make the optimizer's step and forget them."""
+
+
+class Remembers(ABC):
+    """A method that keeps something besides weights from update to update; every checkpoint holds it.
+
+    With several processes it must be the same in all of them: the checkpoint holds that of the first.
+    """
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return what is kept, by name: tensors, and values that JSON can hold."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned; its tensors are on the CPU."""
+
+
+class LearnsTasks(ABC):
+    """A method that does something between the tasks of a stream; a corpus is a stream of one task."""
+
+    @abstractmethod
+    def begin_task(self, task: Task) -> None:
+        """Prepare for a task, before its first update."""
+
+    @abstractmethod
+    def end_task(self, task: Task) -> None:
+        """Finish a task, after its last update."""
 
 
 class OwnsStep(ABC):

@@ -73,11 +73,6 @@ def resolve_precision(name: str, device: str) -> str:
     return "bf16" if device == "cuda" else "fp32"
 
 
-def moved(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
-    """A tensor of the CPU on a device; the host goes on at once, while a GPU copies it."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-
 def autocast(device: "torch.device | str", precision: str) -> AbstractContextManager[None]:
     """Matrix products inside run in `precision` (`fp32` or `bf16`)."""
     if precision == "fp32":

@@ -61,6 +61,12 @@ def attend(
         embeddings: [U, d], of the same dtype.
         rows: the embedding y_k of each position's k-th neighbour, int64 [N, k], in 0 … U-1.
         present: bool [N, k]; others take no part.
+
+    A hidden state of 0 scores all alike, so it reads the mean of those that are present:
+
+    >>> embeddings, rows = torch.tensor([[2.0], [4.0], [9.0]]), torch.tensor([[0, 1, 2]])
+    >>> attend(torch.zeros(1, 1), embeddings, rows, torch.tensor([[True, True, False]]))
+    tensor([[3.]])
     """
     memory: Tensor = _Attend.apply(hidden, embeddings, rows, present)  # type: ignore[no-untyped-call]
     return memory

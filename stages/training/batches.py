@@ -1,13 +1,15 @@
-"""Which segments the forward batches of a run read, and how many a batch holds."""
+"""Which examples the forward batches of a run read, and how many a batch holds."""
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from stages.errors import DataError
+from stages.examples.examples import Examples, Task
+from stages.examples.orders import aligned_order, shuffled_order
 from stages.methods.config import ENOUGH_DOCUMENTS
 from stages.methods.method import BatchLayout, Method
-from stages.methods.segments import Segments, aligned_order, shuffled_order
 from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 
@@ -17,49 +19,96 @@ NEARLY_RANDOM = 0.75
 """Share of the documents that random segments would have; above it a batch counts as random."""
 
 
-def batch_size(config: TrainConfig, segments: Segments, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
-    """Segments of a forward batch over all ranks: as many as asked for, if the split has them and ranks can share them.
+def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
+    """Examples of a forward batch over all ranks: as many as asked for, if there are so many and ranks can share them.
 
-    Raises: DataError if they cannot share any.
+    Args:
+        count: examples of the training split.
+    Raises: DataError if ranks cannot share any.
     """
     wanted, together = config.batch_segments, layout.rows_together
-    size = min(wanted, segments.count) // (ranks * together) * ranks * together
+    size = min(wanted, count) // (ranks * together) * ranks * together
     if size == 0:
         share = f"shared by {ranks} processes" if together == 1 else f"made of {ranks} times {together} of them"
-        raise DataError(f"A batch of {min(wanted, segments.count)} segments cannot be {share}.")
+        raise DataError(f"A batch of {min(wanted, count)} segments cannot be {share}.")
     if size < wanted:
         reporter.warning(
-            f"the training split has {segments.count} segments of {config.segment_length} tokens; "
+            f"the training split has {count} segments of {config.segment_length} tokens; "
             f"a batch is {size} segments instead of {wanted}"
         )
     return size
 
 
-class SegmentOrder:
-    """The segments of each forward batch of a run, counted from its start: they depend on its number and the seed."""
+class TaskOrder:
+    """The examples of each update of a run: first those of its first task, and so on.
 
-    def __init__(self, segments: Segments, method: Method, layout: BatchLayout, size: int, seed: int) -> None:
-        """`size`: segments of a batch, over all ranks."""
-        self._segments, self._method, self._streams = segments, method, layout.streams
+    Of all updates a task has as large a part as of all examples.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], method: Method, layout: BatchLayout, size: int, config: TrainConfig
+    ) -> None:
+        """`size`: examples of a forward batch, over all ranks."""
+        self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
+        self._orders = [ExampleOrder(task.examples, method, layout, size, config.seed) for task in tasks]
+        counts = np.cumsum([0, *(task.examples.count for task in tasks)])
+        self._borders = [config.steps * int(count) // int(counts[-1]) for count in counts]
+
+    def begins(self, step: int) -> Task | None:
+        """The task whose first update follows `step` others."""
+        place = self._place(step)
+        return self.tasks[place] if step == self._borders[place] else None
+
+    def ends(self, step: int) -> Task | None:
+        """The task whose last update follows `step` others."""
+        place = self._place(step)
+        return self.tasks[place] if step + 1 == self._borders[place + 1] else None
+
+    def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
+        """The examples that one rank reads in a forward batch of an update, which [B], and whether streams begin."""
+        place = self._place(step)
+        order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
+        return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
+
+    def documents_in(self, step: int) -> int:
+        """Documents of which an update reads a part, over all ranks."""
+        place = self._place(step)
+        first = (step - self._borders[place]) * self._accumulate
+        return self._orders[place].documents_in(range(first, first + self._accumulate))
+
+    def few_documents(self) -> str | None:
+        """Warning about the first task; see `ExampleOrder.few_documents`."""
+        return self._orders[0].few_documents(self._accumulate)
+
+    def _place(self, step: int) -> int:
+        return bisect_right(self._borders, step) - 1
+
+
+class ExampleOrder:
+    """The examples of each forward batch, counted from the start: they depend on its number and the seed."""
+
+    def __init__(self, examples: Examples, method: Method, layout: BatchLayout, size: int, seed: int) -> None:
+        """`size`: examples of a batch, over all ranks."""
+        self._examples, self._method, self._streams = examples, method, layout.streams
         self._size, self._seed = size, seed
         self._epoch: tuple[int, np.ndarray] | None = None
-        """The latest that was asked for, and its segments, int64 [batches, size]."""
+        """The latest that was asked for, and its examples, int64 [batches, size]."""
 
     @property
     def batches_per_epoch(self) -> int:
-        return self._segments.count // self._size
+        return self._examples.count // self._size
 
     def begins_epoch(self, number: int) -> bool:
         """Whether a batch is the first of an epoch."""
         return number % self.batches_per_epoch == 0
 
     def of_batch(self, number: int) -> np.ndarray:
-        """The segments of a batch, of all ranks, int64 [size]."""
+        """The examples of a batch, of all ranks, int64 [size]."""
         epoch, row = divmod(number, self.batches_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = epoch, self._of_epoch(epoch)
-        segments: np.ndarray = self._epoch[1][row]
-        return segments
+        examples: np.ndarray = self._epoch[1][row]
+        return examples
 
     def share(self, number: int, rank: int, ranks: int) -> np.ndarray:
         """Those of them that one rank reads."""
@@ -67,7 +116,7 @@ class SegmentOrder:
 
     def documents_in(self, numbers: Iterable[int]) -> int:
         """How many documents some batches, of all ranks, read a part of."""
-        return len(self._segments.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
+        return len(self._examples.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
 
     def few_documents(self, accumulate: int) -> str | None:
         """Warning where updates read fewer documents than are enough and than random segments would; None: nothing.
@@ -78,7 +127,7 @@ class SegmentOrder:
         if not self._method.grouped_by:
             return None
         count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
-        orders = self._of_epoch(0)[:count], shuffled_order(self._segments.count, self._size, self._seed, 0)[:count]
+        orders = self._of_epoch(0)[:count], shuffled_order(self._examples.count, self._size, self._seed, 0)[:count]
         found, random = (self._mean_documents(order, accumulate) for order in orders)
         if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
             return None
@@ -91,9 +140,9 @@ class SegmentOrder:
     def _mean_documents(self, order: np.ndarray, accumulate: int) -> float:
         """Documents of an update, by the batches of an order [batches, size]."""
         updates = np.array_split(order, max(1, len(order) // accumulate))
-        return float(np.mean([len(self._segments.documents_in(update.flatten())) for update in updates]))
+        return float(np.mean([len(self._examples.documents_in(update.flatten())) for update in updates]))
 
     def _of_epoch(self, epoch: int) -> np.ndarray:
         if self._streams:
-            return aligned_order(self._segments.count, self._size)
-        return self._method.order(self._segments.count, self._size, self._seed, epoch)
+            return aligned_order(self._examples.count, self._size)
+        return self._method.order(self._examples.count, self._size, self._seed, epoch)

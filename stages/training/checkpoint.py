@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,7 +18,7 @@ from stages.methods.method import Carried
 from stages.models.backbone import named_below
 
 CHECKPOINT = "checkpoint.safetensors"
-MODEL, OPTIMIZER, RANDOM, CARRIED = "model/", "optimizer/", "random/", "carried/"
+MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "random/", "carried/"
 
 
 @dataclass
@@ -28,22 +29,33 @@ class RankState:
     carried: Carried
 
 
+class Saved(NamedTuple):
+    """Progress, what the latest batch of a rank left to the next, and what the method keeps."""
+
+    progress: dict[str, Any]
+    carried: Carried
+    method: Mapping[str, Any]
+
+
 def save_checkpoint(
     path: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     ranks: list[RankState],
     progress: dict[str, Any],
+    method: Mapping[str, Any],
 ) -> None:
-    """Write weights, optimizer state, the state of each rank, and JSON-able progress."""
+    """Write weights, optimizer state, the state of each rank, JSON-able progress, and what the method keeps."""
     tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
+    tensors |= {METHOD + name: value for name, value in method.items() if isinstance(value, Tensor)}
+    values = {name: value for name, value in method.items() if not isinstance(value, Tensor)}
     for rank, own in enumerate(ranks):
         tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
         tensors |= {f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    header = {"progress": json.dumps(progress), "ranks": str(len(ranks))}
+    header = {"progress": json.dumps(progress), "ranks": str(len(ranks)), "method": json.dumps(values)}
     write_atomically(path, save(tensors, header | {"digest": _digest(tensors, header)}))
 
 
@@ -59,13 +71,13 @@ def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
 
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int = 0, ranks: int = 1
-) -> tuple[dict[str, Any], Carried]:
+) -> Saved:
     """Put a checkpoint back where it came from, random state included.
 
     A rank that was not there when it was saved keeps the random state that it has. Another number of
     ranks shares the streams otherwise: then no state is carried on.
 
-    Returns: the progress, and what the rank's latest batch left to the next, on the CPU.
+    Returns: the rest of it, on the CPU.
     Raises: ArtifactError if the file cannot be read.
     """
     try:
@@ -75,7 +87,7 @@ def load_checkpoint(
         if header.pop("digest", None) not in (None, _digest(tensors, header)):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
-        saved_ranks = int(header["ranks"])
+        saved_ranks, method = int(header["ranks"]), json.loads(header["method"]) | named_below(tensors, METHOD)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
     model.load_state_dict(named_below(tensors, MODEL))
@@ -88,7 +100,7 @@ def load_checkpoint(
     if random:
         set_random_state(random)
     carried = named_below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
-    return progress, Carried.of(carried)
+    return Saved(progress, Carried.of(carried), method)
 
 
 def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:

@@ -1,35 +1,10 @@
-"""Inputs and progress of a training run."""
+"""Progress of a training run."""
 
 import math
 import time
 from dataclasses import dataclass
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from stages.numbers import duration, number
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Token ids [T] of the splits that training reads, and the id of `<eos>`.
-
-    `documents` and `valid_documents` int64 [D + 1]: offsets of the documents of `train` and `valid`; None: it is one.
-    """
-
-    train: np.ndarray
-    valid: np.ndarray | None
-    eos: int
-    documents: np.ndarray | None = None
-    valid_documents: np.ndarray | None = None
-
-    def token_counts(self, types: int) -> Tensor:
-        """How often each of the token types occurs in the training split, int64 [types]."""
-        counts = torch.zeros(types, dtype=torch.int64)
-        for start in range(0, len(self.train), 1 << 22):
-            counts += torch.from_numpy(np.bincount(self.train[start : start + (1 << 22)], minlength=types))
-        return counts
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """Bytes of the files that training writes, by arithmetic: weights, checkpoints, carried states."""
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.methods.config import TRAIN
 from stages.training.config import TrainConfig
@@ -34,16 +35,16 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
     """Bytes of the states of a batch's streams."""
     if not config.model.carries_state:
         return 0
-    batch = min(config.batch_segments, max(1, segments(config, inputs)))
+    batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
     return batch * config.model.state_bytes(config.segment_length)
 
 
-def segments(config: TrainConfig, inputs: Inputs) -> int:
+def segments(config: TrainConfig, tokens: Artifact) -> int:
     """Whole segments of the training split."""
-    return int(inputs["tokens"].metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
 
 
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
     """Tokens that one update reads."""
-    batch = min(config.batch_segments, max(1, segments(config, inputs)))
+    batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
     return batch * config.segment_length * config.accumulate

@@ -59,13 +59,16 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     """
     import numpy as np
 
+    from stages.examples.examples import Task
+    from stages.examples.streams import Streams
     from stages.methods import METHODS
     from stages.methods.method import SideInputs
     from stages.models.devices import resolve_device, resolve_precision
     from stages.models.language_model import LanguageModel
+    from stages.models.windows import WindowSettings
     from stages.training.loop import Trainer
-    from stages.training.progress import Splits
     from stages.training.ranks import make_fabric
+    from stages.training.run import Run
 
     place = resolve_device(device)
     timed = config.model_copy(
@@ -78,10 +81,11 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=FEWEST * config.batch_tokens)
     method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
-    model, splits = LanguageModel(timed.model), Splits(ids, None, 0)
+    cutting = timed.model.cutting(WindowSettings(timed.segment_length, timed.segment_length))
+    model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, cutting))]
     stopwatch = _Stopwatch()
     with TemporaryDirectory() as folder:
-        trainer = Trainer(make_fabric(place), timed, model, method, splits, Path(folder), stopwatch, 3600.0)
+        trainer = Trainer(Run(make_fabric(place), timed, model, method, tasks, None, Path(folder), stopwatch, 3600.0))
         with suppress(_EnoughError):
-            trainer.run()
+            trainer.train()
     return stopwatch.updates_per_second() * trainer.update_tokens

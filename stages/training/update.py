@@ -1,11 +1,110 @@
-"""One update of the weights."""
+"""Updates of the weights: the objective, the optimizer, and the state that batches carry to the next."""
 
+from collections.abc import Iterator
 from functools import reduce
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from stages.methods.method import Method, OwnsStep, Update
+from stages.examples.examples import Batch
+from stages.methods.method import BatchIndex, Carried, Method, OwnsStep, Update
+from stages.training.batches import TaskOrder
+from stages.training.compiling import compiled
+from stages.training.groups import clipped_together, set_apart
+from stages.training.low_rank import factors_alone
+from stages.training.objective import Objective
+from stages.training.optimizer import make_optimizer, set_learning_rates
+from stages.training.readings import UpdateReadings
+from stages.training.run import Run
+from stages.training.schedule import learning_rate_factor
+
+
+class Updates:
+    """Makes the updates of a run, one after another; the methods' `Update`.
+
+    Gradients end with an update, and with each of its batches unless the method or the backbone keeps the graph.
+    """
+
+    def __init__(self, run: Run, order: TaskOrder) -> None:
+        self._run, self._order = run, order
+        self.accumulate = run.config.accumulate
+        self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
+        self.carried = Carried()
+        """State after the latest batch, for the next."""
+        self._before, self._auxiliary, self._step = Carried(), list[Tensor](), 0
+        groups = run.method.parameter_groups(run.model)
+        groups = groups if run.config.lora is None else factors_alone(groups, run.model)
+        _freeze(run.model, {id(parameter) for group in groups for parameter in group.parameters})
+        groups = set_apart(groups, run.model)
+        self._clipped_together = clipped_together(run.model, groups)
+        self.bare_optimizer = make_optimizer(run.config.optimizer, groups)
+        """Whose state is saved."""
+        parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
+        self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
+        self._bare.to(run.fabric.device)
+
+    def set_up(self) -> None:
+        """Let processes share the work, once weights and optimizer are as the first update finds them."""
+        self._objective, self.optimizer = self._run.fabric.setup(self._bare, self.bare_optimizer)
+
+    def make(self, step: int) -> UpdateReadings:
+        """Make the update that follows `step` others."""
+        config, self._step = self._run.config, step
+        factor = learning_rate_factor(step + 1, config.steps, config.schedule)
+        set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
+        self._auxiliary = []
+        documents = self._order.documents_in(step)
+        loss = make_update(self._run.method, self)
+        auxiliary = reduce(torch.add, self._auxiliary) if self._auxiliary else None
+        return UpdateReadings(step + 1, loss, auxiliary, documents)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the first group, at the latest update."""
+        rate: float = self.bare_optimizer.param_groups[0]["lr"]
+        return rate
+
+    # What a method makes an update with
+
+    def batches(self) -> Iterator[Batch]:
+        fabric, method, config = self._run.fabric, self._run.method, self._run.config
+        for part in range(self.accumulate):
+            examples, which, begins = self._order.batch(self._step, part, fabric.global_rank, fabric.world_size)
+            self._before = Carried() if begins else self.carried
+            index = BatchIndex(self._step * self.accumulate + part, self._step, config.steps, config.seed)
+            # Processes exchange gradients once an update: in the last backward pass.
+            with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
+                yield method.batch(examples, which, index).to(fabric.device)
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss: Tensor
+        loss, carried = self._objective(batch, self._before)
+        if self._bare.auxiliary is not None:
+            self._auxiliary.append(self._bare.auxiliary / self.accumulate)
+        if self._order.layout.streams:
+            self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
+        return loss
+
+    def backward(self, loss: Tensor) -> None:
+        self._run.fabric.backward(loss)
+
+    def change_weights(self) -> None:
+        if self._run.config.clip_norm:
+            for parameters in self._clipped_together:
+                nn.utils.clip_grad_norm_(parameters, self._run.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.carried = self.carried.each(Tensor.detach)  # the graph of an update ends with it
+
+
+def _freeze(model: nn.Module, learnt: set[int]) -> None:
+    """Leave all but parameters of these `id`s without gradient, and without dropout: as it is evaluated."""
+    for parameter in model.parameters():
+        parameter.requires_grad_(id(parameter) in learnt)
+    model.train()
+    for part in model.children():
+        learned = [parameter.requires_grad for parameter in part.parameters()]
+        part.train(any(learned) or not learned)
 
 
 def make_update(method: Method, update: Update) -> Tensor:

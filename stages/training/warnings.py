@@ -8,6 +8,17 @@ from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
 from stages.training.config import TrainConfig
 
 
+def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
+    """All warnings about the settings of a run."""
+    found = (
+        random_segments(config, inputs),
+        untrained_memory(config),
+        more_blocks_than_usual(config.model),
+        cost_of_vocabulary(config.model),
+    )
+    return [warning for warning in found if warning is not None]
+
+
 def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
     """That batches of a method which learns from packed ones are drawn at random, where none are given."""
     if "batches" not in config.method_settings.takes or "batches" in inputs:

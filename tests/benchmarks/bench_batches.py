@@ -18,12 +18,13 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.examples.corpus import Corpus
+from stages.examples.cutting import Cutting
+from stages.examples.examples import Examples
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
-from stages.methods.method import Batch, Method, SideInputs
-from stages.methods.segments import Segments
+from stages.methods.method import Method, SideInputs
 from stages.models.language_model import LanguageModel, load_model
-from stages.text.tokens import start_id
 
 
 def kinds(segments: int, packings: dict[str, np.ndarray]) -> Iterator[tuple[str, Method]]:
@@ -40,12 +41,12 @@ def _method(name: str, packing: np.ndarray | None = None, **settings: int) -> Me
     return METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(packing))
 
 
-def variance(model: LanguageModel, split: Segments, batches: np.ndarray) -> float:
+def variance(model: LanguageModel, split: Examples, batches: np.ndarray) -> float:
     """Of the gradient of the plain loss around its mean over batches, summed over all weights."""
     total, squares = 0.0, 0.0
     for segments in batches:
-        batch = Batch.read(split, segments)
-        hidden = model.encode(batch.inputs).hidden
+        batch = split.batch(segments)
+        hidden = model.read(batch).hidden
         loss = model.loss(hidden.flatten(0, 1), batch.targets.flatten())
         gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
         gradient = torch.cat([part.flatten().double() for part in gradients if part is not None])
@@ -80,10 +81,10 @@ def measure(store: Store, arguments: argparse.Namespace) -> Iterator[dict[str, o
         }
 
 
-def _segments(tokens: Artifact, length: int) -> Segments:
+def _segments(tokens: Artifact, length: int) -> Examples:
     arrays = tokens.zarr("tokens.zarr")
-    documents = np.asarray(arrays[f"{TRAIN}/doc_offsets"][:])
-    return Segments(np.asarray(arrays[f"{TRAIN}/ids"][:]), length, start_id(tokens.metrics), documents)
+    held = {name: np.asarray(arrays[name][:]) for name in (f"{TRAIN}/ids", f"{TRAIN}/doc_offsets")}
+    return Corpus.of(tokens, held).examples(TRAIN, Cutting("windows", length, length))
 
 
 def main() -> None:

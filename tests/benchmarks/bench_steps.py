@@ -28,11 +28,11 @@ from stages.models.config import parse_model
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
 from stages.training.mapped import mapped
-from stages.training.progress import Splits
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_training import our_steps
 from tests.benchmarks.profiling import GROUPS, own_times, shares
 from tests.benchmarks.timing import Taken, times_in_turn
+from tests.stages.training.runs import Splits
 
 BATCHES = 20
 """That the tokens are enough for."""

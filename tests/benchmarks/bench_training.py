@@ -23,6 +23,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stages.examples.examples import Task
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
 from stages.models.backbones.transformer_config import TransformerConfig
@@ -38,11 +40,13 @@ from stages.models.devices import autocast, moved, resolve_device, tune_allocato
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
+from stages.training.course import Course
 from stages.training.loop import Trainer
-from stages.training.progress import Forecast, Pace, Splits
 from stages.training.ranks import make_fabric
+from stages.training.run import Run
 from tests.benchmarks.timing import Taken, times_in_turn
 from tests.peers.sources import load
+from tests.stages.training.runs import Splits, streams
 
 TURN = {"cpu": 1, "cuda": 10}
 """Steps of a turn."""
@@ -192,25 +196,17 @@ def our_steps(
     turn: int = 1,
 ) -> Callable[[], None]:
     """A turn of `Trainer`, its reports included."""
-    trainer = Trainer(
-        make_fabric(device),
-        config,
-        LanguageModel(config.model),
-        METHODS.load(config.method)(config.method_settings, side_inputs),
-        splits,
-        folder,
-        Silent(),
-        checkpoint_seconds=1e9,
-    )
-    trainer.objective.train()
-    trainer.journal = None
-    trainer._pace = Pace(trainer.update_tokens)
-    trainer._forecast = Forecast(trainer.progress, config.steps, trainer.update_tokens)
+    method = METHODS.load(config.method)(config.method_settings, side_inputs)
+    tasks = [Task("train", streams(config, splits)[0])]
+    run = Run(make_fabric(device), config, LanguageModel(config.model), method, tasks, None, folder, Silent(), 1e9)
+    trainer = Trainer(run)
+    course = Course(run, trainer.progress, trainer.update_tokens, ExitStack())
+    course.journal = None
 
     def steps() -> None:
         for _ in range(turn):
             trainer._update()
-            trainer._report()
+            trainer._report(course)
         trainer._settle()
 
     return steps

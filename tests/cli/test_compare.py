@@ -77,7 +77,7 @@ def test_it_shows_how_far_it_is(
     memlm: Memlm, root: Path, made: Reports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 1000.0)
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 1000.0)
     monkeypatch.setattr("stages.evaluation.figures.places.TOKENS_AT_ONCE", 5)
     monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
     monkeypatch.setattr("stages.comparison.token_rows.TOKENS_AT_ONCE", 3)

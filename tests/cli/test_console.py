@@ -3,16 +3,15 @@
 import io
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr
 from pathlib import Path
-from threading import Event
 from threading import enumerate as enumerate_threads
 
 import pytest
 
-from memlm_cli.console import Bar, ConsoleReporter, answer, answer_part, figure_name, say
+from memlm_cli.console import ConsoleReporter, answer, answer_part, figure_name, say
 from memlm_cli.tables import show_table
-from memlm_cli.ticks import Ticks
 
 
 class Clock:
@@ -132,17 +131,17 @@ def test_of_several_processes_only_the_first_speaks(
     assert capsys.readouterr().err == "an error\n"
 
 
-def test_a_bar_shows_figures_and_starts_anew_for_other_work(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    bar = Bar()
-    bar.show(1, 4, "shards", {})
-    bar.show(4, 4, "shards", {"loss": 2.5})
-    bar.write("half way")
-    bar.show(1, 9, "steps", {})
-    bar.close()
-    err = capsys.readouterr().err
-    assert "1/4" in err and "half way" in err and "1/9" in err
+def test_a_bar_shows_figures_and_starts_anew_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    with ConsoleReporter("train") as bar:
+        bar.progress(1, 4, "shards")
+        bar.progress(4, 4, "shards", loss=2.5)
+        assert "4/4 shards [00:00, loss 2.5]" in screen.getvalue().rpartition("\r")[2]
+        bar.info("half way")
+        assert screen.getvalue().split("\r")[-2:][0] == "train: half way\n"
+        bar.progress(1, 9, "steps")
+        assert "1/9" in screen.getvalue().rpartition("\r")[2]
+    assert screen.getvalue().split("\r")[-2].strip() == "", "nothing is left of it"
 
 
 def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,12 +294,14 @@ def test_a_bar_counts_seconds_while_nothing_is_reported(monkeypatch: pytest.Monk
 
 
 def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 0.001)
-    ticked = Event()
-    ticks = Ticks(ticked.set)
-    ticks.start()
-    assert ticked.wait(10.0)
-    ticks.stop()
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 0.001)
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    clock = Clock()
+    with ConsoleReporter("inspect", clock):
+        clock.now = 3.0
+        limit = time.monotonic() + 10
+        while "working" not in screen.getvalue():
+            assert time.monotonic() < limit
     for thread in enumerate_threads():
         if thread.name == "ticks":
             thread.join(10.0)

@@ -13,7 +13,7 @@ from memlm_cli.commands import doctor
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Wanted, install_command, wanted_packages
 from stages.machine import free_memory_bytes, memory_bytes
-from stages.speed.benchmark import Row
+from stages.speed import Row
 from tests.cli.conftest import Memlm
 
 
@@ -56,7 +56,7 @@ def test_a_benchmark_is_a_table_of_its_own(memlm: Memlm, monkeypatch: pytest.Mon
         Row("product", "GFLOP/s", 150.0, 200.0, "its maker", 3, 1e9, 1e6),
         Row("disk, read", "MB/s", 80.0, None, "", 1, 0, 0),
     ]
-    monkeypatch.setattr("stages.speed.benchmark.benchmark", lambda folder, device, reporter: rows)
+    monkeypatch.setattr("stages.speed.benchmark", lambda folder, device, reporter: rows)
     tables = memlm("doctor", "--benchmark").out.split("\n\n")
     lines = next(table for table in tables if table.startswith("Speed")).splitlines()
     assert lines[2].split() == ["product", "150", "GFLOP/s", "200", "GFLOP/s", "75%", "its", "maker"]

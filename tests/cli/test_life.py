@@ -47,7 +47,7 @@ class Watched(NamedTuple):
 MAKING = "stages.artifacts.make.plan"
 """Where every stage finds its inputs, and hashes files."""
 PLANNING = "pipelines.estimates.plan"
-RESULT = "memlm_cli.result_tables.show_result"
+RESULT = "memlm_cli.run_stage.show_result"
 SUMMARIES = "stages.artifacts.summaries.summaries"
 
 COMMANDS = {
@@ -113,7 +113,7 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("--benchmark", ("memlm_cli.checkup.import_module", "stages.speed.benchmark._measured")),
+    "doctor": Watched("--benchmark", ("memlm_cli.checkup.import_module", "stages.speed._measured")),
 }
 
 
@@ -170,7 +170,7 @@ def watched_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memlm_cli.console.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("memlm_cli.ticks.SECONDS_BETWEEN_TICKS", 0.01)
+    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 0.01)
 
 
 def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:

@@ -5,7 +5,6 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from memlm_cli.table_layout import GAP, column, parts, wrapped
 from memlm_cli.tables import table
 from stages.pages.headline import headline
 from stages.pages.tables import bucket_table, results_table
@@ -91,11 +90,11 @@ def test_a_column_of_two_tables_in_one_has_a_header_of_its_own() -> None:
     assert len(set(headers)) == len(headers)
 
 
-def test_what_is_wider_than_all_there_is_is_folded() -> None:
-    assert wrapped("ab cd " + "x" * 25, 10) == ["ab cd", "x" * 10, "x" * 10, "x" * 5]
-    assert wrapped("日本語日本語", 5) == ["日本", "語日", "本語"]
-    (part,) = parts([column("", ["name"], False), column("path", ["/" + "x" * 90], False)], 30)
-    assert sum(width for _, width in part) + GAP == 30
+def test_what_is_wider_than_all_there_is_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(10, monkeypatch, ("",), [("ab cd " + "x" * 25,)]) == ["ab cd", "x" * 10, "x" * 10, "x" * 5]
+    assert shown(5, monkeypatch, ("",), [("日本語日本語",)]) == ["日本", "語日", "本語"]
+    lines = shown(30, monkeypatch, ("", "path"), [("name", "/" + "x" * 90)])
+    assert {cell_len(line) for line in lines[2:-1]} == {30}
 
 
 def test_elsewhere_a_row_is_a_line() -> None:

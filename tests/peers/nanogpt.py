@@ -20,19 +20,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from stages.examples.examples import Batch, Examples
 from stages.methods.lm.config import LmConfig
 from stages.methods.lm.method import LanguageModeling
-from stages.methods.method import Batch, BatchIndex
-from stages.methods.segments import Segments
+from stages.methods.method import BatchIndex
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
-from stages.training.loop import Trainer
-from stages.training.progress import Splits
-from stages.training.ranks import make_fabric
 from tests.peers.agreement import Agreement, difference, gradients
 from tests.peers.sources import Peer, importable, load
+from tests.stages.training.runs import Splits, trainer_of
 
 PEER = Peer(
     name="nanoGPT",
@@ -157,8 +155,7 @@ def _train_ours(model: LanguageModel, folder: Path) -> tuple[list[np.ndarray], l
         precision="fp32",
     )
     losses, method = _Losses(), _Watched(config.method_settings)
-    given = config, model, method, Splits(_tokens(), None, EOS), folder, losses, 1e9
-    Trainer(make_fabric(torch.device("cpu")), *given).run()
+    trainer_of(config, method, Splits(_tokens(), None, EOS), folder, losses, model=model).train()
     return method.segments, losses.losses
 
 
@@ -179,9 +176,9 @@ class _Watched(LanguageModeling):
         super().__init__(settings)
         self.segments: list[np.ndarray] = []
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        self.segments.append(segments)
-        return super().batch(split, segments, index)
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        self.segments.append(which)
+        return super().batch(examples, which, index)
 
 
 def _train_theirs(

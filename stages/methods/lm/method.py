@@ -3,9 +3,10 @@
 import numpy as np
 from torch import Tensor
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
 from stages.methods.lm.config import LmConfig
-from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.segments import Segments, shuffled_order
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -19,15 +20,15 @@ class LanguageModeling(Method[LmConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=model.carries_state)
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(segments, size, seed, epoch)
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(count, size, seed, epoch)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> Batch:
-        return Batch.read(split, segments)
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        return examples.batch(which)
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        encoding = batch.encode(model, carried.state)
-        return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
+        encoding = model.read(batch, carried.state)
+        return model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets)), Carried(encoding.state)
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         return model.log_prob(read.key("hidden"), read.targets)[0]

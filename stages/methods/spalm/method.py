@@ -7,15 +7,16 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.segments import Segments, shuffled_order
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.spalm.config import SpalmConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
 
-@dataclass
+@dataclass(kw_only=True)
 class NeighborBatch(Batch):
     """Segments, and the tokens of their positions' neighbours, int64 [B, L, k], -1 where one is missing."""
 
@@ -40,16 +41,16 @@ class Spalm(Method[SpalmConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=model.carries_state)
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(segments, size, seed, epoch)
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(count, size, seed, epoch)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> NeighborBatch:
-        batch = Batch.read(split, segments)
-        return NeighborBatch(batch.inputs, batch.targets, self._neighbor_tokens(TRAIN, split.places(segments)))
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> NeighborBatch:
+        batch = examples.batch(which)
+        return NeighborBatch.of(batch, neighbor_tokens=self._neighbor_tokens(TRAIN, batch.places))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, NeighborBatch)
-        encoding = batch.encode(model, carried.state)
+        encoding = model.read(batch, carried.state)
         neighbors = batch.neighbor_tokens.flatten(0, 1)
         if model.training:
             neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.segments import Segments, shuffled_order
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.trime.config import TrimeConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
@@ -30,12 +31,11 @@ class Trime(Method[TrimeConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(segments, size, seed, epoch)
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(count, size, seed, epoch)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> MemoryBatch:
-        batch = Batch.read(split, segments)
-        return MemoryBatch(batch.inputs, batch.targets, in_batch.is_plain(self.settings, index))
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> MemoryBatch:
+        return MemoryBatch.of(examples.batch(which), plain=in_batch.is_plain(self.settings, index))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, MemoryBatch)

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch import distributed as ranks
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
 from stages.memory.in_batch.visible import others
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.segments import Segments, shuffled_order
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.trime_ext.config import TrimeExtConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
@@ -21,7 +22,7 @@ DROPOUT = 1
 """Constant that separates these random draws from others of the same seed."""
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ExtBatch(MemoryBatch):
     """Segments, and whether each reads the local part of memory, bool [B]."""
 
@@ -52,23 +53,22 @@ class TrimeExt(Method[TrimeExtConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of groups of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
         if self.side_inputs.packing is None:
-            return shuffled_order(segments, size, seed, epoch)
+            return shuffled_order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
-        batches = segments // size
-        first = random.integers(segments - batches * size + 1)
+        batches = count // size
+        first = random.integers(count - batches * size + 1)
         chain = self.side_inputs.packing[first : first + batches * size]
         return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> ExtBatch:
-        batch = Batch.read(split, segments)
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:
         draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
         own = draws[self._own_groups()]
-        local = np.repeat(own >= self.settings.local_dropout, len(segments) // len(own))
+        local = np.repeat(own >= self.settings.local_dropout, len(which) // len(own))
         plain = in_batch.is_plain(self.settings, index)
-        return ExtBatch(batch.inputs, batch.targets, plain, torch.from_numpy(local))
+        return ExtBatch.of(examples.batch(which), plain=plain, local=torch.from_numpy(local))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, ExtBatch)

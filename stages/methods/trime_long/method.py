@@ -7,17 +7,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
+from stages.examples.windows import positions_back
 from stages.memory.in_batch.visible import earlier
 from stages.methods import in_batch
 from stages.methods.in_batch import Memory, MemoryBatch
-from stages.methods.method import Batch, BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.segments import Segments, shuffled_order
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.trime_long.config import TrimeLongConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LongBatch(MemoryBatch):
     """Segments, of which `back` int64 [B, L] tells how many positions before each long memory may reach."""
 
@@ -48,26 +50,30 @@ class TrimeLong(Method[TrimeLongConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout(streams=True) if model.carries_state else BatchLayout(rows_together=self.consecutive)
 
-    def order(self, segments: int, size: int, seed: int, epoch: int) -> np.ndarray:
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of whole runs of m consecutive segments; where runs begin moves from epoch to epoch."""
-        runs = segments // self.consecutive
-        first = np.random.default_rng([seed, epoch]).integers(segments % self.consecutive + 1)
+        runs = count // self.consecutive
+        first = np.random.default_rng([seed, epoch]).integers(count % self.consecutive + 1)
         of_runs = shuffled_order(runs, size // self.consecutive, seed, epoch)
         members = first + of_runs[..., None] * self.consecutive + np.arange(self.consecutive)
         return members.reshape(len(of_runs), -1)
 
-    def batch(self, split: Segments, segments: np.ndarray, index: BatchIndex) -> LongBatch:
-        batch = Batch.read(split, segments)
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> LongBatch:
+        batch = examples.batch(which)
         within = self.settings.scope == "document"
-        back = split.back(segments) if within else np.full(batch.targets.shape, np.iinfo(np.int64).max)
+        back = (
+            positions_back(examples.documents, batch.places)
+            if within
+            else np.full(batch.targets.shape, np.iinfo(np.int64).max)
+        )
         plain = in_batch.is_plain(self.settings, index)
-        return LongBatch(batch.inputs, batch.targets, plain, torch.from_numpy(back))
+        return LongBatch.of(batch, plain=plain, back=torch.from_numpy(back))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         """The past is the keys [B, P, d] and values [B, P] of the latest segments."""
         assert isinstance(batch, LongBatch)
         past = carried.past
-        encoding = batch.encode(model, carried.state)
+        encoding = model.read(batch, carried.state)
         keys = encoding.key(in_batch.key_name(self.settings, model))
         layout = self.layout(model.config)
         if batch.plain:

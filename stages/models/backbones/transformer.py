@@ -77,12 +77,13 @@ class Transformer(Backbone, Compilable):
         self.norm = nn.LayerNorm(config.width)
 
     def compiled_parts(self) -> list[nn.Module]:
-        return [self]
+        return [self]  # windows have one shape, so that all of it is one graph
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
         embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
+        # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:
             x, ffn_input = block(x)

@@ -80,7 +80,7 @@ class TransformerXL(Backbone, Compilable):
         self.keeps_graph = any(block.attention.keeps_graph for block in blocks)
 
     def compiled_parts(self) -> list[nn.Module]:
-        return list(self.blocks)
+        return list(self.blocks)  # around them shapes follow from the state: that is Python's work
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
@@ -113,6 +113,7 @@ class TransformerXL(Backbone, Compilable):
         return Carried(state["cached"], int(state["place"]), memories)
 
     def _state(self, carried: Carried) -> dict[str, Tensor]:
+        # The place stays on the CPU, where reading it waits for no GPU.
         state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
         for block, memory in enumerate(carried.memories, 1):
             state |= in_block(block, present(memory))
@@ -134,6 +135,7 @@ class TransformerXL(Backbone, Compilable):
         x = self.dropout(embedded * self.scale)
         passage = self._passage(x, carried)._replace(document_offset=document_offset)
         after = (carried.place + x.shape[1]) % self.length
+        # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):

@@ -41,7 +41,14 @@ class Convolution(nn.Module):
             self.taps.bias.zero_()
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
-        """[B, n, d], n a multiple of c -> [B, n / c, d]."""
+        """[B, n, d], n a multiple of c -> [B, n / c, d].
+
+        >>> convolution = Convolution(1, 2)
+        >>> convolution.initialize()
+        >>> convolution(torch.tensor([[[1.0], [3.0], [5.0], [9.0]]])).flatten().tolist()
+        [2.0, 7.0]
+        """
+        # One product, of c inputs side by side: a stride as long as the kernel makes no overlap to share.
         slots: Tensor = self.taps(x.unflatten(1, (-1, self.rate)).flatten(2))
         return slots
 
@@ -104,6 +111,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         left = self.dropped(inputs)
         new = self.compressed(left)
         slots = torch.cat((memory.slots, new.detach()), 1)
+        # A share for each layer: the sum of them weighs the same in models of any depth.
         loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
         return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
 
@@ -112,6 +120,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         ((begin, first, stop),) = passage.spans
         slots = memory.slots.to(inputs.raw.dtype)
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
+        # Positions counted from the first cached input, and count from the first slot now.
         more = slots.shape[1] - begin
         distances = self._distances(stop + more, passage)
         return x, passage._replace(

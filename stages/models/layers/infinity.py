@@ -25,7 +25,13 @@ class Basis(NamedTuple):
     widths: tuple[float, ...]
 
     def at(self, places: Tensor) -> Tensor:
-        """ψ of places [...], [..., N]."""
+        """ψ of places [...], [..., N].
+
+        A density of width 1/2 is 0.798 at its centre, and exp(-2) of that one unit away; centres are 0 and 1:
+
+        >>> Basis(2, (0.5,)).at(torch.tensor([0.0]))
+        tensor([[0.7979, 0.1080]])
+        """
         return self.expected(places, torch.zeros_like(places))
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
@@ -37,13 +43,15 @@ class Basis(NamedTuple):
         centres, squares = _centres_and_squares(self, mean.dtype, mean.device)
         spread = variance[..., None, None] + squares
         distance = (mean[..., None] - centres).square()[..., None]
-        height = (2 * pi * spread).log() / -2
+        height = (2 * pi * spread).log() / -2  # in logarithms there is one exponential for all
         return torch.addcmul(height, distance, -0.5 / spread).exp().flatten(-2)
 
 
 @lru_cache(CONSTANTS)
 def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """Where functions stand, [N / widths], and their squared widths."""
+    # On the CPU whatever the usual device is: models are counted on the meta device, and what was made there would be
+    # kept.
     centres = torch.linspace(0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu")
     squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
     return centres.to(device, dtype), squares.to(device, dtype)
@@ -82,12 +90,17 @@ def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
     aside = torch.arange(1, (len(inside) + 1) // 2 + 1, dtype=torch.float64, device="cpu")
     aside = aside / (2 * len(aside))
     psi = fit.basis.at(torch.cat((inside, -aside, 1 + aside))).T
+    # Neighbouring functions are nearly alike, and so are rows of the matrix: float32 would lose the solution.
     gram = psi @ psi.T + fit.ridge * torch.eye(len(psi), dtype=torch.float64, device="cpu")
     return torch.linalg.solve(gram, psi[:, : len(inside)]).to(device, dtype)
 
 
 def even_places(samples: int, like: Tensor) -> Float[Tensor, "1 {samples}"]:
-    """m / S, m from 1 to S."""
+    """m / S, m from 1 to S.
+
+    >>> even_places(4, torch.zeros(1))
+    tensor([[0.2500, 0.5000, 0.7500, 1.0000]])
+    """
     return (torch.arange(1, samples + 1, device=like.device, dtype=like.dtype) / samples)[None]
 
 
@@ -97,6 +110,11 @@ def masses(
     """How much of normal densities lies in each of D equal parts of [0, 1], summed over heads and positions.
 
     What lies outside counts for none: wide attention would else be attention to both ends.
+
+    Narrow attention to the middle is shared by the two parts that meet there:
+
+    >>> masses(torch.tensor([[[0.5]]]), torch.tensor([[[1e-4]]]), 4)
+    tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
     """
     edges = torch.arange(bins + 1, device=mean.device, dtype=mean.dtype) / bins
     below = ((edges - mean[..., None]) / (2 * variance[..., None]).sqrt()).erf()
@@ -108,6 +126,11 @@ def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tenso
 
     The samples of the paper are drawn; these have the same density, and are the same however often they are asked for.
     Where all weights are 0, all places are alike.
+
+    Three quarters of the attention fell on the first half, which has three of four samples:
+
+    >>> sticky_places(torch.tensor([[3.0, 1.0]]), 4)
+    tensor([[0.0833, 0.2500, 0.4167, 0.7500]])
     """
     ends = (weights + torch.finfo(weights.dtype).tiny).cumsum(1)
     ends = ends / ends[:, -1:]
@@ -163,6 +186,7 @@ class SignalReader(nn.Module):
         """
         focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(2, (self.heads, -1))
         place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
+        # Softplus reaches 0, and the divergence holds the logarithm of the variance.
         return place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
 
 

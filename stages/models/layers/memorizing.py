@@ -36,7 +36,11 @@ class BucketBias(nn.Module):
 
 @cache
 def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
-    """The bucket of each distance from 0 on, int64 [distances]: half of them one each, then by their logarithm."""
+    """The bucket of each distance from 0 on, int64 [distances]: half of them one each, then by their logarithm.
+
+    >>> bucket_numbers(12, buckets=8, longest=16).tolist()
+    [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6]
+    """
     single = buckets // 2
     spread = (buckets - single) / log(max(longest / single, 1 + 1e-9))
     return torch.tensor(
@@ -76,13 +80,25 @@ class Search(nn.Module):
         keys, values: [B, heads, N, d_head], the oldest first.
         place: where the first query stands in its segment.
         document_offset: int64 [B, n], how far back a query may see; None: to the oldest.
+
+        Three entries that score 1, 3 and 2, the last of them one position back; the two best are read:
+
+        >>> keys = torch.tensor([[[[1.0], [3.0], [2.0]]]])
+        >>> found = Search(neighbors=2)(torch.ones(1, 1, 1, 1), keys, 10 * keys, place=0, document_offset=None)
+        >>> found.ages.flatten().tolist(), found.scores.flatten().tolist()
+        ([2, 1], [3.0, 2.0])
+        >>> found.weights.flatten(), found.read.flatten()  # σ(1) of 30, the rest of 20
+        (tensor([0.7311, 0.2689]), tensor([27.3106]))
         """
+        # The choice has no gradient. Scores of the chosen are made again, with one: those of all N entries would have
+        # to be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
         scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
         ages = self._ages(chosen, keys.shape[2], place)
         if document_offset is not None:
             scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
         sees = scores.isfinite().any(-1, keepdim=True)
+        # A softmax over -inf alone is no number, nor is its gradient, whatever it is multiplied with afterwards.
         weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
         read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
         return Retrieved(read, ages, scores, weights)
@@ -174,6 +190,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues]):
     def forward(self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
+        # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would tell few of them apart.
         with torch.autocast(projected.device.type, enabled=False):
             q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
             scale = self.scales()[:, None, None]

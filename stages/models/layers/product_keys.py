@@ -77,6 +77,13 @@ def best_slots(first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queri
 
     Args:
         k: at most n.
+
+    The best are 5 + 2 (slot 1·3 + 0) and 5 + 1 (slot 1·3 + 2):
+
+    >>> best = best_slots(torch.tensor([0.0, 5.0, 1.0]), torch.tensor([2.0, 0.0, 1.0]), 2)
+    >>> best.scores.tolist(), best.slots.tolist()
+    ([7.0, 6.0], [3, 5])
+
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.2.
     """
     with torch.no_grad():
@@ -161,5 +168,6 @@ class ProductKeys(FeedForward, LearnsApart):
         """[B, L, d] -> [B, L, d]."""
         slots, weights = (part.flatten(0, 1).flatten(1) for part in self.lookup(x))
         with torch.autocast(x.device.type, enabled=False):
+            # Values are summed as they are gathered: rows [B·L, heads · k, d] never exist.
             read = F.embedding_bag(slots, self.values, per_sample_weights=weights, mode="sum")
         return read.view(*x.shape)

@@ -48,7 +48,15 @@ def relative_weights(
     content: Float[Tensor, "heads d_head"],
     position: Float[Tensor, "heads d_head"],
 ) -> Float[Tensor, "heads B L K"]:
-    """How much each query attends to each key; see `relative_attention`."""
+    """How much each query attends to each key; see `relative_attention`.
+
+    One query, two keys without content: a distance of 1 scores log 2 more than one of 0, and has twice the weight.
+
+    >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
+    >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0; no key is 2 away
+    >>> relative_weights(q, k, by_distance, nothing, nothing).flatten()
+    tensor([0.6667, 0.3333])
+    """
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
@@ -119,6 +127,7 @@ class RelativeAttention(StreamAttention[Nothing]):
 
     def project(self, x: Tensor, passage: Passage) -> Projected:
         """Queries of the n positions, keys and values of all."""
+        # Cached positions ask nothing: queries are made of the n others alone.
         weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
         (q,) = self._heads_first(F.linear(x[:, passage.cached :], weight_q), 1)
         k, v = self._heads_first(F.linear(x, weight_kv), 2)
@@ -147,6 +156,7 @@ class RelativeAttention(StreamAttention[Nothing]):
         r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
         for begin, first, stop in passage.spans:
             own, seen = slice(first - cached, stop - cached), slice(begin, stop)
+            # Distances end with 0, so those of a span are the last.
             yield q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
 
     def _heads_first(self, x: Tensor, number: int) -> Tensor:

@@ -10,6 +10,9 @@ from torch import Tensor
 def sinusoids(length: int, width: int, device: torch.device | None = None) -> Float[Tensor, "{length} {width}"]:
     """Position vectors [length, width]: sines in the first half, cosines in the second.
 
+    >>> sinusoids(2, 4)[0].tolist()
+    [0.0, 0.0, 1.0, 1.0]
+
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
     """
     rates = torch.exp(torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1)))

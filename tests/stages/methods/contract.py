@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from stages.config import nondefaults
+from stages.examples.cutting import Cutting
+from stages.examples.orders import aligned_order
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID, Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
-from stages.methods.segments import Segments, aligned_order
 from stages.models import IMPORTED
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -65,7 +67,7 @@ class MethodContract:
 
     @pytest.fixture
     def split(self):
-        return Segments(np.random.default_rng(1).integers(0, V, TOKENS), L, 0)
+        return Streams(np.random.default_rng(1).integers(0, V, TOKENS), 0, Cutting("windows", L, L))
 
     def order(self, method, model, epoch=0):
         if method.layout(model.config).streams:

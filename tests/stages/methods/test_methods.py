@@ -5,11 +5,13 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.errors import DataError, UsageError
+from stages.errors import UsageError
+from stages.examples.cutting import Cutting
+from stages.examples.orders import aligned_order
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.lm.config import LmConfig
 from stages.methods.method import BatchIndex, Carried
-from stages.methods.segments import Segments, aligned_order
 from stages.models.backbones.lstm_config import LSTMConfig
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -24,29 +26,25 @@ def lm():
 
 
 def test_segments_are_cut_at_multiples_and_the_rest_is_left_out():
-    split = Segments(np.arange(10, 24, dtype=np.uint16), 4, EOS)
-    inputs, targets = split.read(np.array([0, 2]))
+    split = Streams(np.arange(10, 24, dtype=np.uint16), EOS, Cutting("windows", 4, 4))
+    batch = split.batch(np.array([0, 2]))
     assert split.count == 3
-    assert inputs.tolist() == [[EOS, 10, 11, 12], [17, 18, 19, 20]]
-    assert targets.tolist() == [[10, 11, 12, 13], [18, 19, 20, 21]]
-    assert inputs.dtype == targets.dtype == np.int64
-
-
-def test_a_split_shorter_than_a_segment_is_refused():
-    with pytest.raises(DataError, match="has 3 tokens, less than one segment of 4"):
-        Segments(np.arange(3), 4, EOS)
+    assert batch.inputs.tolist() == [[EOS, 10, 11, 12], [17, 18, 19, 20]]
+    assert batch.targets.tolist() == [[10, 11, 12, 13], [18, 19, 20, 21]]
+    assert batch.places.tolist() == [[0, 1, 2, 3], [8, 9, 10, 11]]
+    assert batch.inputs.dtype == batch.targets.dtype == torch.int64
 
 
 def test_documents_that_segments_hold_parts_of():
     """Documents of 3, 7, none and 5 tokens; segments of 4."""
-    split = Segments(np.arange(15), 4, EOS, np.array([0, 3, 10, 10, 15]))
+    split = Streams(np.arange(15), EOS, Cutting("windows", 4, 4), np.array([0, 3, 10, 10, 15]))
     assert [split.documents_in(np.array([segment])).tolist() for segment in range(3)] == [[0, 1], [1], [1, 2, 3]]
     assert split.documents_in(np.array([1, 0])).tolist() == [0, 1]
-    assert Segments(np.arange(15), 4, EOS).documents_in(np.array([0, 2])).tolist() == [0]
+    assert Streams(np.arange(15), EOS, Cutting("windows", 4, 4)).documents_in(np.array([0, 2])).tolist() == [0]
 
 
 def test_order_depends_on_seed_and_epoch_and_repeats_no_segment(lm):
-    order = lm.order(segments=23, size=4, seed=1, epoch=0)
+    order = lm.order(count=23, size=4, seed=1, epoch=0)
     assert order.shape == (5, 4)
     assert len(set(order.flatten())) == 20
     assert order.max() < 23
@@ -72,10 +70,10 @@ def test_state_is_carried_where_the_backbone_does(lm):
 def test_loss_goes_on_from_the_state_that_is_handed_in(lm):
     torch.manual_seed(0)
     model = LanguageModel(LSTMConfig(vocab_size=30, width=8)).eval()
-    split = Segments(np.arange(10, 26), 4, EOS)
+    split = Streams(np.arange(10, 26), EOS, Cutting("windows", 4, 4))
     first, second = (lm.batch(split, np.array(segments), TURN) for segments in ([0, 2], [1, 3]))
     a, carried = lm.loss(model, first, Carried())
-    whole = lm.batch(Segments(np.arange(10, 26), 8, EOS), np.array([0, 1]), TURN)
+    whole = lm.batch(Streams(np.arange(10, 26), EOS, Cutting("windows", 8, 8)), np.array([0, 1]), TURN)
     both = (a + lm.loss(model, second, carried)[0]) / 2
     torch.testing.assert_close(both, lm.loss(model, whole, Carried())[0])
 
@@ -84,7 +82,7 @@ def test_loss_is_the_mean_cross_entropy_of_all_targets(lm):
     torch.manual_seed(0)
     config = TransformerConfig(vocab_size=30, width=8, heads=2, ffn_width=8, max_positions=4)
     model = LanguageModel(config).eval()
-    batch = lm.batch(Segments(np.arange(10, 24), 4, EOS), np.array([0, 2]), TURN)
+    batch = lm.batch(Streams(np.arange(10, 24), EOS, Cutting("windows", 4, 4)), np.array([0, 2]), TURN)
     scores = model.log_probs(model.encode(batch.inputs).hidden.flatten(0, 1))
     loss, state = lm.loss(model, batch, Carried())
     torch.testing.assert_close(loss, F.nll_loss(scores, batch.targets.flatten()))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from stages.examples.cutting import Cutting
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
-from stages.methods.segments import Segments
 from stages.methods.spalm.config import USUAL_DROPOUT, SpalmConfig
 from stages.methods.spalm.method import without_some
 from stages.models.backbones.lstm_config import LSTMConfig
@@ -67,7 +68,7 @@ def method(neighbors):
 
 
 def segments():
-    return Segments(np.random.default_rng(1).integers(0, V, T), L, 0)
+    return Streams(np.random.default_rng(1).integers(0, V, T), 0, Cutting("windows", L, L))
 
 
 def read_with(lm, hidden, tokens, targets):

@@ -3,10 +3,11 @@ import pytest
 import torch
 
 from stages.errors import UsageError
+from stages.examples.cutting import Cutting
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
-from stages.methods.segments import Segments
 from stages.methods.trime.config import TrimeConfig
 from stages.methods.trime_ext.config import TrimeExtConfig
 from stages.methods.trime_long.config import TrimeLongConfig
@@ -55,7 +56,7 @@ def model(backbone="transformer", **settings):
 
 def split(tokens=40):
     ids = np.random.default_rng(1).choice([0, 1, 4, 5, 9, 11], tokens)
-    return Segments(ids, L, 0, DOCUMENTS)
+    return Streams(ids, 0, Cutting("windows", L, L), DOCUMENTS)
 
 
 def scored(lm, batch, key):
@@ -225,7 +226,7 @@ def test_runs_of_consecutive_segments_stay_together():
     method = METHODS.load("trime-long")(TrimeLongConfig(consecutive=3))
     seen = set()
     for epoch in range(30):
-        order = method.order(segments=23, size=6, seed=1, epoch=epoch)
+        order = method.order(count=23, size=6, seed=1, epoch=epoch)
         assert order.shape == (3, 6) and len(set(order.flatten())) == 18 and order.max() < 23
         assert (np.diff(order.reshape(-1, 3), axis=1) == 1).all()
         seen.add(order[0, 0] % 3)
@@ -238,7 +239,7 @@ def test_batches_are_neighbours_in_the_packing():
     place = np.argsort(packing)
     batches = set()
     for epoch in range(5):
-        order = method.order(segments=23, size=4, seed=1, epoch=epoch)
+        order = method.order(count=23, size=4, seed=1, epoch=epoch)
         assert order.shape == (5, 4) and len(set(order.flatten())) == 20
         assert (np.diff(place[order], axis=1) == 1).all()
         batches.add(tuple(order[0]))
@@ -250,7 +251,7 @@ def test_groups_are_neighbours_in_the_packing():
     packing = np.random.default_rng(0).permutation(47)
     method = METHODS.load("trime-ext")(TrimeExtConfig(groups=3), SideInputs(packing))
     place = np.argsort(packing)
-    order = method.order(segments=47, size=12, seed=1, epoch=0)
+    order = method.order(count=47, size=12, seed=1, epoch=0)
     assert order.shape == (3, 12) and len(set(order.flatten())) == 36
     groups = place[order].reshape(9, 4)
     assert (np.diff(groups, axis=1) == 1).all()

@@ -37,7 +37,7 @@ def main() -> None:
     notes = Notes(at=lambda step: str(step) in stop and os._exit(1))
     run = trainer(Path(path), notes, None, 0 if stop else 1e9, model=MODELS[backbone], compile=kind != "plain")
     try:
-        run.run()
+        run.train()
     except UsageError as error:
         sys.exit(str(error))
     state, best, lines = outcome(Path(path), run)

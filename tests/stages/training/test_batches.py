@@ -3,18 +3,22 @@
 import numpy as np
 import pytest
 
+from stages.examples.cutting import Cutting
+from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, SideInputs
-from stages.methods.segments import Segments
-from stages.training.batches import SegmentOrder
+from stages.training.batches import ExampleOrder
 from stages.training.config import TrainConfig
 
+EIGHT = Cutting("windows", 8, 8)
+"""Segments of eight tokens."""
 
-def order(streams: bool) -> SegmentOrder:
+
+def order(streams: bool) -> ExampleOrder:
     """Batches of four, in epochs of five; one segment is left over."""
     method = METHODS.load("lm")(TrainConfig().method_settings)
-    split = Segments(np.arange(8 * 21), 8, 0, np.array([0, 40, 8 * 21]))
-    return SegmentOrder(split, method, BatchLayout(streams), 4, 7)
+    split = Streams(np.arange(8 * 21), 0, EIGHT, np.array([0, 40, 8 * 21]))
+    return ExampleOrder(split, method, BatchLayout(streams), 4, 7)
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -66,9 +70,9 @@ def test_documents_of_several_batches_are_counted_once() -> None:
 )
 def test_updates_of_few_documents_are_told_with_the_setting_that_helps(name, settings, accumulate, found) -> None:
     """Documents of eight segments; the packing has them one after the other."""
-    split = Segments(np.arange(8 * 512), 8, 0, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0])
+    split = Streams(np.arange(8 * 512), 0, EIGHT, np.arange(0, 8 * 513, 64) + np.r_[0, np.full(63, 4), 0])
     method = METHODS.load(name)(METHODS.settings(name)(**settings), SideInputs(np.arange(512)))
-    order = SegmentOrder(split, method, BatchLayout(), 16, 0)
+    order = ExampleOrder(split, method, BatchLayout(), 16, 0)
     warning = order.few_documents(accumulate)
     if found is None:
         assert warning is None
@@ -79,4 +83,4 @@ def test_updates_of_few_documents_are_told_with_the_setting_that_helps(name, set
 
 def test_of_a_text_of_one_document_nothing_is_said() -> None:
     method = METHODS.load("trime-long")(METHODS.settings("trime-long")(consecutive=16))
-    assert SegmentOrder(Segments(np.arange(800), 8, 0), method, BatchLayout(), 16, 0).few_documents(1) is None
+    assert ExampleOrder(Streams(np.arange(800), 0, EIGHT), method, BatchLayout(), 16, 0).few_documents(1) is None

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
 from stages.models.backbones.lstm_config import LSTMConfig
@@ -16,12 +15,11 @@ from stages.models.layers.compressive_settings import CompressiveSettings
 from stages.models.layers.infinity_settings import InfinitySettings
 from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.models.layers.product_keys_settings import ProductKeysSettings
-from stages.models.windows import WindowSettings
-from stages.training import loop
+from stages.training import saver
 from stages.training.config import OptimizerConfig
 from stages.training.journal import LINES
-from stages.training.progress import Splits
 from stages.training.validate import validate
+from tests.stages.training.runs import Splits
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
@@ -43,14 +41,14 @@ ALL = pytest.mark.parametrize(
 
 def seen_states(run, monkeypatch):
     """Segments of each forward batch, what the batch before left, and what it leaves, in order."""
-    seen, loss = [], run.method.loss
+    seen, loss = [], run.run.method.loss
 
     def spy(model, batch, carried):
         value, after = loss(model, batch, carried)
         seen.append((batch.inputs.clone(), carried, after))
         return value, after
 
-    monkeypatch.setattr(run.method, "loss", spy)
+    monkeypatch.setattr(run.run.method, "loss", spy)
     return seen
 
 
@@ -59,7 +57,7 @@ def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(a
     """300 tokens are 37 segments of 8: 4 streams of 9 segments, an epoch of 9 batches."""
     run = trainer(tmp_path, model=LSTM, steps=20 // accumulate, accumulate=accumulate)
     seen = seen_states(run, monkeypatch)
-    run.run()
+    run.train()
     stream = np.concatenate(([0], splits().train)).astype(np.int64)
     for number, (inputs, carried, _) in enumerate(seen):
         starts = [(row * 9 + number % 9) * 8 for row in range(4)]
@@ -76,13 +74,13 @@ def test_each_row_goes_on_from_the_batch_before_and_begins_anew_with_the_epoch(a
 def test_the_loss_of_an_epoch_is_that_of_its_streams_read_in_one_piece(model, tmp_path):
     still = model.model_copy(update={"dropout": 0.0})
     run = trainer(tmp_path, model=still, steps=9, log_every=9, valid_every=0, **STILL)
-    got = run.run().train_loss
+    got = run.train().train_loss
     length = 9 * 8
     stream = torch.from_numpy(np.concatenate(([0], splits().train)).astype(np.int64))
     rows = torch.stack([stream[row * length : (row + 1) * length + 1] for row in range(4)])
-    run.model.eval()
+    run.run.model.eval()
     with torch.no_grad():
-        scores = run.model.log_probs(run.model.encode(rows[:, :-1]).hidden.flatten(0, 1))
+        scores = run.run.model.log_probs(run.run.model.encode(rows[:, :-1]).hidden.flatten(0, 1))
     assert got == pytest.approx(-float(scores.gather(1, rows[:, 1:].reshape(-1, 1)).mean()), rel=1e-5)
 
 
@@ -94,7 +92,7 @@ def of_one_piece(tmp_path_factory):
     def made(model, accumulate):
         folder = tmp_path_factory.mktemp("whole")
         run = trainer(folder, model=model, accumulate=accumulate)
-        run.run()
+        run.train()
         return outcome(folder, run)
 
     return made
@@ -106,10 +104,10 @@ def of_one_piece(tmp_path_factory):
 def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(model, step, accumulate, of_one_piece, tmp_path):
     changes = {"model": model, "accumulate": accumulate}
     with pytest.raises(Crash):
-        trainer(tmp_path, Notes(at=crash_at(step)), checkpoint_seconds=0, **changes).run()
+        trainer(tmp_path, Notes(at=crash_at(step)), checkpoint_seconds=0, **changes).train()
     run = trainer(tmp_path, **changes)
     assert run.progress.step == step - 1
-    run.run()
+    run.train()
     assert outcome(tmp_path, run) == of_one_piece(model, accumulate)
 
 
@@ -118,25 +116,24 @@ def test_a_resumed_run_that_dropped_what_was_carried_would_differ(tmp_path, monk
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     whole = trainer(tmp_path / "whole", model=LSTM)
-    whole.run()
+    whole.train()
     with pytest.raises(Crash):
-        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, model=LSTM).run()
-    load = loop.load_checkpoint
-    monkeypatch.setattr(loop, "load_checkpoint", lambda *where: (load(*where)[0], Carried()))
+        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, model=LSTM).train()
+    load = saver.load_checkpoint
+    monkeypatch.setattr(saver, "load_checkpoint", lambda *where: load(*where)._replace(carried=Carried()))
     run = trainer(tmp_path / "parts", model=LSTM)
-    run.run()
+    run.train()
     assert outcome(tmp_path / "parts", run)[0] != outcome(tmp_path / "whole", whole)[0]
 
 
 def test_validation_reads_one_stream(tmp_path):
     run = trainer(tmp_path, model=LSTM)
     ids = splits().valid
-    valid = Streams(ids, 0, run.config.model.cutting(WindowSettings(8, 8)), np.array([0, len(ids)]))
-    got = validate(run.fabric, run.model, run.method, valid, 8)
+    got = validate(run.run.fabric, run.run.model, run.run.method, run.run.valid, 8)
     stream = torch.from_numpy(np.concatenate(([0], ids)).astype(np.int64))[None]
-    run.model.eval()
+    run.run.model.eval()
     with torch.no_grad():
-        scores = run.model.log_probs(run.model.encode(stream[:, :-1]).hidden[0])
+        scores = run.run.model.log_probs(run.run.model.encode(stream[:, :-1]).hidden[0])
     assert got == pytest.approx(-float(scores.gather(1, stream[0, 1:, None]).mean()), rel=1e-5)
 
 
@@ -144,7 +141,7 @@ def test_a_method_that_carries_nothing_reads_shuffled_segments(tmp_path, monkeyp
     monkeypatch.setattr(METHODS.load("lm"), "layout", lambda self, config: BatchLayout())
     run = trainer(tmp_path, model=LSTM, steps=3)
     seen = seen_states(run, monkeypatch)
-    run.run()
+    run.train()
     assert [carried for _, carried, _ in seen] == [Carried()] * 3
     assert seen[0][0].tolist() != [
         [0, *splits().train[:7]],
@@ -157,14 +154,14 @@ def test_memory_ends_with_documents_in_training_and_validation(tmp_path, monkeyp
     whole = splits()
     data = Splits(whole.train, whole.valid, 0, np.array([0, 11, 150, 300]), np.array([0, 20, 37]))
     run, given = trainer(tmp_path, data=data, model=ENTRIES, steps=2, valid_every=0), []
-    encode = run.model.backbone.forward
+    encode = run.run.model.backbone.forward
 
     def spy(inputs):
         given.append(inputs.document_offset)
         return encode(inputs)
 
-    monkeypatch.setattr(run.model.backbone, "forward", spy)
-    run.run()
+    monkeypatch.setattr(run.run.model.backbone, "forward", spy)
+    run.train()
     for number, back in enumerate(given[:2]):
         places = (np.arange(4) * 9 + number)[:, None] * 8 + np.arange(8)
         begins = np.array([max(b for b in (0, 11, 150) if b <= place) for place in places.flat]).reshape(4, 8)
@@ -176,7 +173,7 @@ def test_what_layers_add_to_the_loss_is_told_apart(tmp_path):
     lines = {}
     for name, model in (("plain", XL), ("slots", SLOTS), ("signal", SIGNAL)):
         (tmp_path / name).mkdir()
-        trainer(tmp_path / name, model=model, steps=8, log_every=2).run()
+        trainer(tmp_path / name, model=model, steps=8, log_every=2).train()
         lines[name] = [json.loads(line) for line in (tmp_path / name / LINES).read_text().splitlines()]
     assert not any("auxiliary_loss" in line for line in lines["plain"])
     assert all(0 < line["auxiliary_loss"] < line["loss"] for line in lines["slots"] + lines["signal"][1:])

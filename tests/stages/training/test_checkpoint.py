@@ -15,8 +15,8 @@ from stages.training.checkpoint import load_checkpoint, save_checkpoint
 def test_a_damaged_checkpoint_is_named(tmp_path: Path, kept: int) -> None:
     model, path = nn.Linear(3, 2), tmp_path / "checkpoint.safetensors"
     optimizer = torch.optim.Adam(model.parameters())
-    save_checkpoint(path, model, optimizer, [], {"step": 3})
-    assert load_checkpoint(path, model, optimizer) == ({"step": 3}, Carried())
+    save_checkpoint(path, model, optimizer, [], {"step": 3}, {})
+    assert load_checkpoint(path, model, optimizer) == ({"step": 3}, Carried(), {})
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors is damaged .*; remove it"):
         load_checkpoint(path, model, optimizer)
@@ -25,7 +25,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, kept: int) -> None:
 def test_a_changed_bit_anywhere_in_a_checkpoint_is_noticed(tmp_path: Path) -> None:
     model, path = nn.Linear(3, 2), tmp_path / "checkpoint.safetensors"
     optimizer = torch.optim.Adam(model.parameters())
-    save_checkpoint(path, model, optimizer, [], {"step": 3})
+    save_checkpoint(path, model, optimizer, [], {"step": 3}, {})
     whole = path.read_bytes()
     for at in (len(whole) - 1, len(whole) - 9, whole.index(b"step") + 8):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])

@@ -94,12 +94,12 @@ def test_a_large_gradient_of_theirs_does_not_shorten_the_others(tmp_path):
         model=TransformerConfig(vocab_size=V, width=8, heads=2, max_positions=8, feed_forward=keys),
         clip_norm=1.0,
     )
-    for parameter in run.model.parameters():
+    for parameter in run.run.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    values, first = run.model.backbone.blocks[0].ffn.values, next(run.model.parameters())
+    values, first = run.run.model.backbone.blocks[0].ffn.values, next(run.run.model.parameters())
     values.grad += 100
     first.grad.view(-1)[0] = 0.5
     norms = []
-    run.optimizer.step = lambda: norms.append([float(p.grad.norm()) for p in (values, first)])
-    run.change_weights()
+    run.updates.optimizer.step = lambda: norms.append([float(p.grad.norm()) for p in (values, first)])
+    run.updates.change_weights()
     assert norms == [[pytest.approx(1, rel=1e-5), 0.5]]

@@ -6,9 +6,10 @@ import torch
 
 from stages.errors import DataError
 from stages.methods import METHODS
+from stages.methods.method import BatchIndex
 from stages.methods.trime_ext.method import with_other_ranks
 from stages.models.backbones.lstm_config import LSTMConfig
-from stages.training import loop
+from stages.training import saver
 from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS, seen_states
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer
 
@@ -34,13 +35,13 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
         (tmp_path / name).mkdir()
     how = changes(method, backbone, accumulate=accumulate, steps=14)
     whole = trainer(tmp_path / "whole", **how)
-    whole.run()
+    whole.train()
     for step in (4, 9):
         with pytest.raises(Crash):
-            trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how).run()
+            trainer(tmp_path / "parts", Notes(at=crash_at(step)), checkpoint_seconds=0, **how).train()
     run = trainer(tmp_path / "parts", **how)
     assert run.progress.step == 8
-    run.run()
+    run.train()
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
 
 
@@ -53,14 +54,14 @@ def test_trime_long_carries_what_layers_remember_beside_its_own_memory(model, tm
     whole = trainer(tmp_path / "whole", **how)
     carried = ({*model.state_spec(8)}, {"keys", "values"})
     seen = seen_states(whole, monkeypatch)
-    whole.run()
+    whole.train()
     epochs = [(set(), set()) if number % 9 == 0 else carried for number in range(14)]
     assert [({*(given.state or ())}, {*given.past}) for _, given, _ in seen] == epochs
     with pytest.raises(Crash):
-        trainer(tmp_path / "parts", Notes(at=crash_at(6)), checkpoint_seconds=0, **how).run()
+        trainer(tmp_path / "parts", Notes(at=crash_at(6)), checkpoint_seconds=0, **how).train()
     run = trainer(tmp_path / "parts", **how)
     assert run.progress.step == 5
-    run.run()
+    run.train()
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
 
 
@@ -70,18 +71,19 @@ def test_a_resumed_run_that_forgot_the_segments_before_would_differ(tmp_path, mo
         (tmp_path / name).mkdir()
     how = changes("trime-long", "lstm")
     whole = trainer(tmp_path / "whole", **how)
-    whole.run()
+    whole.train()
     with pytest.raises(Crash):
-        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, **how).run()
-    load = loop.load_checkpoint
+        trainer(tmp_path / "parts", Notes(at=crash_at(13)), checkpoint_seconds=0, **how).train()
+    load = saver.load_checkpoint
 
     def without_memory(*where):
-        progress, carried = load(*where)
-        return progress, carried._replace(past={name: part[:, :0] for name, part in carried.past.items()})
+        saved = load(*where)
+        emptied = {name: part[:, :0] for name, part in saved.carried.past.items()}
+        return saved._replace(carried=saved.carried._replace(past=emptied))
 
-    monkeypatch.setattr(loop, "load_checkpoint", without_memory)
+    monkeypatch.setattr(saver, "load_checkpoint", without_memory)
     run = trainer(tmp_path / "parts", **how)
-    run.run()
+    run.train()
     assert outcome(tmp_path / "parts", run)[0] != outcome(tmp_path / "whole", whole)[0]
 
 
@@ -90,7 +92,7 @@ def test_memory_is_learnt_with(method, tmp_path):
     """The text repeats itself with a shift: whoever reads the memory knows what comes."""
     how = changes(method, "transformer", steps=60)
     how["model"] = how["model"].model_copy(update={"dropout": 0.0})
-    progress = trainer(tmp_path, **how).run()
+    progress = trainer(tmp_path, **how).train()
     assert progress.train_loss < 0.6 * np.log(V)
     assert progress.valid_loss < 0.9 * np.log(V)
 
@@ -110,7 +112,7 @@ def test_documents_reach_the_batches(tmp_path):
     data = type(data)(data.train, data.valid, data.eos, np.array([0, 19, 300]))
     run = trainer(tmp_path, data=data, **changes("trime-long", "transformer"))
     segments = np.arange(4)
-    back = run.method.batch(run.segments, segments, loop.BatchIndex(1, 1, 2, 0)).back
+    back = run.run.method.batch(run.run.tasks[0].examples, segments, BatchIndex(1, 1, 2, 0)).back
     assert back.flatten().tolist() == [*range(19), *range(13)]
 
 

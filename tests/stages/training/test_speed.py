@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
+from stages.training.run import Run
 from stages.training.speed import ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
 
 ENDLESS = 10_000
@@ -39,12 +39,11 @@ def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
     class Timed:
         update_tokens = 1024
 
-        def __init__(self, *arguments: object) -> None:
-            self.config, self.reporter = arguments[1], arguments[6]
+        def __init__(self, run: Run) -> None:
+            self.config, self.reporter = run.config, run.listener
 
-        def run(self) -> None:
-            assert isinstance(self.config, TrainConfig)
-            reporter: Reporter = self.reporter  # type: ignore[assignment]
+        def train(self) -> None:
+            reporter = self.reporter
             for step in range(1, int(self.config.steps) + 1):
                 clock.now += seconds[step - 1] + (0.3 if step == 1 else 0.0)
                 ran.append(step)

@@ -41,9 +41,9 @@ def method(monkeypatch):
 
 def test_groups_of_parameters_learn_at_their_own_rate(method, tmp_path):
     run = trainer(tmp_path, method=method(Grouped), steps=3)
-    before = {name: parameter.detach().clone() for name, parameter in run.model.named_parameters()}
-    run.run()
-    for name, parameter in run.model.named_parameters():
+    before = {name: parameter.detach().clone() for name, parameter in run.run.model.named_parameters()}
+    run.train()
+    for name, parameter in run.run.model.named_parameters():
         assert torch.equal(parameter, before[name]) == name.startswith("vocabulary."), name
 
 
@@ -54,7 +54,7 @@ def test_a_step_of_its_own_may_be_the_plain_one(method, accumulate, tmp_path):
         folder = tmp_path / name
         folder.mkdir()
         run = trainer(folder, method=name, steps=6, accumulate=accumulate)
-        run.run()
+        run.train()
         results.append(outcome(folder, run))
     assert results[0] == results[1]
-    assert run.method.steps == 6
+    assert run.run.method.steps == 6

@@ -16,7 +16,9 @@ from stages.artifacts.store import Store
 from stages.train import Train
 from stages.training import validate
 from stages.training.config import TrainConfig
-from stages.training.loop import Trainer
+from stages.training.journal import Journal
+from stages.training.progress import Progress
+from stages.training.saver import Saver
 
 MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
@@ -74,14 +76,14 @@ def settings(case: str) -> TrainConfig:
 
 def stop_at(step: int) -> None:
     """End this process when the checkpoint of a step is written."""
-    save = Trainer._save
+    save = Saver.save
 
-    def then_stop(trainer: Trainer) -> None:
-        save(trainer)
-        if trainer.progress.step == step:
+    def then_stop(saver: Saver, progress: Progress, journal: Journal | None) -> None:
+        save(saver, progress, journal)
+        if progress.step == step:
             os._exit(1)
 
-    Trainer._save = then_stop  # type: ignore[method-assign]
+    Saver.save = then_stop  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -3,24 +3,21 @@
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
+from stages import speed as module
 from stages.errors import ResourceError
-from stages.speed import benchmark as module
-from stages.speed.benchmark import KERNELS, Limits, Row, benchmark
-from stages.speed.kernels import Kernel, Sizes, copy, product
-from stages.speed.processors import Peak, cpu_peak
-from stages.speed.workloads import MadeIndex, search, training
+from stages.speed import KERNELS, Kernel, Limits, MadeIndex, Row, Sizes, benchmark, copy, product, search, training
 from tests.stages.test_index import Notes
 
 TINY = Sizes(
     product=64, copied=1 << 16, keys=2000, lists=16, probe=4, queries=50, key_dim=8,
-    layers=1, width=16, vocabulary=50, segment=8, batch=32, steps=2, megabytes=0.05,
+    layers=1, width=16, vocabulary=50, segment=8, batch=32, steps=2,
 )  # fmt: skip
 CPU = torch.device("cpu")
+HERE = Limits(1.0, 2.0, 1e9, "here")
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +40,6 @@ def test_every_kernel_is_measured(rows: list[Row]) -> None:
         "search, k = 1,024",
         "training, fp32",
         "training, bf16",
-        "tokenize, word",
-        "tokenize, bpe",
     ]
     assert all(row.measured > 0 and math.isfinite(row.measured) and row.runs == 1 for row in rows)
 
@@ -52,7 +47,6 @@ def test_every_kernel_is_measured(rows: list[Row]) -> None:
 def test_what_is_not_known_is_not_expected(rows: list[Row]) -> None:
     known = {row.name: row.expected is not None for row in rows}
     assert not any(known[name] for name in ("memory, read and written", "disk, written", "disk, read"))
-    assert not any(known[name] for name in ("tokenize, word", "tokenize, bpe"))
     assert all(row.source for row in rows if row.expected is not None)
 
 
@@ -67,14 +61,14 @@ def test_what_memlm_does_is_compared_with_products_and_memory_measured_here(rows
 def test_a_kernel_is_run_for_some_time_and_the_shortest_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 5.0, 7.0, 10.0, 14.0])
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    row = module._measured(Kernel("k", "queries/s", 100, lambda: None), lambda kernel: (4.0, "here"), seconds=9)
+    row = module._measured(Kernel("k", "queries/s", 100, lambda: None, operations=4.0), HERE, seconds=9)
     assert (row.runs, row.measured, row.expected, row.source) == (3, 50, 25, "here")
 
 
 def test_seconds_that_a_run_gives_count_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 5.0, 7.0, 10.0, 14.0])
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    row = module._measured(Kernel("k", "tokens/s", 100, lambda: 0.5), lambda kernel: (None, ""), seconds=9)
+    row = module._measured(Kernel("k", "tokens/s", 100, lambda: 0.5), None, seconds=9)
     assert (row.runs, row.measured) == (3, 200)
 
 
@@ -97,30 +91,27 @@ def test_a_training_step_has_six_operations_a_weight_and_token(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "kernel", "seconds"),
+    ("kernel", "seconds"),
     [
-        ("fp32", Kernel("", "", 1, int, operations=30e12, moved=1.0), 3.0),
-        ("bf16", Kernel("", "", 1, int, operations=30e12, precision="bf16"), 1.5),
-        ("memory", Kernel("", "", 1, int, moved=4e12), 2.0),
+        (Kernel("", "", 1, int, operations=30e12, moved=1.0), 3.0),
+        (Kernel("", "", 1, int, operations=30e12, precision="bf16"), 1.5),
+        (Kernel("", "", 1, int, moved=4e12), 2.0),
+        (Kernel("", "", 1, int), None),
     ],
 )
-def test_a_peak_is_taken_from_where_it_is_written(name: str, kernel: Kernel, seconds: float) -> None:
-    most = Peak("a paper", fp32=10e12, bf16=20e12, memory=2e12)
-    assert module._by_peak(most, kernel) == (seconds, "a paper"), name
-    assert module._by_peak(None, kernel) == (None, "")
-    assert module._by_peak(Peak("a paper"), kernel) == (None, "")
+def test_a_kernel_is_limited_by_its_products_or_by_memory(kernel: Kernel, seconds: float | None) -> None:
+    assert Limits(fp32=10e12, bf16=20e12, memory=2e12).expected(kernel) == seconds
 
 
-def test_a_cpu_is_known_by_its_flags_and_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "cpuinfo"
-    file.write_text("vendor_id : GenuineIntel\ncpu family : 6\ncpu MHz : 2000\nflags : fma avx2 avx512f\n")
-    monkeypatch.setattr("stages.speed.processors.CPUINFO", file)
-    found: Any = cpu_peak(3)
-    assert (found.fp32, found.bf16, found.memory) == (3 * 2e9 * 64, None, None)
-    file.write_text("vendor_id : another\nflags : fma avx2\ncpu MHz : 2000\n")
-    assert cpu_peak(3) is None
-    monkeypatch.setattr("stages.speed.processors.CPUINFO", tmp_path / "none")
-    assert cpu_peak(3) is None
+@pytest.mark.parametrize(
+    ("name", "memory"), [("NVIDIA H100 80GB HBM3", 3.35e12), ("NVIDIA H100 PCIe", 2.0e12), ("another", None)]
+)
+def test_the_most_of_a_gpu_is_known_by_its_name(
+    name: str, memory: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: name)
+    most = module._peak(torch.device("cuda"))
+    assert (None if most is None else most.memory) == memory and module._peak(CPU) is None
 
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

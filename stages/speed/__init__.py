@@ -1,1 +1,0 @@
-"""How fast this machine does what memlm is made of, beside what its processors should do."""

@@ -1,0 +1,73 @@
+"""Files and figures of a training run."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts.draft import Draft
+from stages.artifacts.stage import Job
+from stages.metrics import perplexity
+from stages.models.language_model import save_weights
+from stages.numbers import rate
+from stages.training.automatic import weights
+from stages.training.best import best_file
+from stages.training.config import TrainConfig
+from stages.training.convergence import convergence, read_validations
+from stages.training.journal import LINES, LOGS
+from stages.training.loop import Trainer
+from stages.training.low_rank import own_parameters, whole_weights
+from stages.training.materials import mapped_bytes, passing_bytes
+from stages.training.resolve import train_tokens
+from stages.training.sizes import checkpoint_bytes
+
+
+def bytes_to_write(job: Job[TrainConfig]) -> int:
+    """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
+    weight_bytes = 4 * weights(job.config.model)
+    written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
+    saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
+    needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
+    return max(0, needed - written)
+
+
+def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
+    """Write weights, the journal and its logs, and settings."""
+    draft, progress = job.draft, trainer.progress
+    save_weights(whole_weights(trainer.run.model), draft.add("last.safetensors"))
+    best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
+    shutil.copyfile(best, draft.add("model.safetensors"))
+    _copy(draft, draft.scratch / LINES)
+    for log in sorted((draft.scratch / LOGS).iterdir()):
+        _copy(draft, log)
+    _write_settings(job)
+
+
+def _write_settings(job: Job[TrainConfig]) -> None:
+    training = job.config.stored()
+    architecture = training.pop("model")
+    method, memory = training.pop("method"), training.pop("memory")
+    settings = {"model": architecture, "method": method, "memory": memory, "training": training}
+    job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+
+
+def _copy(draft: Draft, file: Path) -> None:
+    shutil.copyfile(file, draft.add(file.relative_to(draft.scratch)))
+
+
+def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
+    """Figures of a run."""
+    progress = trainer.progress
+    tokens = progress.step * trainer.update_tokens
+    valid = progress.valid_loss
+    return {
+        "parameters": own_parameters(trainer.run.model),
+        "steps": progress.step,
+        "tokens": tokens,
+        "train_loss": progress.train_loss,
+        "valid_loss": valid,
+        "valid_perplexity": None if valid is None else perplexity(valid, 1),
+        "valid_step": progress.valid_step,
+        "tokens_per_second": rate(tokens, progress.seconds) if progress.seconds else None,
+        **convergence(tokens / train_tokens(job.inputs["tokens"]), read_validations(job.draft.scratch / LINES)),
+    }

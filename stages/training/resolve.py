@@ -1,0 +1,145 @@
+"""Settings of a training run that follow from its inputs. Free of torch until a model must be counted."""
+
+import math
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Execution, Inputs
+from stages.errors import UsageError
+from stages.machine import multiplies_bf16
+from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
+from stages.models import NAMED
+from stages.models.config import BackboneConfig, model_of
+from stages.models.layers.settings import asked_length, lengthened_layers
+from stages.models.windows import WindowSettings
+from stages.numbers import number
+from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
+from stages.training.config import AUTO, TrainConfig
+from stages.training.sizes import segments
+from stages.training.sources import IMPORTED
+
+
+def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
+    """The model that is trained: the one to start from or the one described, with what the method adds to it."""
+    size = inputs["tokens"].metrics["vocabulary_size"]
+    model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
+    model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
+    if config.lora is not None and model.backbone != IMPORTED:
+        raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
+    if model.asks_for_neighbors and not config.method_settings.neighbors_read:
+        able = methods_for("neighbors")
+        raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
+    return model
+
+
+def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
+    """The model with layers that remember as much as `long_length` asks. Raises: UsageError if none remembers."""
+    if config.long_length is None:
+        return model
+    if model.lengths.long_length is None:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengthened_layers())
+        raise UsageError(
+            f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
+            "leave --long-length out."
+        )
+    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.mem_length, config.long_length)
+    return model.reading(windows)
+
+
+def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
+    """The architecture of a model to start from, with the segments and what else is left open as asked for."""
+    model = model_of(init).reading_neighbors(config.model, init.reference)
+    length, carried = config.segment_length, config.model.lengths.mem_length
+    return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
+
+
+def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
+    """Raises: UsageError for a vocabulary of another size than that of the tokens."""
+    size = tokens.metrics["vocabulary_size"]
+    if model.vocab_size not in (None, size):
+        raise UsageError(
+            f"model.vocab_size is {model.vocab_size}, but {tokens.reference} has {size} types; leave it out."
+        )
+    return model
+
+
+def resolved_length(
+    config: TrainConfig, epochs: float | None, tokens: Artifact, execution: Execution
+) -> dict[str, int]:
+    """Updates to make: those asked for, those of so many epochs of whole batches, or as many as are worth making."""
+    if epochs is not None:
+        return {"steps": _steps(config, tokens, epochs)}
+    if config.steps != AUTO:
+        return {}
+    found = _passes(config, tokens, execution)
+    steps = _steps(config, tokens, found)
+    execution.reporter.info(
+        f"{steps:,} steps, {number(found)} passes over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
+    )
+    return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
+
+
+def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
+    """Over the training split, where nobody says how many."""
+    if config.model.backbone == IMPORTED:
+        return PASSES_OF_IMPORTED
+    return worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
+
+
+def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int:
+    """How many numbers the model learns, as a trained one of the same settings says, if the store has one: so a command
+    whose model is there loads no torch."""
+    wanted = config.model_dump(mode="json", include={"model"})["model"]
+    for model in tokens.store.artifacts("model"):
+        if model.config.get("model") == wanted:
+            return int(model.metrics["parameters"])
+    require_memory(config, tokens, execution)
+    return weights(config.model)
+
+
+def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) -> None:
+    from stages.models.devices import device_type
+    from stages.training.room import require_room
+
+    require_room(config, config.model, segments(config, tokens), device_type(execution.device))
+
+
+def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
+    from stages.models.devices import device_type
+
+    if config.precision == "bf16" and device_type(execution.device) == "cpu" and not multiplies_bf16():
+        execution.reporter.warning(
+            "this processor has no products in bf16; on another without them a training took 2.7 times as long as with "
+            "--precision fp32."
+        )
+
+
+def require_compiler(device: str) -> None:
+    from stages.models.devices import device_type
+    from stages.training.compiling import require_compiler as require
+
+    require(device_type(device))
+
+
+def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
+    """Updates that so many epochs of whole batches take."""
+    batches = max(1, segments(config, tokens) // config.batch_segments)
+    return max(1, math.ceil(epochs * batches / config.accumulate))
+
+
+def train_tokens(tokens: Artifact) -> int:
+    return int(tokens.metrics["splits"][TRAIN]["tokens"])
+
+
+def resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> MethodSettings | None:
+    """The settings of memory with what follows from the backbone and the batches filled in."""
+    return None if config.memory is None else config.memory.sized(model, _batches(config, inputs))
+
+
+def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
+    from stages.training.ranks import world_size
+
+    split = inputs["tokens"].metrics["splits"][TRAIN]
+    batch = max(1, min(config.batch_segments, segments(config, inputs["tokens"])))
+    borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
+    same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
+    return Batches(batch, world_size(), config.accumulate, borders, same)

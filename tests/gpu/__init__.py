@@ -1,0 +1,1 @@
+"""A campaign for a GPU that comes unannounced: see `python -m tests.gpu --help`."""

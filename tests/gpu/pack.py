@@ -1,0 +1,44 @@
+"""Texts of the campaign in one folder to be carried: `python -m tests.gpu.pack DATA TEXTS`.
+
+DATA holds `code-sympy/sympy.jsonl.xz`, `formal-unimath/unimath.jsonl.xz` and `novels-large/novels-large.jsonl.xz`:
+a record a line with `name`, `split` and `text`. TEXTS gets NAME-SPLIT.jsonl.xz, below 40 MB in all.
+"""
+
+import argparse
+import json
+import lzma
+from pathlib import Path
+
+SOURCES = {
+    "code": "code-sympy/sympy.jsonl.xz",
+    "proofs": "formal-unimath/unimath.jsonl.xz",
+    "novels": "novels-large/novels-large.jsonl.xz",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("texts", type=Path)
+    given = parser.parse_args()
+    given.texts.mkdir(parents=True, exist_ok=True)
+    for name, source in SOURCES.items():
+        pack(given.data / source, given.texts, name)
+    size = sum(path.stat().st_size for path in given.texts.glob("*.jsonl.xz"))
+    print(f"{given.texts}: {size / 1e6:.1f} MB")
+
+
+def pack(source: Path, texts: Path, name: str) -> None:
+    """Cut one file of records by their splits."""
+    with lzma.open(source, "rt", encoding="utf-8", newline="\n") as lines:
+        records = [json.loads(line) for line in lines]
+    for split in ("train", "valid", "test"):
+        with lzma.open(texts / f"{name}-{split}.jsonl.xz", "wt", encoding="utf-8") as file:
+            for record in records:
+                if record["split"] == split:
+                    kept = {"name": record["name"], "text": record["text"]}
+                    file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

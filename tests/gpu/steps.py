@@ -1,0 +1,377 @@
+"""The steps of the campaign, in the order of what they decide: what each asks, its commands, the figures it keeps.
+
+Commands hold names in braces: `{device}`, the sizes of `FULL` or `TINY`, and of a training `{steps}`, which follow from
+`minutes` and the speed of a short training of the same model on this machine.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Sizes = Mapping[str, int | str]
+
+FULL: Sizes = {
+    "layers": 12,
+    "width": 512,
+    "heads": 8,
+    "segment": 512,
+    "batch": 16384,
+    "long_segment": 3072,
+    "long_batch": 24576,
+    "middle_segment": 1024,
+    "middle_batch": 8192,
+    "effect_layers": 8,
+    "xl_batch": 16384,
+    "few": 2048,
+    "many": 8192,
+    "slots": 512,
+    "keys": 4_194_304,
+    "more_keys": 16_777_216,
+    "lists": 2048,
+    "queries": 32768,
+    "rounds": 5,
+    "small_layers": 8,
+    "small_width": 128,
+    "small_heads": 8,
+    "middle_layers": 12,
+    "middle_width": 512,
+    "middle_heads": 8,
+    "large_layers": 12,
+    "large_width": 768,
+    "large_heads": 12,
+    "loop_vocabulary": 32000,
+    "vocabulary": 8192,
+    "updates": 800,
+    "many_updates": 4000,
+    "epochs": 10,
+}
+TINY: Sizes = {
+    "layers": 1,
+    "width": 16,
+    "heads": 2,
+    "segment": 16,
+    "batch": 64,
+    "long_segment": 32,
+    "long_batch": 64,
+    "middle_segment": 16,
+    "middle_batch": 32,
+    "effect_layers": 1,
+    "xl_batch": 256,
+    "few": 32,
+    "many": 64,
+    "slots": 16,
+    "keys": 2048,
+    "more_keys": 2048,
+    "lists": 8,
+    "queries": 64,
+    "rounds": 1,
+    "small_layers": 1,
+    "small_width": 16,
+    "small_heads": 2,
+    "middle_layers": 1,
+    "middle_width": 16,
+    "middle_heads": 2,
+    "large_layers": 1,
+    "large_width": 16,
+    "large_heads": 2,
+    "loop_vocabulary": 300,
+    "vocabulary": 300,
+    "updates": 2,
+    "many_updates": 3,
+    "epochs": "0.01",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of a table: commands, the last of which prints the JSON that the figures are taken from."""
+
+    row: str
+    commands: Sequence[str]
+    minutes: float | None = None
+    """What the training among the commands takes; None: the commands say its steps."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One table: what it asks, and its rows, through within `minutes` on one H100."""
+
+    name: str
+    asks: str
+    minutes: int
+    runs: Sequence[Run]
+    figures: Mapping[str, str] = field(default_factory=dict)
+    """Column -> place in the JSON, with slashes between names: `ours/ratio`, `rows/-1/perplexity`."""
+
+
+class Only(dict[str, str]):
+    """Values for some of the names in braces; the others stay."""
+
+    def __missing__(self, name: str) -> str:
+        return "{" + name + "}"
+
+
+TEXTS = {"code": "source code of sympy", "proofs": "proofs of UniMath", "novels": "novels"}
+"""Texts of the campaign: NAME-train.jsonl.xz, NAME-valid.jsonl.xz and NAME-test.jsonl.xz of the folder of texts."""
+EVALUATE = "memlm evaluate model/{row} --precision fp32 --device {device} --json"
+QUALITY = {
+    "perplexity": "rows/0/perplexity",
+    "bits a byte": "rows/0/bits_per_byte",
+    "counting": "rows/0/control/perplexity",
+}
+
+
+def steps() -> Iterator[Step]:
+    """All steps, the most urgent first."""
+    yield suite()
+    yield same_figures()
+    yield machine()
+    yield training_loop()
+    yield compiled_training()
+    yield trime_step()
+    for text in TEXTS:
+        yield from layers(text)
+    yield from search()
+    yield from trime_at_size()
+    yield spalm_at_size()
+    yield from open_questions()
+
+
+# What works there
+
+
+def suite() -> Step:
+    command = "python -m tests.gpu.suite --seconds 500"
+    figures = {name: name for name in ("passed", "failed", "skipped", "seconds")}
+    return Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures)
+
+
+def same_figures() -> Step:
+    runs = [
+        Run("CPU, fp32", ["memlm run quickstart --device cpu --store {store}/cpu --json"]),
+        Run("as it comes", ["memlm run quickstart --device {device} --store {store}/own --json"]),
+    ]
+    figures = {"plain": "rows/0/perplexity", "kNN-LM": "rows/1/perplexity"}
+    return Step("same-figures", "Are quickstart's figures those of a CPU?", 5, runs, figures)
+
+
+def machine() -> Step:
+    return Step(
+        "machine",
+        "What does the machine reach, and what should it?",
+        6,
+        [Run("all kernels", ["memlm doctor --benchmark --device {device} --json"])],
+    )
+
+
+# How fast training is
+
+SHAPES = ("small", "middle", "large")
+LOOP = {
+    "tokens/s": "ours/tokens_per_second",
+    "minimal loop": "minimal/tokens_per_second",
+    "ratio": "ours/ratio",
+    "of products alone": "ours/of_floor",
+}
+
+
+def _training(shape: str, precision: str, more: str = "") -> Run:
+    command = (
+        f"python -m tests.benchmarks.bench_training --layers {{{shape}_layers}} --width {{{shape}_width}} "
+        f"--heads {{{shape}_heads}} --vocabulary {{loop_vocabulary}} --segment-length {{segment}} "
+        f"--batch-tokens {{batch}} --rounds {{rounds}} --precision {precision} --device {{device}}{more}"
+    )
+    return Run(f"{{{shape}_layers}} x {{{shape}_width}}, {precision}", [command])
+
+
+def training_loop() -> Step:
+    runs = [_training(shape, precision) for shape in SHAPES for precision in ("fp32", "bf16")]
+    return Step("training-loop", "Is training as fast as a minimal loop, and as the products allow?", 8, runs, LOOP)
+
+
+def compiled_training() -> Step:
+    runs = [_training(shape, "bf16", " --compile") for shape in SHAPES]
+    figures = LOOP | {
+        "compiled": "ours, compiled/tokens_per_second",
+        "first update, s": "ours, compiled/first_turn",
+        "pays after, updates": "ours, compiled/pays_after",
+    }
+    return Step("compiled-training", "Does --compile pay, and when?", 9, runs, figures)
+
+
+def trime_step() -> Step:
+    rows = '"transformer trime" "transformer trime-long" "transformer trime-ext"'
+    runs = [
+        Run(
+            f"segments of {{{segment}}}, {precision}",
+            [
+                f"python -m tests.benchmarks.bench_steps --rows {rows} --segment-length {{{segment}}} "
+                f"--batch-tokens {{{batch}}} --precision {precision} --rounds {{rounds}} --device {{device}}"
+            ],
+        )
+        for segment, batch in (("long_segment", "long_batch"), ("middle_segment", "middle_batch"))
+        for precision in ("bf16", "fp32")
+    ]
+    figures = {"plain, tokens/s": "rows/transformer lm/tokens_per_second"} | {
+        method: f"rows/transformer {method}/to_transformer" for method in ("trime", "trime-long", "trime-ext")
+    }
+    return Step("trime-step", "What does a step of TRIME take of a plain one?", 6, runs, figures)
+
+
+# Memory inside the layers, on text
+
+
+def tokens(text: str) -> str:
+    """The command that tokenizes a text; cached where it was done."""
+    files = " ".join(f"--{split} {{texts}}/{text}-{split}.jsonl.xz" for split in ("train", "valid", "test"))
+    return f"memlm tokenize {files} --vocab-size {{vocabulary}} --name {text} --json"
+
+
+LAYERS = {
+    "transformer-xl": "",
+    "memorizing-0": "--backbone memorizing-transformer --long-length 0",
+    "memorizing-few": "--backbone memorizing-transformer --long-length {few}",
+    "memorizing-many": "--backbone memorizing-transformer --long-length {many}",
+    "compressive": "--backbone compressive-transformer --long-length {slots}",
+    "infinity": "--backbone infinity-former",
+    "product-keys": "--set model.feed_forward.name=product-keys --set model.feed_forward.layers=[{layers}]",
+}
+SHAPE = (
+    "--set model.layers={layers} --set model.width={width} --set model.heads={heads} --set model.ffn_width={ffn_width} "
+    "--segment-length {segment} --batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
+)
+
+
+def _trained(text: str, name: str) -> list[str]:
+    """Commands that train one of the layers on a text."""
+    how = LAYERS[name]
+    model = how if how.startswith("--backbone") else f"--backbone transformer-xl {how}"
+    train = f"memlm train tokens/{text} {model} {SHAPE} --steps {{steps}} --seed 0 --name {text}-{name} --json"
+    return [tokens(text), train]
+
+
+def layers(text: str) -> Iterator[Step]:
+    """Every layer with the same time to learn: one step a layer, since each has six minutes."""
+    for name in LAYERS:
+        row = f"{text}-{name}"
+        made, score = _trained(text, name), EVALUATE.format_map(Only(row=row))
+        runs = [Run(row, [*made, score + " --save-token-scores"], minutes=6)]
+        if name == "memorizing-many":
+            runs += [Run(f"{row}, read with {n}", [*made, f"{score} --long-length {n}"], 6) for n in ("0", "{few}")]
+        yield Step(f"layers-{row}", f"What does {name} gain on {TEXTS[text]}, in equal time?", 9, runs, QUALITY)
+
+
+# Search
+
+
+def search() -> Iterator[Step]:
+    made = "python -m tests.benchmarks.bench_device_search --lists {lists} --queries {queries} --device {device}"
+    runs = [Run("{keys} keys x 128", [f"{made} --keys {{keys}} --dim 128 --rounds 2"])]
+    runs += [Run("{keys} keys x 512", [f"{made} --keys {{keys}} --dim 512 --rounds 2"])]
+    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs)
+    runs = [Run("{more_keys} keys x 128", [f"{made} --keys {{more_keys}} --dim 128 --k 4 1024 --rounds 1"])]
+    yield Step("search-more", "And among four times as many keys?", 9, runs)
+    lists = "python -m tests.benchmarks.bench_lists --queries {queries} --rounds 2"
+    yield Step("search-host", "How fast is search on the host's threads beside FAISS?", 8, [Run("lists", [lists])])
+
+
+# The papers' effects at a larger size
+
+SIZES = "--set model.layers={effect_layers} --set model.cutoffs=[] --set valid_every=0 --device {device}"
+SEGMENTS = "--segment-length {long_segment} --batch-tokens {long_batch}"
+SMALL = f"--model wikitext2-8x128 --set model.positions=sinusoidal {SEGMENTS} {SIZES}"
+XL = f"--model wikitext2-8x128-xl --batch-tokens {{xl_batch}} {SIZES}"
+WINDOW = "local:reader=joint,similarity=scaled-dot,temperature=tune"
+READ = {"alone": "rows/0/perplexity", "with memory": "rows/1/perplexity", "counting": "rows/1/control/perplexity"}
+
+
+def _long(name: str, more: str, seed: int) -> list[str]:
+    """Commands that train on novels in the paper's segments."""
+    train = f"memlm train tokens/novels {SMALL} {more} --steps {{updates}} --seed {seed}"
+    return [tokens("novels"), f"{train} --name {name} --json"]
+
+
+def _read(name: str, memory: str, more: str = "") -> str:
+    return f"memlm evaluate model/{name} --device {{device}} {more} --json --memory {memory}"
+
+
+def trime_at_size() -> Iterator[Step]:
+    for seed in range(3):
+        plain, trime = f"novels-plain-{seed}", f"novels-trime-{seed}"
+        runs = [
+            Run(plain, [*_long(plain, "", seed), _read(plain, "local:theta=tune,lambda=tune")]),
+            Run(trime, [*_long(trime, "--method trime", seed), _read(trime, WINDOW)]),
+        ]
+        asks = f"Does TRIME beat a cache of its window on novels? Seed {seed}"
+        yield Step(f"trime-novels-{seed}", asks, 9, runs, READ)
+
+
+NEIGHBORS = [
+    tokens("novels"),
+    f"memlm train tokens/novels {XL} --steps {{updates}} --seed 0 --name novels-xl --json",
+    "memlm build-datastore model/novels-xl --key hidden --device {device} --name novels-xl --json",
+    "memlm build-index datastore/novels-xl --metric ip --name novels-xl --json",
+    "memlm precompute-neighbors index/novels-xl --k 4 --exclude document --device {device} --name novels-xl --json",
+]
+"""Commands that find SPALM's neighbours with its own Transformer-XL."""
+
+
+def spalm_at_size() -> Step:
+    train = (
+        f"memlm train neighbors/novels-xl --method spalm {XL} --steps {{updates}} --seed 0 --name novels-spalm --json"
+    )
+    runs = [
+        Run("Transformer-XL", [*NEIGHBORS[:2], EVALUATE.format_map(Only(row="novels-xl"))]),
+        Run("SPALM", [*NEIGHBORS, train, EVALUATE.format_map(Only(row="novels-spalm"))]),
+    ]
+    return Step("spalm-novels", "Does SPALM gain on novels?", 9, runs, QUALITY)
+
+
+# Questions that small models left open
+
+
+def open_questions() -> Iterator[Step]:
+    constant = [f"novels-constant-{seed}" for seed in range(3)]
+    how = "--method trime --set memory.backpropagate=false"
+    runs = [Run(name, [*_long(name, how, seed), _read(name, WINDOW)]) for seed, name in enumerate(constant)]
+    yield Step("trime-constant", "Is back-propagation into memory worth it at segments of 3,072?", 9, runs, READ)
+    xl, score = _trained("code", "transformer-xl"), EVALUATE.format_map(Only(row="code-transformer-xl"))
+    lengths = ("{segment}", "{middle_segment}", "{long_segment}")
+    runs = [Run(f"read with M = {length}", [*xl, f"{score} --mem-length {length}"], minutes=6) for length in lengths]
+    yield Step("longer-cache", "Does a Transformer-XL gain from a longer cache at test?", 9, runs, QUALITY)
+    trime = _long("novels-trime-0", "--method trime", 0)
+    runs = [
+        Run(f"scores in {precision}", [*trime, _read("novels-trime-0", WINDOW, f"--precision {precision}")])
+        for precision in ("bf16", "fp32")
+    ]
+    yield Step("scores-in-bf16", "Do memory scores in bf16 cost perplexity?", 9, runs, READ)
+    for share in ("0", "0.5", "0.75"):
+        yield spalm_read_often(share)
+    yield trime_ext_from_plain()
+
+
+def spalm_read_often(share: str) -> Step:
+    """Ten passes over a text, with neighbours hidden at a share of the positions, at three rates of dropout."""
+    runs = []
+    for dropout in ("0.1", "0.2", "0.3"):
+        row = f"novels-often-{share}-{dropout}"
+        hidden = f"--set memory.neighbor_dropout={share} --set model.dropout={dropout}"
+        train = f"memlm train neighbors/novels-xl --method spalm {XL} --epochs {{epochs}} {hidden} --name {row} --json"
+        runs.append(Run(row, [*NEIGHBORS, train, EVALUATE.format_map(Only(row=row))]))
+    asks = f"Does SPALM gain on a text read ten times, with neighbours hidden at {share} of the positions?"
+    return Step(f"spalm-often-{share}", asks, 9, runs, QUALITY)
+
+
+def trime_ext_from_plain() -> Step:
+    """More updates than one step has time for: what was begun resumes when the step is run again."""
+    how = f"--method trime-ext --set memory.groups=1 --init-from model/novels-plain-0 {SEGMENTS} --device {{device}}"
+    made = [
+        *_long("novels-plain-0", "", 0),
+        "memlm pack-batches tokens/novels --segment-length {long_segment} --name novels --json",
+        f"memlm train batches/novels {how} --steps {{many_updates}} --name novels-ext --json",
+        "memlm build-datastore model/novels-ext --device {device} --name novels-ext --json",
+        "memlm build-index datastore/novels-ext --metric ip --name novels-ext --json",
+        "memlm evaluate index/novels-ext --device {device} --memory trime-ext --json",
+    ]
+    figures = READ | {"right at 1": "retrieval_accuracy/1"}
+    asks = "Is trime-ext worth it after thousands of updates from a plain model?"
+    return Step("trime-ext-from-plain", asks, 9, [Run("novels-ext", made)], figures)

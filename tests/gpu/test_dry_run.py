@@ -1,0 +1,106 @@
+"""Every step of the campaign runs on a CPU, with models of a thousand weights."""
+
+import contextlib
+import io
+import json
+import lzma
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from memlm_cli.app import main
+from tests.gpu.campaign import Campaign, Ended, as_toml, figures_in, found_at
+from tests.gpu.page import page
+from tests.gpu.steps import TINY, Step, steps
+
+STEPS = {step.name: step for step in steps()}
+ELSEWHERE = ("suite", "same-figures", "machine", "training-loop", "compiled-training", "trime-step", "search-host")
+"""Steps whose commands have no small form, or are benchmarks with tests of their own."""
+ALIKE = ("layers-proofs", "layers-novels", "trime-novels-1", "trime-novels-2", "spalm-often-0.", "trime-constant")
+"""How steps begin that differ from others by a text, a seed or a number."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Texts of a few hundred words, and a store that steps share."""
+    folder = tmp_path_factory.mktemp("gpu")
+    texts = folder / "texts"
+    texts.mkdir()
+    for name in ("code", "proofs", "novels"):
+        for split, records in (("train", 12), ("valid", 4), ("test", 4)):
+            with lzma.open(texts / f"{name}-{split}.jsonl.xz", "wt", encoding="utf-8") as file:
+                for number in range(records):
+                    text = " ".join(f"{split} w{number} x{i % 13} y{i * number % 7}." for i in range(60))
+                    file.write(json.dumps({"name": f"{split}-{number}", "text": text}) + "\n")
+    return texts, folder / "store"
+
+
+def in_this_process(words: Sequence[str], seconds: float) -> Ended:
+    """Run a module of Python here, as a process of its own would."""
+    output, arguments = io.StringIO(), sys.argv
+    sys.argv = list(words[2:])
+    try:
+        with contextlib.redirect_stdout(output):
+            if words[2] == "memlm_cli":
+                return Ended(main(list(words[3:])), output.getvalue())
+            runpy.run_module(words[2], run_name="__main__", alter_sys=False)
+    finally:
+        sys.argv = arguments
+    return Ended(0, output.getvalue())
+
+
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in ELSEWHERE and not name.startswith(ALIKE)])
+def test_a_step_runs_and_has_all_its_figures(name: str, places: tuple[Path, Path]) -> None:
+    texts, store = places
+    campaign = Campaign(texts, store, "cpu", TINY, in_this_process, probes=False)
+    rows = campaign.run(STEPS[name], 600)
+    assert len(rows) == len(STEPS[name].runs)
+    for row in rows:
+        missing = {column for column in STEPS[name].figures if row[column] is None}
+        assert missing <= {"counting", "right at 1", "pays after, updates"}, row
+
+
+def test_steps_are_through_within_nine_minutes_and_have_names_of_their_own() -> None:
+    assert len(STEPS) == len(list(steps()))
+    assert all(step.minutes <= 9 for step in STEPS.values())
+
+
+def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> None:
+    typed: list[str] = []
+
+    def runner(words: Sequence[str], seconds: float) -> Ended:
+        typed.append(" ".join(words))
+        return Ended(0, json.dumps({"metrics": {"tokens_per_second": 6400.0}}))
+
+    campaign = Campaign(Path("t"), Path("s"), "cpu", TINY | {"batch": 64}, runner)
+    campaign.run(STEPS["layers-code-infinity"], 600)
+    trained = [words for words in typed if " train " in words]
+    assert "--steps 30 " in trained[0] and "--name code-infinity-probe" in trained[0]
+    assert f"--steps {6 * 60 * 6400 // 64} " in trained[1] and trained[1].count("--name code-infinity ") == 1
+
+
+def test_a_table_keeps_the_figures_and_the_page_says_what_was_not_measured() -> None:
+    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"})
+    data = as_toml(step, [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}], {"machine": "GPU"})
+    assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
+    shown = page([step, Step("two", "And then?", 1, [])], {"one"})
+    assert "<!-- table: one -->" in shown and shown.count("Not measured.") == 1
+
+
+def test_the_page_of_results_has_every_step() -> None:
+    results = Path(__file__).parent.parent.parent / "docs/results"
+    measured = {path.stem for path in (results / "data/gpu").glob("*.toml")}
+    shown = re.sub(
+        r"(<!-- table: \S+ -->)\n.*?(<!-- end -->)", r"\1\n\2", (results / "gpu.md").read_text("utf-8"), flags=re.S
+    )
+    assert shown == page(list(STEPS.values()), measured)
+
+
+def test_figures_are_found_in_what_a_command_prints() -> None:
+    printed = 'a line\n{"rows": [{"a/b": 1, "c": 2.5}]}'
+    assert found_at(figures_in(printed), "rows/0/c") == 2.5
+    assert found_at(figures_in(printed), "rows/3/c") is None
