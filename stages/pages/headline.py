@@ -57,7 +57,7 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
         return []
 
 
-def means_mean_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
+def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, for the rows of each report."""
     return {
         (report, row["row"]): _mean_over_seeds(group, row)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -57,9 +57,9 @@ class Made(Stage[MadeConfig]):
 
     Config = MadeConfig
 
-    def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, found: Mapping[str, Any] | None = None) -> None:
         """`found`: a report that no setting says, as what a model of another seed gives."""
-        self.kind, self.name, self.found = kind, KINDS[kind].command, found
+        self.found = found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
@@ -71,6 +71,12 @@ class Made(Stage[MadeConfig]):
             return _stated(job.config.metrics) if self.kind == "report" else job.config.metrics
         job.draft.add("metrics.json").write_text(json.dumps(self.found), "utf-8")
         return _stated(job.config.metrics | {name: self.found[name] for name in STATED if name in self.found})
+
+
+MADE = {kind: type(f"Made_{kind}", (Made,), {"kind": kind, "name": f"made-{kind}"}) for kind in KINDS}
+"""A stage for each kind, since a manifest names the stage that made it."""
+globals().update({one.__name__: one for one in MADE.values()})
+STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in MADE.values()}
 
 
 def _stated(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +92,7 @@ def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
     metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
     config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0), method=parts.pop("method", "lm"))
     references = {role: artifact.reference for role, artifact in parts.items()}
-    artifact = make(Made(kind, found), config, references, store, Execution()).artifact
+    artifact = make(MADE[kind](found), config, references, store, Execution()).artifact
     if name:
         store.name(artifact, name)
     return artifact
