@@ -172,9 +172,8 @@ def _plan(
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.automatic import bpe_vocabulary, text_bytes
-    from stages.text.parts import is_tested_by_few, record_sizes
-    from stages.text.survey import count_lines, survey
-    from stages.text.token_size import token_bytes
+    from stages.text.sample import is_tested_by_few, record_sizes
+    from stages.text.survey import count_lines, survey, token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()
@@ -210,8 +209,7 @@ def _in_sentences(texts: "list[TextFile]", folder: Path) -> "TextFile":
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
     from stages.text.records import TextFile
-    from stages.text.sentences import in_sentences
-    from stages.text.survey import first_bytes
+    from stages.text.survey import first_bytes, in_sentences
 
     file = folder / sentences_name([text.path for text in texts])
     write_atomically(file, "".join(in_sentences(first_bytes(texts, sys.maxsize))))
@@ -227,8 +225,8 @@ def _part(
     """
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
-    from stages.text.parts import choose_records, record_lines, record_sizes
     from stages.text.records import TextFile
+    from stages.text.sample import choose_records, record_lines, record_sizes
     from stages.text.survey import first_bytes, within
 
     most, sizes, length = budget.bytes, record_sizes(texts), None

@@ -140,8 +140,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         return output
 
     def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
-        from stages.text.packing import DocumentsApart, chain
-        from stages.text.segment_documents import same_document
+        from stages.text.packing import DocumentsApart, chain, same_document
 
         shards = self.shards(job, plan)
         found = [np.load(job.folder / shard.file) for shard in shards]
@@ -185,7 +184,7 @@ def _require_documents(tokens: Artifact) -> None:
 def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
     from stages.text.bm25.index import Bm25Index, itself
     from stages.text.bm25.scoring import SCORINGS
-    from stages.text.segment_documents import sharing
+    from stages.text.packing import sharing
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
@@ -198,7 +197,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
 
 def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
     """The first and the last document of each segment, int64 [S, 2]."""
-    from stages.text.segment_documents import document_spans
+    from stages.text.packing import document_spans
 
     offsets = job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"]
     return document_spans(np.asarray(offsets[:]), job.config.segment_length, segments)

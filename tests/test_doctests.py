@@ -7,6 +7,7 @@ import pytest
 
 WORKED = [
     "memlm_cli.packages",
+    "pipelines.options",
     "stages.evaluation.figures.seed_groups",
     "stages.retrieval.weights.coordinate_descent",
     "stages.examples.cutting",
@@ -14,8 +15,8 @@ WORKED = [
     "stages.examples.windows",
     "stages.memory.entries",
     "stages.memory.in_batch.visible",
-    "stages.memory.readers.interpolate.reader",
-    "stages.memory.readers.joint.reader",
+    "stages.memory.readers.interpolate",
+    "stages.memory.readers.joint",
     "stages.models.cross_entropy",
     "stages.models.gate",
     "stages.models.layers.compressive",
@@ -28,9 +29,10 @@ WORKED = [
     "stages.pretrained.anatomy",
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
+    "stages.retrieval.read",
     "stages.retrieval.reading",
     "stages.search.size",
-    "stages.text.vocabulary_cost",
+    "stages.text.vocabulary",
     "stages.training.automatic",
     "stages.web.rendering",
 ]

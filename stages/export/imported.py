@@ -15,7 +15,7 @@ from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import FullVocabulary
-from stages.pretrained.quiet import quiet
+from stages.pretrained.damage import quiet
 from stages.pretrained.scores import TOLERANCE, largest_difference, scores_of
 
 BLOCKS = "backbone.model."

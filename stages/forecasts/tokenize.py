@@ -13,10 +13,9 @@ from stages.artifacts.stage import Inputs
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.text.automatic import text_bytes
 from stages.text.config import GIVEN, TokenizeConfig
-from stages.text.corpus import beginnings
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.pretrained import special_ids
-from stages.text.records import TextFile
+from stages.text.records import TextFile, beginnings
 from stages.text.spool import SHARD_CHARACTERS, Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS

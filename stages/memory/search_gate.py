@@ -22,19 +22,7 @@ from stages.memory.small_network import SmallNetwork, fitted
 
 @dataclass(frozen=True)
 class SearchGate:
-    """A context is searched for where the network's output, nats, is at least `threshold`."""
-
-    network: SmallNetwork
-    threshold: float
-
-    def opens(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
-        """Whether each context is searched for, on the CPU."""
-        return self.network.outputs(contexts) >= self.threshold
-
-
-@dataclass(frozen=True)
-class SearchGains:
-    """A network that predicts gains, and the gain at which searches begin for each share of the contexts."""
+    """A network that predicts gains, nats, and the gain at which searches begin for each share of the contexts."""
 
     network: SmallNetwork
     shares: Sequence[float]
@@ -52,6 +40,10 @@ class SearchGains:
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
         return cls(SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"])
+
+    def opens(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
+        """Whether each context is searched for, where the last share is, on the CPU."""
+        return self.network.outputs(contexts) >= self.thresholds[-1]
 
     def sums(
         self, contexts: Float[Tensor, "n f"], log_p: Float[Tensor, " n"], alone: Float[Tensor, " n"]

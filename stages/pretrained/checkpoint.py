@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from stages.errors import DataError
-from stages.pretrained.damage import require_sizes
+from stages.pretrained.damage import reading, require_sizes
 from stages.pretrained.location import Location
-from stages.pretrained.quiet import reading
 
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
 """Where the model lay and how it was packed: nothing of what it computes."""

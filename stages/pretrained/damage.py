@@ -1,13 +1,15 @@
-"""Finds what the files of a model cannot hold: their readers give errors of arrays and bytes, or read on for ever."""
+"""Reading what others wrote: without the words of transformers, and with what files cannot hold found beforehand."""
 
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from stages.errors import DataError
-from stages.pretrained.location import Location
+from stages.errors import DataError, MemlmError
+from stages.pretrained.location import Location, packing, require_extra
 
 MAGIC = b"GGUF"
 GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -139,3 +141,51 @@ def _gguf_whole(file: Path) -> bool:
     except Exception:  # of arrays, of text, of numbers: whatever the bytes happen to mean
         return False
     return True
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without bars and warnings of transformers. Raises: UsageError without the extra."""
+    require_extra()
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with redirect_stderr(StringIO()):  # bars that cannot be switched off
+        yield
+
+
+@contextmanager
+def reading(location: Location, what: str) -> Iterator[None]:
+    """Reading what somebody else wrote with transformers, which raises whatever it likes.
+
+    Args:
+        what: is read, as a message names it: "model".
+    Raises: UsageError without the extra; DataError for what cannot be read: that a file of weights is cut short, else
+        the library's own first line.
+    """
+    if (wrong := head_damage(location)) is not None:
+        raise DataError(wrong)
+    try:
+        with quiet():
+            yield
+    except (MemlmError, MemoryError):
+        raise
+    except ImportError as error:
+        if (packed := packing(location)) is not None:
+            raise DataError(
+                f"The weights of {location.spec} are quantized ({packed}), which needs packages that memlm does not "
+                "use: import the model that it was made of, or a GGUF file of it."
+            ) from error
+        reason = _first_line(error)
+        raise DataError(f"The {what} of {location.spec} cannot be read: {reason} (pip install 'memlm[hf]')") from error
+    except Exception as error:
+        if (wrong := damage(location)) is not None:
+            raise DataError(wrong) from error
+        raise DataError(f"The {what} of {location.spec} cannot be read: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of a library's error, and the second where the first only announces it."""
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])[:300]

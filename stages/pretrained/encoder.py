@@ -14,9 +14,8 @@ from stages.models.from_transformers import model_of_settings
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import longest_window
 from stages.pretrained.checkpoint import architecture, load, require_all
-from stages.pretrained.damage import require_parameters
+from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
-from stages.pretrained.quiet import reading
 from stages.pretrained.scores import PROBE, TOLERANCE
 from stages.pretrained.tokenizer import tokens_around
 

@@ -13,10 +13,9 @@ from stages.models.from_transformers import blocks_of
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
-from stages.pretrained.damage import require_parameters
+from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
 from stages.pretrained.location import Location
-from stages.pretrained.quiet import reading
 from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
 
 

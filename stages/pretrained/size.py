@@ -7,8 +7,8 @@ import torch
 from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.language_model import LanguageModel
+from stages.pretrained.damage import reading
 from stages.pretrained.location import Location
-from stages.pretrained.quiet import reading
 
 FULL = torch.float32
 TABLES = ("vocabulary.embedding", "vocabulary.output")

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import DataError, UsageError
+from stages.pretrained.damage import reading
 from stages.pretrained.location import TOKENIZER_FILES, Location
-from stages.pretrained.quiet import reading
-from stages.text.given import load_tokenizer
+from stages.text.open_tokenizer import load_tokenizer
 from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
 
 USUAL_END = "<|endoftext|>"

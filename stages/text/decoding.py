@@ -20,7 +20,7 @@ class TokenText:
         file: a `tokenizer.json`.
         metrics: what tokenize tells of it: `eos_id`, `eos_after`.
         """
-        from stages.text.given import load_tokenizer
+        from stages.text.open_tokenizer import load_tokenizer
 
         self._file, self._tokenizer = file, load_tokenizer(file)
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())

@@ -1,7 +1,7 @@
 """Texts in a file: one text, a record a line, or a row of a table a text."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from stages.errors import DataError
 from stages.numbers import size
 from stages.text.blocks import RAW_BLOCK, text_blocks
+from stages.text.chunks import pieces
 from stages.text.config import LARGEST_RECORD, TEXT
+from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.files import PYDOCS, Format, pydoc_names, pydoc_topics, text_digest
 from stages.text.tables import text_rows
 
@@ -174,3 +176,33 @@ def _name(record: dict[str, Any]) -> str | None:
     """Name of a record, in one line of readable characters."""
     found = (record[field] for field in NAMES if isinstance(record.get(field), str | int))
     return next((name for value in found if (name := str(value).strip())), None)
+
+
+def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterator[MarkedPiece]:
+    """Read like `read_corpus`, but only the beginning of each file: about `most` bytes of all together."""
+    for file in files:
+        read = 0
+        for piece in read_corpus([file], documents):
+            yield piece
+            read += len(piece.text.encode())
+            if read >= most / len(files):
+                break
+
+
+def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPiece]:
+    """Stream the text of files, documents and paragraphs marked; each file's or record's first piece has its name.
+
+    Args:
+        files: in order; each begins a document, as each record of a `.jsonl` file does.
+        documents: where else documents begin, a key of `documents.BOUNDARIES`.
+    Raises: DataError naming the first file that is empty or that something is wrong with.
+    """
+    for file in files:
+        empty = True
+        for record in records(file):
+            name: str | None = record.name
+            for piece in mark(pieces(record.blocks), BOUNDARIES[documents]):
+                yield piece if name is None else piece._replace(name=name)
+                empty, name = False, None
+        if empty:
+            raise DataError(f"{file.path} is empty; expected text.")

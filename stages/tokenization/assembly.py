@@ -3,14 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
-from stages.text.concatenation import Concatenation, Part, saved
 from stages.text.config import TokenizeConfig
 from stages.text.form import counted
 from stages.text.names import names_file
@@ -122,3 +121,42 @@ def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: ra
     """Keep the names of a split's documents, given by their numbers in the spool."""
     with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
         file.writelines(run.dumps() for run in work.spool.names(documents.start, documents.stop))
+
+
+class Part(NamedTuple):
+    """Some consecutive rows."""
+
+    rows: int
+    load: Callable[[], np.ndarray]
+
+
+def saved(path: Path, rows: int, shift: int = 0) -> Part:
+    """The rows of a `.npy` file, plus a constant."""
+
+    def load() -> np.ndarray:
+        values: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False) if rows else np.zeros(0, np.int64)
+        return values + shift if shift else values
+
+    return Part(rows, load)
+
+
+class Concatenation:
+    """Parts end to end; only those that a slice touches are loaded."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([part.rows for part in parts], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows [start, stop), copied."""
+        found = []
+        first = int(np.searchsorted(self._ends, start, side="right"))
+        for part, end in zip(self._parts[first:], self._ends[first:].tolist(), strict=True):
+            begin = end - part.rows
+            if begin >= stop:
+                break
+            found.append(part.load()[max(0, start - begin) : stop - begin])
+        return np.concatenate(found)

@@ -9,7 +9,7 @@ from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.form import counted
-from stages.text.given import open_tokenizer
+from stages.text.open_tokenizer import open_tokenizer
 from stages.text.spool import Pieces, Spool
 from stages.text.tokenizer import TextTokenizer
 from stages.text.vocabulary import words

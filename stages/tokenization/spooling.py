@@ -8,13 +8,13 @@ from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
-from stages.text.corpus import read_corpus
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
-from stages.text.given import open_tokenizer
+from stages.text.open_tokenizer import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer
-from stages.text.scripts import lacks_words
+from stages.text.records import read_corpus
 from stages.text.splits import cut_by_shares, whole
 from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
+from stages.text.survey import lacks_words
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.corpora import ONE_CORPUS

@@ -7,9 +7,8 @@ from typing import Any
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
-from stages.models.config import backbones_with, settings_left_open
+from stages.models.config import backbones_with, settings_left_open, spelled_out
 from stages.models.layers.settings import lengthened_layers
-from stages.models.named import spelled_out
 
 DEFAULT = "tiny"
 """The default backbone's; that of another is called tiny-BACKBONE."""

@@ -4,7 +4,7 @@ from stages.artifacts.advice import advised
 from stages.artifacts.stage import Inputs
 from stages.models.config import BackboneConfig
 from stages.models.layers.settings import AttentionConfig, remembers
-from stages.text.vocabulary_cost import MANY_TYPES, vocabulary_cost
+from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
 from stages.training.config import TrainConfig
 
 

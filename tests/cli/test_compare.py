@@ -252,7 +252,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_a_comparison_loads_no_torch(root: Path, made: Reports) -> None:
     program = (
-        "import sys\n"
+        "import sys, tests.stages.comparison.made\n"
         "from memlm_cli.app import main\n"
         f"code = main(['compare', '{made.a}', '{made.b}', '--store', {str(root)!r}])\n"
         "sys.exit(code or 'torch' in sys.modules)\n"

@@ -21,8 +21,8 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.import_model import ImportConfig, ImportModel
 from stages.models.config import model_of
+from stages.pretrained.damage import quiet
 from stages.pretrained.location import Location, locate
-from stages.pretrained.quiet import quiet
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.endurance.pretrained import made, texts, written
 

@@ -22,8 +22,8 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.import_model import ImportConfig, ImportModel
+from stages.pretrained.damage import quiet
 from stages.pretrained.location import Location, locate
-from stages.pretrained.quiet import quiet
 from stages.tokenize import Tokenize, TokenizeConfig
 
 LARGEST = 1e-4

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import target_log_sums
-from stages.memory.readers.interpolate.reader import Interpolate
+from stages.memory.readers.interpolate import Interpolate
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.models.backbones.lstm_config import LSTMConfig
 from stages.models.language_model import LanguageModel

@@ -1,4 +1,4 @@
-"""Where memory comes from at test: a folder a source; `local` and `long` share the code in `recent.py`."""
+"""Where memory comes from at test: a file a source, with settings beside it; `local` and `long` share one."""
 
 from stages.registry import Part, Registry
 
@@ -7,9 +7,9 @@ HERE = "stages.retrieval.sources"
 SOURCES = Registry(
     "source",
     {
-        "local": Part.within(HERE, "local.settings:LocalSettings", "recent:open_recent"),
-        "long": Part.within(HERE, "long.settings:LongSettings", "recent:open_recent"),
-        "external": Part.within(HERE, "external.settings:ExternalSettings", "external.source:open_external"),
+        "local": Part.within(HERE, "recent_settings:LocalSettings", "recent:open_recent"),
+        "long": Part.within(HERE, "recent_settings:LongSettings", "recent:open_recent"),
+        "external": Part.within(HERE, "external_settings:ExternalSettings", "external:open_external"),
     },
 )
 """In the order in which sources and their keys are spelled.

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stages.memory.search_gate import SearchGains
+from stages.memory.search_gate import SearchGate
 from stages.memory.weight_network import Positions, WeightNetwork, fit_weight
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import ScoredRange
@@ -74,10 +74,10 @@ class Learned(PerContext):
     # Searches
 
     @cached_property
-    def gains(self) -> SearchGains | None:
-        """Expected gains of searches; None where they are not reported."""
-        record = self.choices[WEIGH.name]["gate"]
-        return None if record is None else SearchGains.of_record(record)
+    def gains(self) -> SearchGate | None:
+        """Expected gains of searches; None where they are not reported, or not known yet."""
+        record = self.choices.get(WEIGH.name, {}).get("gate")
+        return None if record is None else SearchGate.of_record(record)
 
     def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
         if len(self.row.sources) > 1:
@@ -85,11 +85,11 @@ class Learned(PerContext):
         searched = self.row.searched
         shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
         contexts = positions.inputs[:, : len(CONTEXT)]
-        return {**SearchGains.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
+        return {**SearchGate.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
 
     def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
         reads = super().read(block, rows, retrieved)
-        if WEIGH.name not in self.choices or self.gains is None:
+        if self.gains is None:
             return reads
         assert block.context is not None
         by_gain = self.gains.sums(block.context[rows], reads.log_p, block.lm.log_p[rows])
@@ -97,9 +97,7 @@ class Learned(PerContext):
 
     def no_sums(self) -> Mapping[str, np.ndarray]:
         none = super().no_sums()
-        if WEIGH.name not in self.choices or self.gains is None:
-            return none
-        return {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
+        return none if self.gains is None else {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
 
 
 def neighbor_inputs(scores: Float[Tensor, "n k"], values: Integer[Tensor, "n k"]) -> Float[Tensor, "n f"]:

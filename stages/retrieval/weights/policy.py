@@ -89,11 +89,11 @@ class WeightPolicy(ABC):
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
         """Numbers of a range, in the pass called `step`, that a choice is made by."""
-        raise NotImplementedError(f"{type(self).__name__} makes no pass {step!r}")
+        return {}
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         """The choice that follows from all observations of a pass, which may be read more than once."""
-        raise NotImplementedError(f"{type(self).__name__} makes no pass {step!r}")
+        return {}
 
     def after(self, step: str, choice: Record) -> Self:
         """The policy that knows a choice."""

@@ -15,5 +15,4 @@ class Searched(Learned):
 
     @property
     def search_gate(self) -> SearchGate | None:
-        gains = self.gains
-        return None if gains is None else SearchGate(gains.network, gains.thresholds[-1])
+        return self.gains

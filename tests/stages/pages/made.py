@@ -57,9 +57,9 @@ class Made(Stage[MadeConfig]):
 
     Config = MadeConfig
 
-    def __init__(self, found: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
         """`found`: a report that no setting says, as what a model of another seed gives."""
-        self.found = found
+        self.name, self.kind, self.found = f"made-{kind}", kind, found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
@@ -73,10 +73,9 @@ class Made(Stage[MadeConfig]):
         return _stated(job.config.metrics | {name: self.found[name] for name in STATED if name in self.found})
 
 
-MADE = {kind: type(f"Made_{kind}", (Made,), {"kind": kind, "name": f"made-{kind}"}) for kind in KINDS}
-"""A stage for each kind, since a manifest names the stage that made it."""
-globals().update({one.__name__: one for one in MADE.values()})
-STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in MADE.values()}
+for _kind in KINDS:
+    globals()[f"made_{_kind}"] = Made(_kind)
+    STAGES.targets[f"made-{_kind}"] = f"{__name__}:made_{_kind}"
 
 
 def _stated(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def made(store: Store, kind: str, name: str = "", **parts: Any) -> Artifact:
     metrics = (READ_OF_A_REPORT | stated if kind == "report" else {}) | parts.pop("metrics", {})
     config = MadeConfig(files=files, metrics=metrics, seed=parts.pop("seed", 0), method=parts.pop("method", "lm"))
     references = {role: artifact.reference for role, artifact in parts.items()}
-    artifact = make(MADE[kind](found), config, references, store, Execution()).artifact
+    artifact = make(Made(kind, found), config, references, store, Execution()).artifact
     if name:
         store.name(artifact, name)
     return artifact

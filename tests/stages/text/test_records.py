@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import DataError
-from stages.text.corpus import read_corpus
 from stages.text.files import PYDOCS, file_digest, format_of, pydoc_topics
-from stages.text.records import TextFile, records
+from stages.text.records import TextFile, read_corpus, records
 from tests.stages.text.helpers import examples
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stages.text.scripts import lacks_words
+from stages.text.survey import lacks_words
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.segment_documents import document_spans, same_document, sharing
+from stages.text.packing import document_spans, same_document, sharing
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 5), st.integers(0, 99))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stages.text import sentences
-from stages.text.sentences import in_sentences
+from stages.text.survey import in_sentences
 
 TEXT = "It rains. “Does it?”  Yes! 3.14 is a number… 下雨了。「是嗎？」是。 Last"
 LINES = ["It rains.", "“Does it?”", "Yes!", "3.14 is a number…", "下雨了。", "「是嗎？」", "是。", "Last"]
@@ -21,7 +20,7 @@ def test_how_the_text_comes_in_pieces_does_not_matter(size: int) -> None:
 
 def test_line_ends_stay_and_text_without_sentences_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "".join(in_sentences(["one.\ntwo\n\nthree. four"])) == "one.\ntwo\n\nthree.\nfour"
-    monkeypatch.setattr(sentences, "LONGEST", 10)
+    monkeypatch.setattr("stages.text.survey.LONGEST_SENTENCE", 10)
     parts = iter(["a long text ", "without an end "])
     found = in_sentences(parts)
     assert next(found) == "a long text "

@@ -7,17 +7,17 @@ import pytest
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.text import token_size
+from stages.text import survey
 from stages.text.files import file_digest
 from stages.text.records import TextFile
-from stages.text.token_size import token_bytes
+from stages.text.survey import token_bytes
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.small_text import story
 
 
-@pytest.mark.parametrize("sample", [token_size.SAMPLE_BYTES, 20_000])
+@pytest.mark.parametrize("sample", [survey.SAMPLE_BYTES, 20_000])
 def test_the_number_of_tokens_is_foretold(tmp_path: Path, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_size, "SAMPLE_BYTES", sample)
+    monkeypatch.setattr(survey, "SAMPLE_BYTES", sample)
     text = tmp_path / "text.txt"
     text.write_text(story(3000, 0))
     config = TokenizeConfig(tokenizer="bpe", vocab_size=300)

@@ -16,9 +16,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from stages.errors import DataError, UsageError
 from stages.text import TOKENIZERS, bpe
-from stages.text import pieces as pieces_module
+from stages.text import chunks as pieces_module
 from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
-from stages.text.given import open_tokenizer
+from stages.text.open_tokenizer import open_tokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.vocabulary import lower, words

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
-from stages.memory.readers.joint.reader import Joint
-from stages.memory.readers.joint.settings import GRID
+from stages.memory.readers.joint import Joint
+from stages.memory.readers.joint_settings import GRID
 from tests.oracles import neural_cache as oracle
 from tests.stages.memory.readers.contract import ReaderContract
 

@@ -64,7 +64,7 @@ def test_half_of_the_searches_open_the_gate_for_half_of_the_contexts(monkeypatch
     monkeypatch.setattr("stages.retrieval.rows.MemoryRow.searched", 0.5)
     given = positions(0.9, 0.001)
     policy = after(opened(Searched), given)
-    assert policy.search_gate is not None and policy.search_gate.threshold == policy.gains.thresholds[-1]
+    assert policy.search_gate is not None and policy.search_gate.shares[-1] == 0.5
     opens = policy.search_gate.opens(given.inputs[:, : len(CONTEXT)].float())
     assert int(opens.sum()) == pytest.approx(N / 2, abs=2)
     assert (given.inputs[opens, 0] > 0).double().mean() > 0.9

@@ -1,0 +1,113 @@
+"""Pairs found in pieces, of many queries at once, put together as the best of each query."""
+
+from threading import Lock
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from stages.search.ranking import MISSING, packed, unpacked
+from stages.search.runs import runs
+from stages.threads import ThreadPool
+
+TABLE_PAIRS, TABLES = 1 << 18, 4
+"""Pairs that a thread sorts at a time: 2 MB; and how many times, if it can be."""
+
+
+class TooMany(Exception):
+    """More pairs were found than can be held."""
+
+
+class TopKBuffer:
+    """The k best pairs of n queries so far; pieces may come in any order, and from several threads.
+
+    Args:
+        columns: cells of each query, of which each takes what one piece brings. Cell c of query q has the
+            number q * columns + c.
+        most: pairs that can be held; None: any number, from one thread at a time.
+
+    Attributes:
+        pairs: how many there are.
+    """
+
+    def __init__(self, queries: int, columns: int, most: int | None = None) -> None:
+        self.queries, self.columns, self._most = queries, columns, most
+        self._pairs = np.empty(most or 0, np.int64)  # pages that nothing is written to take no memory
+        self._adding = Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.pairs = 0
+        self._counts = np.zeros((self.queries, self.columns), np.int32)
+        self._starts = np.zeros((self.queries, self.columns), np.int32)
+
+    def add(
+        self, cells: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
+    ) -> None:
+        """Add `packed` pairs, cell after cell; a cell that holds some gets no others. Raises: TooMany."""
+        start = self._place_for(len(pairs))
+        self._pairs[start : start + len(pairs)] = pairs
+        self._counts.reshape(-1)[cells] = counts
+        self._starts.reshape(-1)[cells] = np.cumsum(counts) - counts + start
+
+    def _place_for(self, pairs: int) -> int:
+        with self._adding:
+            start, stop = self.pairs, self.pairs + pairs
+            if stop > len(self._pairs):
+                if self._most is not None:
+                    raise TooMany
+                more = np.empty(2 * stop, np.int64)
+                more[:start] = self._pairs[:start]
+                self._pairs = more
+            self.pairs = stop
+        return start
+
+    def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
+        """The k best of each query, best first: scores and rows, +inf and -1 where missing."""
+        totals = self._counts.sum(axis=1, dtype=np.int64)
+        scores = np.empty((self.queries, k), np.float32)
+        rows = np.empty((self.queries, k), np.int64)
+
+        def sort(some: np.ndarray) -> None:
+            table = self._table(some, totals[some], k)
+            if table.shape[1] > k:
+                table.partition(k - 1, axis=1)
+                table = table[:, :k]
+            table.sort(axis=1)
+            scores[some], rows[some] = unpacked(table)
+
+        pool(sort, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
+        return scores, rows
+
+    def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
+        """Forget all but the k best of each query, which its first cell takes; returns their largest scores.
+
+        They are +inf where there are fewer.
+        """
+        scores, rows = self.best(k, pool)
+        self._forget()
+        self.add(np.arange(self.queries) * self.columns, np.full(self.queries, k), packed(scores, rows).ravel())
+        return scores[:, -1]
+
+    def _table(self, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
+        """Pairs of some queries as rows [q, k or more], padded."""
+        width = max(k, int(totals.max(initial=0)))
+        if not self.pairs:
+            return np.full((len(some), width), MISSING)
+        pads = width - totals[:, None]  # a last run, of any pairs
+        starts = np.concatenate([self._starts[some], np.zeros_like(pads)], axis=1)
+        lengths = np.concatenate([self._counts[some], pads], axis=1)
+        table = self._pairs.take(runs(starts.ravel(), lengths.ravel()), mode="clip").reshape(len(some), width)
+        table[np.arange(width) >= totals[:, None]] = MISSING
+        return table
+
+
+def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
+    """All queries, those with about as many pairs together, for tables of TABLE_PAIRS or a single row, `most` rows."""
+    order = np.argsort(counts, kind="stable")
+    widths = np.maximum(counts[order], k)
+    parts, stop = [], len(order)
+    while stop:
+        start = max(0, stop - max(1, min(most, TABLE_PAIRS // int(widths[stop - 1]))))
+        parts.append(order[start:stop])
+        stop = start
+    return parts

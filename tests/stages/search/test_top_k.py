@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.search import top_k as module
+from stages.search.ranking import packed
+from stages.search.top_k import TopKBuffer
+from stages.threads import in_turn
+
+PIECES = st.lists(
+    st.dictionaries(st.integers(0, 5), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 99)), max_size=6)),
+    max_size=8,
+)
+"""Of each piece what some of six queries found: score and row."""
+COLUMNS = 16
+
+
+def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> TopKBuffer:
+    found = TopKBuffer(6, COLUMNS)
+    put(found, pieces, 0)
+    return found
+
+
+def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]], first: int) -> None:
+    """Add pieces, each to a column of its own, from the first given on."""
+    for column, piece in enumerate(pieces, first):
+        pairs = [pair for query in piece for pair in piece[query]]
+        scores, rows = (np.array([pair[i] for pair in pairs], dtype) for i, dtype in ((0, np.float32), (1, np.int64)))
+        counts = np.array([len(piece[query]) for query in piece], np.int64)
+        found.add(np.array(list(piece), np.int64) * COLUMNS + column, counts, packed(scores, rows))
+
+
+@given(pieces=PIECES, k=st.integers(1, 12), table=st.integers(1, 40))
+def test_the_best_of_all_pieces_come_first(pieces: list[dict], k: int, table: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "TABLE_PAIRS", table)
+        scores, rows = filled(pieces).best(k, in_turn)
+    for query in range(6):
+        pairs = sorted(pair for piece in pieces for pair in piece.get(query, []))[:k]
+        want = [*pairs, *[(np.inf, -1)] * (k - len(pairs))]
+        assert list(zip(scores[query], rows[query], strict=True)) == want
+
+
+@given(first=PIECES, second=PIECES, k=st.integers(1, 12))
+def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second: list[dict], k: int) -> None:
+    whole, kept = filled(first + second), filled(first)
+    before = kept.best(k, in_turn)[0]
+    np.testing.assert_array_equal(kept.keep_best(k, in_turn), before[:, -1])
+    assert kept.pairs == 6 * k
+    put(kept, second, 1)
+    for got, want in zip(kept.best(k, in_turn), whole.best(k, in_turn), strict=True):
+        np.testing.assert_array_equal(got, want)
