@@ -58,7 +58,7 @@ def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
 
 
 def _written(artifact: "Artifact") -> Path:
-    from memlm_cli.reproduce.script import script
+    from memlm_cli.reproduce import script
     from stages.pages.files import write_page
     from stages.pages.page import build_page
 

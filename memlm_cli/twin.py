@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipelines.command_words import command_words, on_top_of_preset
 from stages.artifacts.advice import store_words
 
 if TYPE_CHECKING:
@@ -28,19 +29,14 @@ def twin_remarks(report: "Artifact") -> "list[Remark]":
     for other in report.store.artifacts("model"):
         if other.config == config and other.manifest.inputs["tokens"].reference == tokens.reference:
             return [remark("twin", {"model": model.reference, "twin": other.reference})]
-    from memlm_cli.reproduce.training import training_options
-    from stages.models.config import settings_left_open
-
-    follows = {*settings_left_open()} - {"backbone"}  # from the tokens and the segments
-    config["model"] = {name: value for name, value in config["model"].items() if name not in follows}
-    words = [word for group in training_options(config, continued=False) for word in group]
-    command = shlex.join(["memlm", "train", tokens.reference, *words, *store_words(report.store.root)])
+    words = command_words("train", {"source": tokens.reference}, on_top_of_preset(config))
+    command = shlex.join(["memlm", *words, *store_words(report.store.root)])
     return [remark("train-twin", {"command": command})]
 
 
 def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the same training by method `lm`."""
-    from stages.models.gate_settings import NEIGHBOR_SETTINGS
+    from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
 
     plain = {name: None for name in NEIGHBOR_SETTINGS if name in config["model"]}
     return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from pipelines.catalogue import stage_of
+from pipelines.command_words import command_words, on_top_of_preset
 from pipelines.executors import EXECUTORS
 from pipelines.executors.executor import Reporters, StageExecutor, StageRun
 from pipelines.plan import bound, require_named
@@ -60,7 +61,10 @@ def run_recipe(
     @cache
     def run_of(name: str) -> StageRun:
         stage = recipe.stages[name]
-        return StageRun(name, stage_of(stage.command), recipe.config(name), bound(stage.all_references, results))
+        config, read = recipe.config(name), bound(stage.all_references, results)
+        asked = on_top_of_preset(config.stored()) if config.has_presets and not stage.preset else stage.settings
+        command = command_words(stage.command, read, asked, stage.preset)
+        return StageRun(name, stage_of(stage.command), config, read, command)
 
     executor: StageExecutor = EXECUTORS.load(execution.cluster or "local")(store, execution, reporters)
     with closing(executor):

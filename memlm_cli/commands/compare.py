@@ -120,7 +120,7 @@ def _write_page(path: Path, found: Mapping[str, Any]) -> None:
 
 def _require_scores(report: "Artifact") -> None:
     """Raises: ArtifactError for a report without token scores, with the command that makes one."""
-    from memlm_cli.reproduce.script import report_with_scores
+    from memlm_cli.reproduce import report_with_scores
     from stages.evaluation.figures.token_scores import has_scores
 
     if not has_scores(report):

@@ -40,7 +40,7 @@ def report(
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
     from memlm_cli.comparison_text import baseline_remarks
-    from memlm_cli.reproduce.script import script
+    from memlm_cli.reproduce import script
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page

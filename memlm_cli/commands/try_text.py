@@ -145,7 +145,7 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.recipe_commands import store_words
-    from memlm_cli.reproduce.script import script
+    from memlm_cli.reproduce import script
     from stages.artifacts.store import Store
     from stages.pages.files import write_page
     from stages.pages.lineage import find_reports

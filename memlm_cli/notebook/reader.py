@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
-from memlm_cli.notebook.artifacts import count
 from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.notebook.columns import Columns, columns
 from memlm_cli.notebook.pages import Page
+from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,7 +98,7 @@ class Reader:
 class Scores(dict[str, "np.ndarray"]):
     """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
 
-    What probes measure at a token (`gate`) is a column, too.
+    What probes measure at a token is a column, too.
     """
 
     def __init__(self, found: "Inspected", reader: Reader, text: str) -> None:

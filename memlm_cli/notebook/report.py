@@ -48,7 +48,7 @@ class Report(Artifact):
         """The page of `memlm report`; a notebook shows it."""
         with ConsoleReporter("report", soon=True):
             from memlm_cli.comparison_text import baseline_remarks
-            from memlm_cli.reproduce.script import script
+            from memlm_cli.reproduce import script
             from stages.pages.page import build_page
 
             made = build_page([self._stored], script, baseline_remarks)

@@ -115,7 +115,7 @@ class ClusterExecutor(StageExecutor):
         """Begin a stage; `alone`: how many share the cluster, it among them, that compute in one process each."""
         self._join()
         work, config, inputs = self._plan(run)
-        execution = replace(pinned(run.stage, self.execution), reporter=Silent())
+        execution = replace(pinned(run.stage, self.execution), reporter=Silent(), command=run.command)
         environment = None
         if _computes_alone(run) and not inputs.files:
             needs = resources(run.stage, config, inputs, replace(execution, workers=alone))

@@ -25,6 +25,8 @@ class StageRun:
     config: StageConfig
     references: Mapping[str, Any]
     """References that it reads: artifacts that are there, and files."""
+    command: tuple[str, ...]
+    """The words of the command that does the same."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,6 @@ class StageExecutor(ABC):
         """Make the artifact of a stage in this process, or find it. Raises: whatever the stage raises."""
         began = monotonic()
         with self.reporters(run.name) as reporter:
-            execution = replace(self.execution, reporter=reporter)
+            execution = replace(self.execution, reporter=reporter, command=run.command)
             outcome = make(run.stage, run.config, run.references, self.store, execution)
         return Finished(run.name, outcome, monotonic() - began)

@@ -46,14 +46,14 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-UNSEALED = frozenset({"created", "seconds", "producer", "digest"})
+UNSEALED = frozenset({"command", "created", "seconds", "producer", "digest"})
 """Fields of a manifest that differ between equal works, and the digest itself."""
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
     """Digest of all that a manifest says of the work and of what came out.
 
-    Not covered is what differs between equal works: times, rates, who made it, logs.
+    Not covered is what differs between equal works: how it was typed, times, rates, who made it, logs.
 
     Raises: ValueError or RecursionError for what no manifest holds (nan, a thousand levels).
     """

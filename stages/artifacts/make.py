@@ -112,7 +112,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, inputs, store), "cached")
-            return _make_locked(stage, config, work, inputs, store, execution)
+            return _make_locked(stage, config, work, inputs, store, execution, _by_id(references, store, execution))
     except Exception as error:
         failure = disk_failure(error, store.root)
         if failure is not None:
@@ -139,8 +139,24 @@ def _checked(work: ResolvedWork, inputs: Inputs, store: Store) -> Artifact:
     return artifact
 
 
+def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) -> list[str]:
+    """The words of the command; names of artifacts, which may be given to others, as ids."""
+    ids = dict[str, str]()
+    for typed in references.values():
+        if isinstance(typed, str):
+            with suppress(ArtifactError, UsageError):
+                ids[typed] = store.open(typed).reference
+    return [ids.get(word, word) for word in execution.command]
+
+
 def _make_locked(
-    stage: Stage[C], config: C, work: ResolvedWork, inputs: Inputs, store: Store, execution: Execution
+    stage: Stage[C],
+    config: C,
+    work: ResolvedWork,
+    inputs: Inputs,
+    store: Store,
+    execution: Execution,
+    command: list[str],
 ) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
     finished = finished_manifest(folder)
@@ -163,6 +179,7 @@ def _make_locked(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
             producer=_producer(stage.device(execution)),
+            command=command,
             outside_files=work.files,
         ).sealed()
     except Exception as error:

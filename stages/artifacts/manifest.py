@@ -68,6 +68,8 @@ class Manifest(BaseModel):
     created: str
     seconds: float
     producer: dict[str, Any]
+    command: list[str] = []
+    """The words of the command that made it, with artifacts by id; none: it was made from Python."""
     outside_files: list[list[str]]
     """Role and digest of each file from outside the store, in order."""
     digest: str = ""

@@ -39,6 +39,8 @@ class Execution:
     """Processes that compute shards; 1: this one, on this machine."""
     cluster: str | None = None
     """The executor of the machines on which they run; None: this one."""
+    command: tuple[str, ...] = ()
+    """The words of the command, for the manifest; none: it is made from Python."""
 
     @property
     def executor(self) -> str:

@@ -51,7 +51,7 @@ def token_figures(token: Facts) -> dict[str, str]:
 
 
 def _probed(token: Facts) -> dict[str, str]:
-    """Columns that probes added, and their headers: `gate_a` is the gate of A."""
+    """Columns that probes added, and their headers: `slot_weight_a` is the `slot_weight` of A."""
     names = (name for name in token if name[-2:] in ("_a", "_b") and not name.startswith("log_p"))
     return {name: f"{name[:-2]} {name[-1].upper()}" for name in names}
 

@@ -15,7 +15,7 @@ from stages.text.names import DocumentNames
 def token_rows(
     a: TokenScores, b: TokenScores, rows: np.ndarray, places: Places, around: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Scored tokens as JSON, with what probes say of them (`gate_a`, `gate_b`).
+    """Scored tokens as JSON, with what probes say of them (`NAME_a`, `NAME_b`).
 
     Args:
         rows: numbers of scored tokens, int64 [n], in any order.

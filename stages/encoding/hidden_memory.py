@@ -1,4 +1,4 @@
-"""Memory that enters a model's hidden states before the softmax scores them; SPALM's gate is one."""
+"""Memory that enters a model's hidden states before the softmax scores them, as SPALM's does."""
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Executor

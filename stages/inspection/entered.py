@@ -1,4 +1,4 @@
-"""Neighbours that the gate read for a passage (SPALM), with the text at their places."""
+"""Neighbours that a model let in for a passage (SPALM), with the text at their places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class EnteredContext:
 
 
 def named(described: dict[str, Any], hidden_memory: str | None) -> dict[str, Any]:
-    """JSON in which `entered` stands under the name of what entered (`gate_contexts`); left out if nothing does."""
+    """JSON in which `entered` stands under the name of what entered; left out if nothing does."""
     entered = described.pop("entered")
     return described | ({f"{hidden_memory}_contexts": entered} if hidden_memory else {})
 
@@ -31,7 +31,7 @@ class EnteredContexts:
             self._corpus = reader.corpus_of(self._memory.datastore)
 
     def read(self, split: str, start: int, tokens: Sequence[int]) -> list[list[EnteredContext]]:
-        """Find the neighbours that the gate read for each token from `start` on, nearest first."""
+        """Find the neighbours that entered for each token from `start` on, nearest first."""
         if self._memory is None:
             return [[] for _ in tokens]
         rows, held = self._memory.rows(split, start, start + len(tokens))

@@ -91,7 +91,7 @@ class Inspected:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; what probes tell, and what entered, stand under their own names (`gate`, `gate_contexts`).
+        """All of it; what probes tell, and what entered, stand under their own names.
 
         `looked_up` is left out of a model that looks up nothing.
         """

@@ -82,7 +82,7 @@ class MethodSettings(Settings):
     @property
     @abstractmethod
     def neighbors_read(self) -> int:
-        """Neighbours of a token that the model's gate reads; 0: it has none."""
+        """Neighbours of a token that the model lets in; 0: it lets none in."""
 
     @property
     @abstractmethod

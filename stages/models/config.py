@@ -11,10 +11,12 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
-from stages.examples.cutting import Cutting, Way
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
-from stages.models.gate_settings import NEIGHBOR_SETTINGS, GateSettings
+from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
 from stages.models.windows import Lengths, WindowSettings
+
+if TYPE_CHECKING:
+    from stages.examples.cutting import Cutting, Way
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -92,7 +94,7 @@ class Reads(NamedTuple):
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
 
 
-class BackboneConfig(GateSettings, VocabularyConfig):
+class BackboneConfig(NeighborSettings, VocabularyConfig):
     """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
 
     carries_state: ClassVar[bool] = False
@@ -138,12 +140,14 @@ class BackboneConfig(GateSettings, VocabularyConfig):
         Raises: UsageError if it cannot read them.
         """
 
-    def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
+    def cutting(self, windows: WindowSettings, by_document: bool = False) -> "Cutting":
         """How a range of tokens is cut for it.
 
         Args:
             by_document: whether each document is read by itself.
         """
+        from stages.examples.cutting import Cutting  # and with it NumPy, which settings alone need not load
+
         way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
         return Cutting(way, windows.context, windows.stride, by_document, self.reads.documents)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.models.config import model_of
-from stages.models.gate_settings import NEIGHBOR_SETTINGS
+from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
 
 SETTINGS = ("segment_length",)
 """Settings of training, besides the sizes of the model, that change a perplexity without any memory."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import log
 
 from stages.diagnostics.shown import probe_summaries
+from stages.lineage.evaluation import MODELS_OWN
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number
 from stages.reports.remarks.gains import repeated_share
@@ -127,7 +128,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = report["read"]["datastore" if "datastore" in report["read"] else "gate_neighbors"]
+    made = report["read"]["datastore" if "datastore" in report["read"] else MODELS_OWN]
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"

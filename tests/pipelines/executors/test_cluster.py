@@ -63,7 +63,7 @@ class Recipe:
         yield self.told[name]
 
     def pause(self, name: str, seconds: float = 0.0, of: str | None = None, **behaviour: Any) -> StageRun:
-        return StageRun(name, Pause(self.trace, seconds, **behaviour), PauseConfig(name=of or name), {})
+        return StageRun(name, Pause(self.trace, seconds, **behaviour), PauseConfig(name=of or name), {}, ("pause",))
 
     def executor(self, how: Execution = HOW) -> ClusterExecutor:
         return ClusterExecutor(self.store, how, self.reporters)
@@ -120,7 +120,7 @@ class TestCluster:
     def test_shards_of_a_stage_are_computed_by_workers_and_stages_that_make_the_same_make_it_once(
         self, recipe: Recipe
     ) -> None:
-        sums = StageRun("sums", Sums(recipe.trace), SquaresConfig(length=7), {})
+        sums = StageRun("sums", Sums(recipe.trace), SquaresConfig(length=7), {}, ("sums",))
         done = recipe.run(sums, recipe.pause("c", 1, "twin"), recipe.pause("d", 1, "twin"))
         assert {one.name: one.outcome.status for one in done} == {"sums": "made", "c": "made", "d": "cached"}
         assert next(one for one in done if one.name == "sums").outcome.artifact.metrics == {"sum": 21}

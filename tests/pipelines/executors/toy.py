@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.stage import InputFile, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -32,6 +33,7 @@ class Pause(Stage[PauseConfig]):
         error: that it ends with; after `deaths` attempts at which its process is lost.
     """
 
+    name: ClassVar[str] = "pause"
     kind: ClassVar[str] = "tokens"
     Config = PauseConfig
 
@@ -80,3 +82,6 @@ class Pause(Stage[PauseConfig]):
     def _deaths(self, job: Job[PauseConfig]) -> int:
         file = self.trace / f"{job.config.name}-died"
         return file.stat().st_size if file.exists() else 0
+
+
+STAGES.targets["pause"] = f"{__name__}:Pause"

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
@@ -59,7 +59,7 @@ class Made(Stage[MadeConfig]):
 
     def __init__(self, kind: str, found: Mapping[str, Any] | None = None) -> None:
         """`found`: a report that no setting says, as what a model of another seed gives."""
-        self.kind, self.name, self.found = kind, KINDS[kind].command, found
+        self.name, self.kind, self.found = f"made-{kind}", kind, found
 
     def inputs(self, config: MadeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({role: store.get(reference) for role, reference in references.items()})
@@ -71,6 +71,11 @@ class Made(Stage[MadeConfig]):
             return _stated(job.config.metrics) if self.kind == "report" else job.config.metrics
         job.draft.add("metrics.json").write_text(json.dumps(self.found), "utf-8")
         return _stated(job.config.metrics | {name: self.found[name] for name in STATED if name in self.found})
+
+
+for _kind in KINDS:
+    globals()[f"made_{_kind}"] = Made(_kind)
+    STAGES.targets[f"made-{_kind}"] = f"{__name__}:made_{_kind}"
 
 
 def _stated(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from stages.config import Settings
 from stages.errors import UsageError
 
 
-class GateSettings(Settings):
+class NeighborSettings(Settings):
     """A part of every model's settings: weights do not settle it, so a trained model may get a gate."""
 
     gate: Literal["vector", "scalar"] | None = None
@@ -26,7 +26,7 @@ class GateSettings(Settings):
         """Whether any of these settings is given."""
         return bool(self.gate or self.gate_values)
 
-    def reading_neighbors(self, asked: "GateSettings", whose: str) -> Self:
+    def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
         """The same model, trained, with a gate as asked for where it has none.
 
         Args:
@@ -41,5 +41,5 @@ class GateSettings(Settings):
         return self.model_copy(update=chosen | own)
 
 
-NEIGHBOR_SETTINGS = tuple(GateSettings.model_fields)
+NEIGHBOR_SETTINGS = tuple(NeighborSettings.model_fields)
 """Names of settings that make a model read neighbours."""

@@ -1,1 +1,0 @@
-"""The commands that make artifacts again, spelled from their manifests."""
