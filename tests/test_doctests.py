@@ -34,7 +34,7 @@ WORKED = [
     "stages.search.size",
     "stages.text.vocabulary",
     "stages.training.automatic",
-    "stages.web.tokens",
+    "stages.web.rendering",
 ]
 
 
