@@ -4,7 +4,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -124,15 +124,11 @@ class State:
     defaults: Defaults
 
 
-def invoke(arguments: Sequence[str], *, without_defaults_of: Collection[str] = ()) -> None:
-    """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others).
-
-    Args:
-        without_defaults_of: parameters that mean what is typed, whatever `memlm.toml` says.
-    """
+def invoke(arguments: Sequence[str]) -> None:
+    """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
     check_origin()
     command = typer.main.get_command(app)
-    defaults = read_defaults(command).without(without_defaults_of)
+    defaults = read_defaults(command)
     if COMPLETION in os.environ:
         asked = os.environ[COMPLETION]
         raise typer.Exit(shell_complete(command, {"default_map": defaults.by_command}, "memlm", COMPLETION, asked))

@@ -2,7 +2,7 @@
 "Everywhere"."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 from memlm_cli.console import say, telling
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
-from memlm_cli.options import PANEL, Common, common_parameters
+from memlm_cli.options import PANEL, Common, ReadOptions, parameters_of
 from stages.errors import UsageError
 from stages.reporting import first_process
 
@@ -49,14 +49,16 @@ class Commands(typer.Typer):
 
 
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command as Typer runs it; it receives the options under "Everywhere" as its last argument, `common`."""
+    """A command as Typer runs it; it receives each group of options, as those under "Everywhere", as one value."""
     own = inspect.signature(function).parameters
-    shared = common_parameters() if "common" in own else []
+    groups = {name: parameters_of(p.annotation) for name, p in own.items() if p.annotation in (Common, ReadOptions)}
+    shared = groups.pop("common", [])
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
     extra = [_keyword("log_file", LogOption, None)]
     extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
-    parameters = [*(p for p in own.values() if p.name != "common"), *shared, *extra]
+    written = [one for p in own.values() if p.name != "common" for one in groups.get(p.name, [p])]
+    parameters = [*written, *shared, *extra]
 
     @wraps(function)
     def run(**values: Any) -> None:
@@ -66,18 +68,22 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
         _begin(context, values.pop("log_file"))
-        defaults = _in_force(context)
-        for name in _replaced(context, defaults):
-            del defaults[name]
-            values[name] = next(p.default for p in parameters if p.name == name)
-        with _named_in_errors(context, defaults):
+        entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
+        typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
+        defaults = in_force(entries, typed)
+        for name in {entry.parameter for entry in entries} - defaults.keys():
+            if _source(context, name) == "DEFAULT_MAP":
+                values[name] = next(p.default for p in parameters if p.name == name)
+        with named_in_errors(defaults):
+            for name, group in groups.items():
+                values[name] = own[name].annotation(**{p.name: values.pop(p.name) for p in group})
             if shared:
                 common = {p.name: values.pop(p.name) for p in shared}
                 if "set" in defaults:
                     common["default_set"] = tuple(defaults["set"].value)
                     common["set"] = common["set"] if _source(context, "set") == "COMMANDLINE" else None
                 values["common"] = Common(**common, by_default=frozenset(defaults))
-                _remind(context, defaults)
+                remind(str(context.info_name), defaults)
             function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -105,17 +111,15 @@ def words_of(context: typer.Context) -> tuple[str, ...]:
     return tuple(context.command_path.split()[1:])
 
 
-def _in_force(context: typer.Context) -> dict[str, Default]:
-    """The defaults of this command that nothing else decided, by parameter; `--set` adds to them."""
-    entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
-    return {e.parameter: e for e in entries if e.parameter == "set" or _source(context, e.parameter) == "DEFAULT_MAP"}
+def in_force(entries: Iterable[Default], typed: Collection[str]) -> dict[str, Default]:
+    """The defaults of a command that hold where these parameters are typed, by parameter.
 
-
-def _replaced(context: typer.Context, defaults: Mapping[str, Default]) -> list[str]:
-    """Defaults in whose place something else was typed that says the same thing."""
+    A default gives way to what is typed, and to an option that says the same thing; `--set` adds to what is typed.
+    """
     pairs = [pair for one, other in ALTERNATIVES for pair in ((one, other), (other, one))]
-    found = [name for name, typed in pairs if name in defaults and _source(context, typed) == "COMMANDLINE"]
-    return list(dict.fromkeys(found))
+    replaced = {name for name, alternative in pairs if alternative in typed}
+    kept = (entry for entry in entries if entry.parameter not in replaced)
+    return {entry.parameter: entry for entry in kept if entry.parameter == "set" or entry.parameter not in typed}
 
 
 def _source(context: typer.Context, parameter: str) -> str:
@@ -124,7 +128,7 @@ def _source(context: typer.Context, parameter: str) -> str:
 
 
 @contextmanager
-def _named_in_errors(context: typer.Context, defaults: Mapping[str, Default]) -> Iterator[None]:
+def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
     """Name, in a message about usage, the values that came from `memlm.toml`."""
     try:
         yield
@@ -135,8 +139,8 @@ def _named_in_errors(context: typer.Context, defaults: Mapping[str, Default]) ->
         raise
 
 
-def _remind(context: typer.Context, defaults: Mapping[str, Default]) -> None:
+def remind(command: str, defaults: Mapping[str, Default]) -> None:
     """Say what a result depends on and was not typed."""
     shown = [d.shown for d in defaults.values() if d.parameter not in HOW]
     if shown and first_process():
-        say(f"{context.info_name}: from {FILE}: {' '.join(shown)}")
+        say(f"{command}: from {FILE}: {' '.join(shown)}")

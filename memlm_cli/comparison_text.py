@@ -28,7 +28,7 @@ def comparison_text(found: Facts) -> str:
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
     """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
     from memlm_cli.twin import twin_remarks
-    from stages.comparison.baseline import against_baseline
+    from stages.comparison.compare import against_baseline
     from stages.reports.remarks.table import remark
 
     found = against_baseline(report)

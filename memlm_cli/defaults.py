@@ -15,8 +15,8 @@ A value stands for what would be typed behind the option; options and the enviro
 
 import shlex
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,6 @@ class Defaults:
                 table = table.setdefault(word, {})
             table[entry.parameter] = entry.value
         return tables
-
-    def without(self, parameters: Collection[str]) -> "Defaults":
-        return replace(self, entries=tuple(entry for entry in self.entries if entry.parameter not in parameters))
 
     def of(self, command: tuple[str, ...]) -> list[Default]:
         return [entry for entry in self.entries if entry.command == command]

@@ -62,8 +62,9 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    known = _shortage(error) or _refusal(error) or _impossible_path(error) or _removal(error) or _missing_package(error)
-    return known or Failure(BUG, _bug_message(error))
+    rules = (_shortage, _refusal, _impossible_path, _removal, _missing_package)
+    known = (failure for rule in rules for link in _chain(error) if (failure := rule(link)) is not None)
+    return next(known, None) or Failure(BUG, _bug_message(error))
 
 
 @contextmanager
@@ -138,45 +139,39 @@ def _of_value(option: str, context: Any) -> str:
 
 
 def _shortage(error: BaseException) -> Failure | None:
-    for link in _chain(error):
-        failure = disk_failure(link, Path(str(getattr(link, "filename", None) or ".")))
-        if failure is not None:
-            return Failure(RESOURCES, failure)
-        if _is_out_of_memory(link):
-            return Failure(
-                RESOURCES,
-                f"Out of memory ({_first_line(link)}); what is done is kept. Free memory or choose smaller batches, "
-                "then run the same command.",
-            )
-    return None
+    """Disk or memory that did not suffice."""
+    failure = disk_failure(error, Path(str(getattr(error, "filename", None) or ".")))
+    if failure is None and _is_out_of_memory(error):
+        failure = (
+            f"Out of memory ({_first_line(error)}); what is done is kept. Free memory or choose smaller batches, "
+            "then run the same command."
+        )
+    return None if failure is None else Failure(RESOURCES, failure)
 
 
 def _refusal(error: BaseException) -> Failure | None:
-    for link in _chain(error):
-        if isinstance(link, OSError) and (link.errno == errno.EROFS or (link.errno in _DENIED and link.filename)):
-            return Failure(
-                USAGE,
-                f"{link.filename or 'The store'} cannot be written ({link.strerror}); name a store that can with "
-                "--store, or mend its permissions.",
-            )
-    return None
+    """A file that may not be written."""
+    if not isinstance(error, OSError) or not (
+        error.errno == errno.EROFS or (error.errno in _DENIED and error.filename)
+    ):
+        return None
+    refused = f"{error.filename or 'The store'} cannot be written ({error.strerror})"
+    return Failure(USAGE, f"{refused}; name a store that can with --store, or mend its permissions.")
 
 
 def _impossible_path(error: BaseException) -> Failure | None:
-    for link in _chain(error):
-        if isinstance(link, OSError) and link.errno in _NO_PATH:
-            return Failure(USAGE, f"{shortened(str(link.filename or ''))} cannot be a path here: {link.strerror}.")
-    return None
+    if not isinstance(error, OSError) or error.errno not in _NO_PATH:
+        return None
+    return Failure(USAGE, f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.")
 
 
 def _removal(error: BaseException) -> Failure | None:
     """An artifact that went away while it was read."""
-    for link in _chain(error):
-        file = Path(str(getattr(link, "filename", None) or "."))
-        for folder in file.parents if isinstance(link, FileNotFoundError) else ():
-            if folder.parent.name in KINDS and is_id(folder.name):
-                reference = f"{folder.parent.name}/{folder.name}"
-                return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
+    file = Path(str(getattr(error, "filename", None) or "."))
+    for folder in file.parents if isinstance(error, FileNotFoundError) else ():
+        if folder.parent.name in KINDS and is_id(folder.name):
+            reference = f"{folder.parent.name}/{folder.name}"
+            return Failure(ArtifactError.exit_code, f"{reference} is damaged, or was removed: {file} is missing.")
     return None
 
 
@@ -184,11 +179,10 @@ def _missing_package(error: BaseException) -> Failure | None:
     """A package that memlm works with and that is not there."""
     from memlm_cli.packages import OWN, installation
 
-    for link in _chain(error):
-        package = (link.name or "").partition(".")[0] if isinstance(link, ModuleNotFoundError) else ""
-        if package and package not in OWN:
-            return Failure(USAGE, f"This needs the package {package}, which is not installed: {installation(package)}")
-    return None
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not package or package in OWN:
+        return None
+    return Failure(USAGE, f"This needs the package {package}, which is not installed: {installation(package)}")
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

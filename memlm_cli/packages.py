@@ -11,7 +11,7 @@ OWN = ("memlm_cli", "pipelines", "stages")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Dependency:
     """One line of memlm's requirements, compared with what is installed."""
 
     package: str
@@ -32,16 +32,16 @@ class Wanted:
         return "missing" if self.installed is None else f"{self.installed} is installed, memlm wants {self.line}"
 
 
-def wanted_packages(requirements: Iterable[str] | None = None) -> list[Wanted]:
+def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
     """All that memlm wants, extras included, each compared with what is installed.
 
     Args:
         requirements: those of memlm; None: as its installation says.
     """
-    return list(_wanted(own_requirements() if requirements is None else requirements))
+    return list(_dependencies(own_requirements() if requirements is None else requirements))
 
 
-def _wanted(requirements: Iterable[str]) -> Iterator[Wanted]:
+def _dependencies(requirements: Iterable[str]) -> Iterator[Dependency]:
     from packaging.requirements import Requirement
 
     for text in requirements:
@@ -52,7 +52,7 @@ def _wanted(requirements: Iterable[str]) -> Iterator[Wanted]:
             continue
         found = _version(requirement.name)
         fits = found is not None and requirement.specifier.contains(found, prereleases=True)
-        yield Wanted(requirement.name, line.strip(), extra, found, fits)
+        yield Dependency(requirement.name, line.strip(), extra, found, fits)
 
 
 def _version(package: str) -> str | None:
@@ -62,7 +62,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def install_command(packages: Iterable[Wanted]) -> str:
+def install_command(packages: Iterable[Dependency]) -> str:
     """The command that installs packages."""
     return shlex.join(["pip", "install", *(package.line for package in packages)])
 

@@ -1,46 +1,62 @@
-"""A command of the command line, called from Python: options by name in, the reference of what it made out."""
+"""A stage run from Python: options of its command by name in, the artifact out."""
 
-import io
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
-from memlm_cli.app import app, invoke
-from memlm_cli.defaults import read_defaults
-from memlm_cli.exit_codes import BUG, CommandLineError, usage_message
-from memlm_cli.log_file import close_log
+from memlm_cli.app import app, check_origin
+from memlm_cli.command import in_force, named_in_errors, remind
+from memlm_cli.console import telling
+from memlm_cli.defaults import Default, Defaults, read_defaults
+from memlm_cli.exit_codes import BUG
+from memlm_cli.log_file import close_log, open_log
+from memlm_cli.options import NOT_OPTIONS, Common
+from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
-def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any]) -> str:
-    """Run a command that makes an artifact, as if it were typed; returns the artifact's reference.
+COMMON = {field.name for field in fields(Common)} - {*NOT_OPTIONS, "json", "plan"}
+"""Options that all commands have, and that mean something where nothing is printed."""
+
+
+def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any]) -> "Artifact":
+    """Make, or find, the artifact of a command, with the defaults of `memlm.toml`, as if it were typed.
 
     Args:
         command: its name.
         sources: its argument; nothing is read from standard input.
         settings: options by name with `_` for `-`, lists for several values; other names are settings, as after
             `--set`, groups of them as nested mappings.
-    Raises: what the command raises; UsageError for options that it does not take.
+    Raises: what the stage raises; UsageError for settings that it does not have.
     """
     if command not in COMMANDS:
         raise UsageError(f"There is no stage {command!r}; {did_you_mean(command, COMMANDS)}")
-    if not sources and not COMMANDS[command].reads_files:
-        raise UsageError(f"{command} reads {' or '.join(COMMANDS[command].source)}: name one.")
-    words = [command, *(word for name, value in settings.items() for word in _words(command, name, value))]
-    printed = io.StringIO()
-    with redirect_stdout(printed), _logged():
-        try:
-            invoke([*words, "--", *sources], without_defaults_of=["json"])
-        except CommandLineError as error:
-            raise UsageError(usage_message(error)) from None
-    return printed.getvalue().split()[-1]
+    known = COMMANDS[command]
+    if not sources and not known.reads_files:
+        raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
+    check_origin()
+    typed = {name: value for name, value in settings.items() if value is not None}
+    held = in_force([entry for entry in _defaults().of((command,)) if entry.parameter != "json"], typed)
+    with telling(command), _logged(command, sources, typed, held), named_in_errors(held):
+        common, given = _common(typed, held)
+        if known.first:
+            given[known.first], *sources = sources
+        remind(command, held)
+        work = prepare(command, given, common)
+        work.references["source"] = list(sources) if known.reads_files else sources[0]
+        outcome = run_stage(command, work, common)
+        tell_outcome(command, outcome, common)
+    return outcome.artifact
 
 
 def default_store() -> Path:
@@ -50,50 +66,44 @@ def default_store() -> Path:
     """
     if named := os.environ.get("MEMLM_STORE"):
         return Path(named)
+    return next((Path(e.value) for e in _defaults().entries if e.shared and e.parameter == "store"), DEFAULT_STORE)
+
+
+def _defaults() -> Defaults:
+    """The defaults of `memlm.toml`. Raises: UsageError if it makes no sense."""
     defaults = read_defaults(typer.main.get_command(app))
     if defaults.error is not None:
         raise defaults.error
-    return next((Path(e.value) for e in defaults.entries if e.shared and e.parameter == "store"), DEFAULT_STORE)
+    return defaults
+
+
+def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
+    """Values of the options that all commands have, and those of the others. Raises: UsageError for a wrong one."""
+    given = {**{name: default.value for name, default in held.items() if name not in ("set", "log_file")}, **typed}
+    given.pop("log_file", None)
+    shared = {name: given.pop(name) for name in COMMON & given.keys()}
+    if isinstance(shared.get("set"), str):
+        shared["set"] = [shared["set"]]
+    if "set" in held:
+        shared["default_set"] = held["set"].value
+    try:
+        return TypeAdapter(Common).validate_python({**shared, "by_default": frozenset(held)}), given
+    except ValidationError as error:
+        wrong = (": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors())
+        raise UsageError("; ".join(wrong).replace("Value error, ", "")) from None
 
 
 @contextmanager
-def _logged() -> Iterator[None]:
-    """A log that a command keeps ends with it."""
+def _logged(
+    command: str, sources: Sequence[str], typed: Mapping[str, Any], held: Mapping[str, Default]
+) -> Iterator[None]:
+    """A log that a command keeps begins and ends with it."""
+    file = typed.get("log_file") or (held["log_file"].value if "log_file" in held else None)
+    if file is not None:
+        open_log(Path(file), [command, *sources, *(f"{name}={value}" for name, value in typed.items())])
     try:
         yield
     except BaseException as error:
         close_log(getattr(error, "exit_code", BUG))
         raise
     close_log(0)
-
-
-def _words(command: str, name: str, value: Any) -> Iterator[str]:
-    """An option, or a setting, as it is typed; None and False: not at all."""
-    option = None if isinstance(value, Mapping) else _options(command).get(name)
-    if value is None or (option is not None and value is False):
-        return
-    if option is None:
-        yield from _assignments(name, value)
-    elif getattr(option, "is_flag", False):
-        yield option.opts[0]
-    elif getattr(option, "multiple", False):
-        yield from (f"{option.opts[0]}={one}" for one in (value if isinstance(value, list) else [value]))
-    else:
-        text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        yield f"{option.opts[0]}={text}"
-
-
-def _options(command: str) -> dict[str, Any]:
-    """The options of a command by what stands behind `--`, with `_` for `-`; the answer's form is none of them."""
-    group: Any = typer.main.get_command(app)
-    parameters = (p for p in group.commands[command].params if p.param_type_name == "option" and p.opts != ["--json"])
-    return {p.opts[0].removeprefix("--").replace("-", "_"): p for p in parameters}
-
-
-def _assignments(name: str, value: Any) -> Iterator[str]:
-    """A setting, or each of a group of them."""
-    if isinstance(value, Mapping):
-        for below, one in value.items():
-            yield from _assignments(f"{name}.{below}", one)
-    else:
-        yield f"--set={name}={json.dumps(value)}"

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
 from memlm_cli.exit_codes import resumable
@@ -14,7 +14,7 @@ from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of
 from pipelines.command_words import command_words
 from pipelines.options import options_of
-from pipelines.settings import merged, validated
+from pipelines.settings import Settings, merged, validated
 from stages.artifacts.references import check_name
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
     from stages.reporting import Reporter
 
 
+class Work(NamedTuple):
+    """A stage to be run, as its command says it."""
+
+    config: "StageConfig"
+    references: dict[str, Any]
+    """Artifacts and files by what the stage calls them."""
+    asked: Settings
+    """The settings that were asked for, without those of a preset."""
+    preset: str | None
+
+
 def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
     """Make, or find, the artifact of a command; print its reference, and its content as a table.
 
@@ -43,56 +54,55 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
         common: the options under "Everywhere".
     Raises: UsageError before anything is read or started; whatever the stage raises.
     """
-    config, references, asked = prepare(command, given, common)
-    references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
+    work = prepare(command, given, common)
+    work.references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
     if common.plan:
         from memlm_cli.plan_text import show_estimates
         from pipelines.estimates import Task
 
-        return show_estimates([Task(command, command, config, references)], common)
-    preset = given.get("model") if config.has_presets else None
-    outcome = run_stage(command, config, references, common, command_words(command, references, asked, preset))
-    print_outcome(command, outcome, common)
-    show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
-    tell_rest(outcome.artifact, verbose=common.verbose)
+        return show_estimates([Task(command, command, work.config, work.references)], common)
+    outcome = run_stage(command, work, common)
+    answer(reference_line(outcome.artifact, outcome.status, common))
+    tell_outcome(command, outcome, common)
 
 
-def prepare(
-    command: str, given: Mapping[str, Any], common: Common
-) -> tuple["StageConfig", dict[str, Any], dict[str, Any]]:
-    """The settings of a command, validated, the artifacts and files that its options name, and the settings asked for.
+def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
+    """The settings of a command, validated, and the artifacts and files that its options name.
 
+    Args:
+        given: values of options by name; other names are settings, and may be nested.
     Raises: UsageError for settings that make no sense, before anything is read.
     """
     model, options = config_of(command), options_of(config_of(command))
     references = {role: given.get(role) for role in COMMANDS[command].references}
-    typed = {name: options[name].value(value) for name, value in given.items() if name in options and value is not None}
+    preset = given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
+    typed = {name: value for name, value in given.items() if value is not None and value is not preset}
+    typed = {
+        name: options[name].value(value) if name in options else value
+        for name, value in typed.items()
+        if name in options or name not in references
+    }
     if (tokenizer := typed.get("tokenizer")) is not None:
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
     if "precision" in model.model_fields:
         typed["precision"] = common.precision
     asked = given_settings(common, typed, options)
-    preset = _preset(given.get("model"), asked, references["init_from"], common) if model.has_presets else {}
-    config: StageConfig = validated(model, merged(preset, asked))
+    under = _preset(preset, asked, references["init_from"], common) if model.has_presets else {}
+    config: StageConfig = validated(model, merged(under, asked))
     check_artifact_name(common)
-    return config, {role: value for role, value in references.items() if value not in (None, [])}, asked
+    return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
 
 
-def run_stage(
-    command: str, config: "StageConfig", references: Mapping[str, Any], common: Common, words: tuple[str, ...]
-) -> "Outcome":
-    """Make, or find, the artifact of a stage with these settings, and give it the name that is asked for.
-
-    `words`: of the command, for the manifest.
-    """
+def run_stage(command: str, work: Work, common: Common) -> "Outcome":
+    """Make, or find, the artifact of a stage, and give it the name that is asked for."""
     from stages.artifacts.make import make
 
     store = Store(common.store, verify_inputs=common.verify_inputs)
+    words = command_words(command, work.references, work.asked, work.preset)
     with resumable(), ConsoleReporter(command) as reporter:
-        outcome = make(
-            stage_of(command), config, references, store, replace(execution(common, reporter), command=words)
-        )
+        how = replace(execution(common, reporter), command=words)
+        outcome = make(stage_of(command), work.config, work.references, store, how)
     publish_name(common, outcome.artifact)
     return outcome
 
@@ -173,12 +183,13 @@ def require_text(option: str, value: str) -> None:
         raise UsageError(f"{option} is no UTF-8.") from None
 
 
-def print_outcome(command: str, outcome: "Outcome", common: Common) -> None:
-    """The one line on stdout; `cached` on stderr."""
+def tell_outcome(command: str, outcome: "Outcome", common: Common) -> None:
+    """The content of an artifact as tables on stderr, and whether it was there."""
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
-    answer(reference_line(outcome.artifact, outcome.status, common))
     note(f"{command}: {outcome.artifact.reference} {outcome.status}")
+    show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
+    tell_rest(outcome.artifact, verbose=common.verbose)
 
 
 def reference_line(artifact: "Artifact", status: str, common: Common) -> str:

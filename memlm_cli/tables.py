@@ -1,6 +1,7 @@
 """Tables for people, drawn by rich: as wide as a terminal at the most, plain aligned text elsewhere."""
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
-FIGURES = tuple("+-−.0123456789")
-"""Characters that a figure begins with, perhaps after a parenthesis."""
+FIGURE = re.compile(r"\(?[+\-−]?(\.?\d|$)")
+"""How a figure begins, and a sign alone for one that is not there; `--store` is none."""
 LONGEST_FIGURE = 32
 """`-10.0% [-12.0, -8.1]`; what is longer is a text that begins with a number."""
 GAP = 2
@@ -127,7 +128,7 @@ def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
     """Headers break between words, and so do texts; figures stay in one piece."""
     from rich.cells import cell_len
 
-    figures = all(not cell or (cell.lstrip("(")[:1] in FIGURES and len(cell) <= LONGEST_FIGURE) for cell, _ in cells)
+    figures = all(not cell or (FIGURE.match(cell) and len(cell) <= LONGEST_FIGURE) for cell, _ in cells)
     widest = max((cell_len(cell) for cell, _ in cells), default=0)
     words = max((cell_len(word) for cell, _ in cells for word in cell.split()), default=0)
     least = widest if figures else max(min(words, LONGEST_WORD), min(widest, READABLE))

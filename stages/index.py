@@ -307,7 +307,7 @@ def _change(
 
 def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
-    from stages.search.fit import Learned, no_longer_fits
+    from stages.search.index_drift import Learned, no_longer_fits
 
     if PREVIOUS not in job.inputs:
         return {}

@@ -19,8 +19,8 @@ from threadpoolctl import ThreadpoolController
 T = TypeVar("T")
 
 
-class Share(Protocol):
-    """Shares out calls of a function among `threads` of them."""
+class ThreadPool(Protocol):
+    """Calls a function with many items, on `threads` threads."""
 
     threads: int
 
@@ -32,8 +32,8 @@ _one_pool = Lock()
 
 
 @contextmanager
-def shared_out(small: bool = False) -> Iterator[Share]:
-    """Gives what shares out work among as many threads as the libraries would use: cores, or what OMP_NUM_THREADS says.
+def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
+    """A pool of as many threads as the libraries would use: cores, or what OMP_NUM_THREADS says.
 
     Another thread that asks for the same waits, so no call may lie within another.
 

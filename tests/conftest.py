@@ -3,19 +3,46 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import settings
 
+from stages.charts import figure
 from tests.shapes import check_shapes_in
 
 check_shapes_in(["stages.memory", "stages.models", "stages.search"])
 """Before anything imports them: kernels are given, and give, arrays of the shapes that they name."""
 
+DRAWN_BY_VEGA = figure.drawn_by_vega
+
 settings.register_profile("memlm", deadline=None)
 settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile("memlm")
 """No example fails for being slow: machines that run the tests are shared. Hours: `--hypothesis-profile long`."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn() -> Iterator[None]:
+    """Charts are empty, but where `drawn` asks for more: the first takes half a second, each other a tenth."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(figure, "drawn_by_vega", lambda spec: '<svg width="9" height="9"></svg>')
+        yield
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """While charts are drawn."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(figure, "drawn_by_vega", DRAWN_BY_VEGA)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[None]:
+    """Charts are drawn, in a module that is about them."""
+    with drawing():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

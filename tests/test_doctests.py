@@ -7,6 +7,7 @@ import pytest
 
 WORKED = [
     "memlm_cli.packages",
+    "pipelines.options",
     "stages.evaluation.figures.seed_groups",
     "stages.retrieval.weights.coordinate_descent",
     "stages.examples.cutting",
@@ -28,11 +29,12 @@ WORKED = [
     "stages.pretrained.anatomy",
     "stages.retrieval.grammar",
     "stages.retrieval.memory_words",
+    "stages.retrieval.read",
     "stages.retrieval.reading",
     "stages.search.size",
     "stages.text.vocabulary",
     "stages.training.automatic",
-    "stages.web.tokens",
+    "stages.web.rendering",
 ]
 
 

@@ -1,9 +1,14 @@
-"""Docstrings begin with a noun or a verb: a fragment that begins with "What" or "Of" hides the noun."""
+"""Plain English: docstrings begin with a noun or a verb, and documents have short sentences in common words.
+
+A fragment that begins with "What" or "Of" hides the noun. A sentence of more than 28 words holds two ideas.
+"""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 FRAGMENT = re.compile(r"(What|Of)\b")
@@ -46,3 +51,46 @@ def test_no_docstring_begins_with_what_or_of() -> None:
 
 def test_fragments_are_found_wherever_a_docstring_stands() -> None:
     assert [line for line, text in docstrings(ast.parse(EXAMPLE)) if FRAGMENT.match(text)] == [3, 5, 7, 9]
+
+
+LONGEST = 28
+"""Words of a sentence, or of a part of it between colons and semicolons."""
+LIST = 6
+"""Commas of a sentence that is a list of things, which may be longer."""
+AVOIDED = ("so many", "of which", "in place of", "goes on from", "kin", "told")
+"""Words of a dialect: a number, a relative clause, instead of, resumes."""
+
+
+def sentences(document: str) -> Iterator[str]:
+    """Sentences of a Markdown document, without tables, code, headings and targets of links."""
+    text = re.sub(r"<!-- table.*?<!-- end -->|```.*?```", "", document, flags=re.S)
+    text = re.sub(r"^(?:    |\||#).*$", "", text, flags=re.M)
+    text = re.sub(r"`[^`]*`", "x", re.sub(r"\]\([^)]*\)", "]", text))
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?:-|\d+\.) ", text):
+        for sentence in re.split(r"(?<=[.?!:;])[*\"”)]*\s+", " ".join(paragraph.split())):
+            if re.search(r"\w", sentence):
+                yield sentence.removeprefix("- ")
+
+
+def documents() -> list[Path]:
+    return [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+        (ROOT / "docs").rglob("*.md")
+    )
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: path.stem)
+def test_documents_have_short_sentences_in_common_words(document: Path) -> None:
+    text = document.read_text("utf-8")
+    long = [one for one in sentences(text) if len(re.findall(r"\w\S*", one)) > LONGEST and one.count(",") < LIST]
+    assert not long, f"{document.name}: {long}"
+    found = [word for word in AVOIDED if re.search(rf"\b{word}\b", text)]
+    assert not found, f"{document.name}: {found}"
+
+
+def test_sentences_are_found_between_tables_and_code() -> None:
+    assert list(sentences("# T\n\nOne `x`, [two](a.md). Three?\n\n    code\n\n- Four: five")) == [
+        "One x, [two].",
+        "Three?",
+        "Four:",
+        "five",
+    ]

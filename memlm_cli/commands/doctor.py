@@ -15,7 +15,7 @@ from memlm_cli.tables import Row, table
 from stages.errors import UsageError
 from stages.numbers import number, percent, size
 
-Found = Mapping[str, Any]
+Facts = Mapping[str, Any]
 NARROW, WIDEST = 30, 70
 """Columns in which packages, and commands that install them, are folded."""
 
@@ -35,7 +35,7 @@ def doctor(
     device: Annotated[str, typer.Option(help="With --benchmark: auto, cpu or cuda.", rich_help_panel=None)] = "auto",
 ) -> None:
     """Versions, devices, memory, the store, settings in force and from where; exit 2 if something is broken."""
-    from memlm_cli.checkup import examine
+    from memlm_cli.doctor import examine
 
     found = examine(context, store)
     if benchmark and not found["problems"]:
@@ -50,7 +50,7 @@ def doctor(
         raise UsageError("; ".join(problem.rstrip(".") for problem in found["problems"]) + ".")
 
 
-def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
+def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     versions = [(name, str(value or "not installed")) for name, value in found["versions"].items()]
     packages = [(p["package"], p["version"] or ("missing", "red"), p["wanted"]) for p in found["packages"]]
     yield "Versions", ("", "version", "wanted"), [*((*row, "") for row in versions), *packages]
@@ -61,7 +61,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     )
     yield "Machine", ("", ""), list(_machine(found["devices"], found["memory"]))
     yield "Store", ("", ""), list(_store(found["store"]))
-    settings = [(_spelled(s), _value(s["value"]), s["from"]) for s in found["settings"]]
+    settings = [(_option(s), _value(s["value"]), s["from"]) for s in found["settings"]]
     variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
     yield "Settings", ("", "value", "from"), [*settings, *variables]
     if "speed" in found:
@@ -71,7 +71,7 @@ def _tables(found: Found) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     yield "Problems", ("",), verdict
 
 
-def _speed(store: Path, device: str) -> list[Found]:
+def _speed(store: Path, device: str) -> list[Facts]:
     """Measure the speed of this machine, and of the store's disk."""
     from memlm_cli.console import ConsoleReporter
     from stages.speed import benchmark
@@ -81,7 +81,7 @@ def _speed(store: Path, device: str) -> list[Found]:
         return [row._asdict() for row in benchmark(place, device, reporter)]
 
 
-def _kernel(row: Found) -> Row:
+def _kernel(row: Facts) -> Row:
     known = row["expected"] is not None
     return (
         row["name"],
@@ -92,7 +92,7 @@ def _kernel(row: Found) -> Row:
     )
 
 
-def _extra(extra: Found) -> Iterator[Row]:
+def _extra(extra: Facts) -> Iterator[Row]:
     """An extra in as many lines as its packages and the command fill, which is still one where it is copied."""
     command = wrap(extra["command"] or "", WIDEST, break_long_words=False, break_on_hyphens=False)
     lines = [*(f"{line} \\" for line in command[:-1]), *command[-1:]]
@@ -100,13 +100,13 @@ def _extra(extra: Found) -> Iterator[Row]:
     yield from zip_longest([extra["extra"]], state, lines, fillvalue="")
 
 
-def _state(extra: Found) -> str:
+def _state(extra: Facts) -> str:
     if not extra["missing"]:
         return "installed"
     return f"lacks {', '.join(extra['missing'])}" if extra["installed"] else "not installed (optional)"
 
 
-def _machine(devices: Found, memory: Found) -> Iterator[Row]:
+def _machine(devices: Facts, memory: Facts) -> Iterator[Row]:
     threads = "" if devices["threads"] is None else f", {devices['threads']} threads"
     yield "cores", f"{devices['cores']}{threads}"
     yield "memory", _of(memory["free"], memory["bytes"])
@@ -122,7 +122,7 @@ def _of(free: int | None, total: int) -> str:
     return size(total) if free is None else f"{size(free)} free of {size(total)}"
 
 
-def _store(store: Found) -> Iterator[Row]:
+def _store(store: Facts) -> Iterator[Row]:
     yield "folder", store["path"] + ("" if store["there"] else " (not there yet)")
     if "bytes" in store:
         yield "artifacts", f"{store['artifacts']:,}, {size(store['bytes'])}"
@@ -131,7 +131,7 @@ def _store(store: Found) -> Iterator[Row]:
     yield "free disk", size(store["free"])
 
 
-def _spelled(setting: Found) -> str:
+def _option(setting: Facts) -> str:
     return f"--{setting['option']}" if setting["command"] is None else f"{setting['command']} --{setting['option']}"
 
 

@@ -1,34 +1,93 @@
-"""memlm in Python: the store, every stage, and models with their memories, for notebooks (`import memlm`).
+"""memlm in Python (`import memlm`): models, datastores, indexes and readings over arrays; stores, stages, artifacts.
 
-What is public is what `docs/how-to/notebook.md` lists, and the errors of the exit codes. Nothing here computes: a
-stage is run by its command, and texts are read by what `inspect` and `generate` use.
+What is public is what `docs/how-to/notebook.md` lists, and the errors of the exit codes. What needs torch is imported
+when it is first asked for.
 """
 
-from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens
+from typing import TYPE_CHECKING, Any
+
+from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Tokens
 from memlm_cli.notebook.pages import Page
 from memlm_cli.notebook.reader import Reader, Scores
 from memlm_cli.notebook.report import Report
 from memlm_cli.notebook.store import Store, open, run
 from stages.errors import ArtifactError, BusyError, DataError, MemlmError, ResourceError, UsageError
+from stages.models.layers import STREAM_ATTENTION
+from stages.registry import Part, load
+from stages.retrieval.arrays import Datastore, Index
+
+if TYPE_CHECKING:
+    from stages.encoding.scoring import score_ids
+    from stages.memory.entries import Entries
+    from stages.memory.readers.interpolate import interpolate
+    from stages.models.config import StateArray
+    from stages.models.language_model import LanguageModel, new_model
+    from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
+    from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs
+    from stages.retrieval.read import perplexity, read, recent, tune
+
+LATER = {
+    "Attended": "stages.models.layers.sublayer:Attended",
+    "AttentionConfig": "stages.models.layers.settings:AttentionConfig",
+    "Entries": "stages.memory.entries:Entries",
+    "LanguageModel": "stages.models.language_model:LanguageModel",
+    "Passage": "stages.models.layers.sublayer:Passage",
+    "StateArray": "stages.models.config:StateArray",
+    "StreamAttention": "stages.models.layers.sublayer:StreamAttention",
+    "StreamAttentionSettings": "stages.models.layers.settings:StreamAttentionSettings",
+    "StreamInputs": "stages.models.layers.sublayer:StreamInputs",
+    "interpolate": "stages.memory.readers.interpolate:interpolate",
+    "new_model": "stages.models.language_model:new_model",
+    "perplexity": "stages.retrieval.read:perplexity",
+    "read": "stages.retrieval.read:read",
+    "recent": "stages.retrieval.read:recent",
+    "score_ids": "stages.encoding.scoring:score_ids",
+    "tune": "stages.retrieval.read:tune",
+}
+"""Where names are that need torch."""
 
 __all__ = [
+    "STREAM_ATTENTION",
     "Artifact",
     "ArtifactError",
+    "Attended",
+    "AttentionConfig",
     "BusyError",
     "DataError",
     "Datastore",
+    "Entries",
     "Index",
+    "LanguageModel",
     "MemlmError",
     "Model",
     "Neighbors",
     "Page",
+    "Part",
+    "Passage",
     "Reader",
     "Report",
     "ResourceError",
     "Scores",
+    "StateArray",
     "Store",
+    "StreamAttention",
+    "StreamAttentionSettings",
+    "StreamInputs",
     "Tokens",
     "UsageError",
+    "interpolate",
+    "new_model",
     "open",
+    "perplexity",
+    "read",
+    "recent",
     "run",
+    "score_ids",
+    "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATER:
+        raise AttributeError(f"module 'memlm' has no attribute {name!r}")
+    return load(LATER[name])

@@ -1,12 +1,12 @@
 """Artifacts in a notebook, and questions to them."""
 
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
 from stages.errors import UsageError, shortened
+from stages.retrieval.arrays import Datastore, Index
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,67 +65,46 @@ class Neighbors(Artifact):
     """Rows of a datastore that were found for the tokens of splits."""
 
 
-class Datastore(Artifact):
-    """Keys and values."""
+class StoredDatastore(Artifact, Datastore):
+    """Keys and values of an artifact, read as they are sliced."""
 
     @property
     def keys(self) -> Any:
-        """Representations of contexts, float16 or float32 [rows, dim], read as they are sliced."""
         return self._stored.zarr("datastore.zarr")["keys"]
 
     @property
     def values(self) -> Any:
-        """The token that follows each, int32 [rows], read as they are sliced."""
         return self._stored.zarr("datastore.zarr")["values"]
 
-    def batches(self, rows: int = 8192) -> "Iterator[tuple[np.ndarray, np.ndarray]]":
-        """Keys and values of so many rows at a time, in stored order."""
-        rows, keys, values = count(rows, "rows"), self.keys, self.values
-        for start in range(0, len(values), rows):
-            yield keys[start : start + rows], values[start : start + rows]
 
-
-class Index(Artifact):
-    """Keys, ready to be searched."""
-
-    def search(self, queries: Any, k: int) -> "tuple[np.ndarray, np.ndarray]":
-        """The k nearest rows of its datastore for each query.
-
-        Args:
-            queries: [n, dim], or [dim] for one.
-        Returns: ids int64 [n, k], best first, -1 where there are fewer; distances float32 [n, k], squared L2, or
-            inner products.
-        """
-        import numpy as np
-
-        dim, dtype = self._searcher.dim, self._stored.find("datastore").metrics["dtype"]
-        try:
-            wanted = np.atleast_2d(np.asarray(queries)).astype(dtype).astype(np.float32)
-        except (TypeError, ValueError):
-            raise UsageError(f"queries are numbers, [n, {dim}], not {shortened(repr(queries))}.") from None
-        if wanted.ndim != 2 or wanted.shape[1] != dim:
-            raise UsageError(f"queries are [n, {dim}], not {list(np.shape(queries))}.")
-        rows = self._stored.find("datastore").metrics["rows"]
-        if count(k, "k") > rows:  # the answer has room for all k
-            raise UsageError(f"k is the {rows:,} rows of the datastore at the most, not {k:,}.")
-        searcher = self._searcher
-        with ConsoleReporter("search", soon=True):
-            found: tuple[np.ndarray, np.ndarray] = searcher.search(wanted, k)
-        return found
+class StoredIndex(Artifact, Index):
+    """The index of an artifact."""
 
     @cached_property
-    def _searcher(self) -> Any:
+    def datastore(self) -> Datastore:
+        return StoredDatastore(self.store, self._stored.find("datastore"))
+
+    @cached_property
+    def searcher(self) -> Any:
         with ConsoleReporter("search", soon=True):
             from stages.search.open import open_searcher
 
             keys = self._stored.find("datastore").metrics
             return open_searcher(self._stored.file("index.faiss"), self.config, (keys["rows"], keys["dim"]))
 
+    def search(self, queries: Any, k: int, exclude_ranges: Any = None) -> "tuple[np.ndarray, np.ndarray]":
+        with ConsoleReporter("search", soon=True):
+            return super().search(queries, k, exclude_ranges)
+
 
 def plain(value: Any) -> Any:
-    """Artifacts by their references, in lists too."""
+    """Artifacts by their references, paths as texts, numbers of NumPy as Python's, in lists too."""
     if isinstance(value, Artifact):
         return value.reference
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "item"):
+        return value.item()
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
@@ -134,13 +113,6 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{name} is a text (str), not {shortened(repr(value))}.")
     return value
-
-
-def count(value: Any, name: str) -> int:
-    """A number of things that was given. Raises: UsageError for anything but a whole number from 1 on."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise UsageError(f"{name} is a whole number, 1 or more, not {shortened(repr(value))}.")
-    return int(value.__index__())
 
 
 def reference(value: Any, name: str = "reference") -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
-from memlm_cli.notebook.artifacts import Artifact, Datastore, Index, Model, Neighbors, Tokens, plain
+from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, StoredDatastore, StoredIndex, Tokens, plain
 from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.reader import Reader
 from memlm_cli.notebook.report import Report
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[Artifact]] = {
     "tokens": Tokens,
     "model": Model,
-    "datastore": Datastore,
-    "index": Index,
+    "datastore": StoredDatastore,
+    "index": StoredIndex,
     "neighbors": Neighbors,
     "report": Report,
 }
@@ -73,7 +73,7 @@ class Store:
         words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
         given = {name: plain(value) for name, value in settings.items()}
         with ConsoleReporter(command, soon=True):
-            return self[run_command(command, words, {"store": str(self.path), **given})]
+            return _of_kind(self, run_command(command, words, {"store": self.path, **given}))
 
     def read(
         self,

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stages.artifacts.kinds import STAGES
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.manifest import Manifest
 
@@ -30,7 +31,7 @@ class Figures(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
-Check = Callable[[np.ndarray, int, int], "str | None"]
+Check = Callable[["np.ndarray", int, int], "str | None"]
 """Describes what is wrong with the rows from `start` of an array of `rows`: (values, start, rows); None: nothing.
 Can be pickled."""
 
@@ -96,16 +97,17 @@ def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | No
 def between(low: int, stop: int, what: str) -> Check:
     """Integers low <= value < stop.
 
+    >>> import numpy as np
     >>> between(0, 5, "ids")(np.array([3, 7]), 10, 100)
     'row 11 holds 7, where ids from 0 to 4 are'
     """
     return partial(_outside, low, stop, what)
 
 
-def _outside(low: int, stop: int, what: str, values: np.ndarray, start: int, rows: int) -> str | None:
+def _outside(low: int, stop: int, what: str, values: "np.ndarray", start: int, rows: int) -> str | None:
     if not values.size or (values.min() >= low and values.max() < stop):
         return None
-    place = int(np.flatnonzero((values.ravel() < low) | (values.ravel() >= stop))[0])
+    place = int(((values.ravel() < low) | (values.ravel() >= stop)).nonzero()[0][0])
     row = start + place * len(values) // values.size
     return f"row {row} holds {values.ravel()[place]}, where {what} from {low} to {stop - 1} are"
 
@@ -113,14 +115,15 @@ def _outside(low: int, stop: int, what: str, values: np.ndarray, start: int, row
 def offsets(last: int | None) -> Check:
     """Integers that never fall; the first is 0 or more, and the last of all, where it is known, is `last`.
 
+    >>> import numpy as np
     >>> offsets(9)(np.array([0, 5, 4]), 0, 4)
     'row 2 holds 4, less than the one before'
     """
     return partial(_no_offsets, last)
 
 
-def _no_offsets(last: int | None, values: np.ndarray, start: int, rows: int) -> str | None:
-    falls = np.flatnonzero(values[1:] < values[:-1])
+def _no_offsets(last: int | None, values: "np.ndarray", start: int, rows: int) -> str | None:
+    falls = (values[1:] < values[:-1]).nonzero()[0]
     if len(falls):
         return f"row {start + 1 + int(falls[0])} holds {values[1 + falls[0]]}, less than the one before"
     if len(values) and (values[0] < 0 or (last is not None and values[-1] > last)):
@@ -130,23 +133,27 @@ def _no_offsets(last: int | None, values: np.ndarray, start: int, rows: int) -> 
     return None
 
 
-def finite(values: np.ndarray, start: int, rows: int) -> str | None:
+def finite(values: "np.ndarray", start: int, rows: int) -> str | None:
     """Neither nan nor infinite."""
+    import numpy as np
+
     return _first(np.isfinite(values), values, start)
 
 
-def numbers(values: np.ndarray, start: int, rows: int) -> str | None:
+def numbers(values: "np.ndarray", start: int, rows: int) -> str | None:
     """Not nan."""
+    import numpy as np
+
     return _first(~np.isnan(values), values, start)
 
 
-def anything(values: np.ndarray, start: int, rows: int) -> str | None:
+def anything(values: "np.ndarray", start: int, rows: int) -> str | None:
     """All values are legal."""
     return None
 
 
-def _first(right: np.ndarray, values: np.ndarray, start: int) -> str | None:
+def _first(right: "np.ndarray", values: "np.ndarray", start: int) -> str | None:
     if right.all():
         return None
-    place = int(np.flatnonzero(~right.ravel())[0])
+    place = int((~right.ravel()).nonzero()[0][0])
     return f"row {start + place * len(values) // values.size} holds {values.ravel()[place]}"

@@ -101,10 +101,14 @@ class Figure:
     @cached_property
     def _drawing(self) -> tuple[int, int, str]:
         """Width, height, and the elements of the drawing."""
-        import vl_convert
+        return _elements(drawn_by_vega(specification(self.chart) | {"config": CONFIG}), self.name)
 
-        spec = json.dumps(specification(self.chart) | {"config": CONFIG})
-        return _elements(vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]), self.name)
+
+def drawn_by_vega(spec: Spec) -> str:
+    """The SVG of a specification; nothing is fetched."""
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE, allowed_base_urls=[])
 
 
 def specification(chart: Chart) -> Spec:

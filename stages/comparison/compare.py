@@ -1,12 +1,13 @@
-"""Which of two reports is better, by how much, how surely, and where."""
+"""Which of two reports is better, by how much, how surely, and where; and a report against its baseline."""
 
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.comparison.by_token import compare_tokens
 from stages.comparison.comparability import same_tokens
 from stages.comparison.settings import ComparisonSettings
 from stages.evaluation.figures.row_names import counting
-from stages.evaluation.figures.token_scores import TokenScores, open_scores
+from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.reporting import Progress, unheard
 
 
@@ -49,3 +50,18 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "counting": counting(row),
         **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
     }
+
+
+def against_baseline(report: Artifact) -> dict[str, Any] | None:
+    """The first memory row of a report compared, token by token, with the model alone of its baseline.
+
+    Returns: as of `compare_tokens`, with the names of both `rows`; None where there is no baseline, or one of the
+        two reports has no token scores.
+    """
+    if "baseline" not in report.manifest.inputs:
+        return None
+    baseline = report.input("baseline")
+    if not (has_scores(baseline) and has_scores(report)):
+        return None
+    scores = open_scores(baseline, "model"), open_scores(report, "final")
+    return {"rows": [one.row for one in scores], **compare_tokens(*scores, ComparisonSettings(most=0, around=0))}

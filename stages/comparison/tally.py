@@ -1,4 +1,4 @@
-"""Sums of two log-probabilities of the same tokens, by group of tokens and by the unit that is resampled."""
+"""Sums of two log-probabilities of the same tokens by group and by unit, and the tokens won and lost most."""
 
 from dataclasses import dataclass
 
@@ -98,3 +98,23 @@ def position_range(positions: np.ndarray) -> np.ndarray:
 def range_bounds(number: int) -> tuple[int, int]:
     """The positions [start, stop) of a range."""
     return (FIRST_RANGE << number) >> 1 if number else 0, FIRST_RANGE << number
+
+
+class TopTokens:
+    """The rows with the largest values above 0; of equal ones, those that came first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.rows = np.empty(0, np.int64)
+        self._values = np.empty(0)
+
+    def add(self, start: int, values: np.ndarray) -> None:
+        """Look at the values [n] of rows start, start + 1, …"""
+        above = np.flatnonzero(values > 0)
+        if len(above) > self._most:
+            least = np.partition(values[above], -max(self._most, 1))[-max(self._most, 1)]
+            above = above[values[above] >= least]
+        rows = np.concatenate([self.rows, start + above])
+        kept = np.concatenate([self._values, values[above]])
+        order = np.argsort(-kept, kind="stable")[: self._most]
+        self.rows, self._values = rows[order], kept[order]

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.comparison.tally import Group, PairedTokens, Tally, position_range
-from stages.comparison.top_tokens import TopTokens
+from stages.comparison.tally import Group, PairedTokens, Tally, TopTokens, position_range
 from stages.errors import ArtifactError
 from stages.evaluation.figures.frequency import BOUNDS, Frequencies
 from stages.evaluation.figures.intervals import Bootstrap

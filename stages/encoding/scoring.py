@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.encode import EncodedBlock
+from stages.encoding.encode import EncodedBlock, encode
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import RangeProbe, ScoredBlock
+from stages.examples.streams import Streams
 from stages.models.language_model import LanguageModel, State
+from stages.models.windows import WindowSettings
 
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""
@@ -44,6 +47,22 @@ class LMScores:
     @property
     def stop(self) -> int:
         return self.start + len(self)
+
+
+def score_ids(
+    model: LanguageModel, ids: Sequence[int], eos: int, context: int, keys: Iterable[str] = ("hidden",)
+) -> LMScores:
+    """Score a text with a model in windows, as an evaluation reads a split, on the device that the model is on.
+
+    Args:
+        ids: of its tokens.
+        eos: the token that stands before the first.
+        context: inputs of a window or segment.
+        keys: representations to keep of the tokens, `hidden` or `ffn-input`.
+    """
+    windows = WindowSettings(context, 1 if model.config.pools else context)
+    texts = Streams(np.asarray(ids), eos, model.config.cutting(windows), np.array([0, len(ids)]))
+    return score_blocks(model, encode(model.eval(), texts.blocks(0, len(ids))), keys)
 
 
 def score_blocks(

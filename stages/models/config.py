@@ -11,10 +11,12 @@ from pydantic import Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
-from stages.examples.cutting import Cutting, Way
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
 from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
 from stages.models.windows import Lengths, WindowSettings
+
+if TYPE_CHECKING:
+    from stages.examples.cutting import Cutting, Way
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -138,12 +140,14 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         Raises: UsageError if it cannot read them.
         """
 
-    def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
+    def cutting(self, windows: WindowSettings, by_document: bool = False) -> "Cutting":
         """How a range of tokens is cut for it.
 
         Args:
             by_document: whether each document is read by itself.
         """
+        from stages.examples.cutting import Cutting  # and with it NumPy, which settings alone need not load
+
         way: Way = "stream" if self.carries_state else "pooled" if self.pools else "windows"
         return Cutting(way, windows.context, windows.stride, by_document, self.reads.documents)
 

@@ -111,6 +111,18 @@ class LanguageModel(nn.Module):
         return hidden.to(next(self.parameters()).dtype)
 
 
+def new_model(vocabulary: int, segment_length: int, **settings: Any) -> LanguageModel:
+    """A model with random weights.
+
+    Args:
+        vocabulary: number of token types.
+        segment_length: inputs of a window or segment.
+        settings: as those of `[model]` in a preset, such as `backbone` and `width`.
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
+    """
+    return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
+
+
 def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
     """The model of an artifact folder (`config.json` and weights), in evaluation mode.
 

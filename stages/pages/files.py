@@ -5,8 +5,7 @@ from pathlib import Path
 from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
 from stages.errors import UsageError
-from stages.pages.page import Page
-from stages.pages.rendering import MARK
+from stages.pages.page import MARK, Page
 
 ALWAYS_DRAWN = "lineage.svg"
 """A drawing that every page has; where it is memlm's own, so are the tables beside it, which bear no mark."""

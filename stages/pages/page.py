@@ -3,20 +3,29 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.figure import Figure
 from stages.errors import content_of
 from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
-from stages.pages.headline import Row, comparison_words, headline, headline_table, rankings
+from stages.pages.headline import (
+    Row,
+    comparison_words,
+    headline,
+    headline_table,
+    means_over_seeds,
+    rankings,
+    seed_tables,
+)
 from stages.pages.lineage import Member, lineage_of
-from stages.pages.rendering import render
-from stages.pages.sections import sections
-from stages.pages.seeds import means_over_seeds, seed_tables
+from stages.pages.sections import sections, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
-from stages.pages.texts import text_lines
 from stages.pages.title import page_title
+from stages.web.rendering import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""
@@ -71,3 +80,13 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
         missing=[member for member in members.values() if member.remark],
     )
     return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
+
+
+TEMPLATE = Path(__file__).parent / "templates" / "page.html"
+MARK = '<meta name="generator" content="memlm report">'
+"""Stands at the head of every page, so that only memlm's own files are written over."""
+
+
+def render(**values: Any) -> str:
+    """The page as HTML."""
+    return render_template(TEMPLATE, mark=Markup(MARK), **values)

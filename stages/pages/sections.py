@@ -1,23 +1,27 @@
-"""The figures and tables of a page, under their headings."""
+"""The figures and tables of a page, under their headings, and the lines on texts and training."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from stages.artifacts.artifact import Artifact
 from stages.charts.curves import accuracy_charts, curve_charts
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
 from stages.charts.frequency import frequency_charts
 from stages.charts.learned_weight import learned_charts
-from stages.charts.training import training_charts
+from stages.charts.training import Journal, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.shown import probe_charts
-from stages.pages.lineage import Member
+from stages.numbers import number
+from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bucket_table
-from stages.pages.training import read_journals
 from stages.reports.tables import Table
+from stages.text.names import names_in
 
 Item = Chart | Table
 
@@ -71,3 +75,49 @@ def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table
         used[item.name] += 1
         count = used[item.name]
         yield from figures([item if count == 1 else replace(item, name=f"{item.name}--{count}")])
+
+
+JOURNAL = "training.jsonl"
+
+
+def read_journals(members: Sequence[Member]) -> list[Journal]:
+    """Read the journal of every model whose `training.jsonl` is there; a single one needs no name."""
+    read = [(member, records) for member in members if (records := _records(member))]
+    return [Journal("" if len(read) == 1 else member.label, member.reference, records) for member, records in read]
+
+
+def _records(member: Member) -> Sequence[Mapping[str, Any]]:
+    """None of a model whose file is missing or damaged."""
+    journal = member.file(JOURNAL) if member.kind == "model" else None
+    try:
+        text = "" if journal is None else journal.read_text("utf-8")
+        records = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError, RecursionError):
+        return []
+    return records if all(isinstance(record, dict) for record in records) else []
+
+
+MOST_NAMED = 3
+"""Files, or records, of which a split is said to be."""
+
+
+def text_lines(members: Sequence[Member]) -> list[str]:
+    """`wiki.txt: train 172,117, test 2,619 tokens`, of each tokens artifact in a lineage that is still there."""
+    found = [member.artifact for member in members if member.kind == "tokens"]
+    return [line for tokens in found if tokens is not None for line in _lines(tokens)]
+
+
+def _lines(tokens: Artifact) -> Iterator[str]:
+    """One for each part of the text: splits of the same files stand together."""
+    by_files: dict[str, list[str]] = {}
+    for split in in_order(tokens.metrics["splits"]):
+        count = number(tokens.metrics["splits"][split]["tokens"])
+        by_files.setdefault(_files(names_in(tokens.path, split)), []).append(f"{split} {count}")
+    for files, splits in by_files.items():
+        yield f"{files or tokens.reference}: {', '.join(splits)} tokens"
+
+
+def _files(names: Sequence[str]) -> str:
+    """`a.txt, b.txt, c.txt and 4 more`."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more

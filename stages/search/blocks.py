@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.search.decoded import DecodedLists
 from stages.search.keys import widen
-from stages.search.scan import KeyBlock, Room, squared_lengths
+from stages.search.scan import KeyBlock, Scratch, squared_lengths
 
 PIECE_BYTES = 8 << 20
 """Keys of a list, in float32, that a thread compares at a time; where lengths are not known, it holds them twice."""
@@ -44,26 +44,26 @@ class ListBlocks:
         keys = int(self.lists.starts[self.kept])
         return np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
 
-    def together(self, numbers: Sequence[int], room: Room) -> tuple[KeyBlock, list[slice]]:
+    def together(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         """The keys of some lists, rising and either all kept or none, in one block, and which are those of each."""
         if numbers[-1] < self.kept:
-            return self._kept(numbers, room)
+            return self._kept(numbers, scratch)
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
-        block, places = self._room_for(ends[-1], room), list(map(slice, [0, *ends[:-1]], ends))
+        block, places = self._room_for(ends[-1], scratch), list(map(slice, [0, *ends[:-1]], ends))
         for number, place in zip(numbers, places, strict=True):
-            self._read(number, None, block.part(place), room)
+            self._read(number, None, block.part(place), scratch)
         return block, places
 
-    def in_parts(self, number: int, room: Room) -> Iterator[KeyBlock]:
+    def in_parts(self, number: int, scratch: Scratch) -> Iterator[KeyBlock]:
         """The keys of a long list, some at a time."""
         size = int(self.lists.sizes[number])
         for start in range(0, size, self.piece):
             part = range(start, min(start + self.piece, size))
-            block = self._room_for(len(part), room)
-            self._read(number, part, block, room)
+            block = self._room_for(len(part), scratch)
+            self._read(number, part, block, scratch)
             yield block
 
-    def _kept(self, numbers: Sequence[int], room: Room) -> tuple[KeyBlock, list[slice]]:
+    def _kept(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         assert self._lengths is not None
         first, stop = int(self.lists.starts[numbers[0]]), int(self.lists.starts[numbers[-1] + 1])
         rows, vectors = self._keys
@@ -71,26 +71,26 @@ class ListBlocks:
         places = [slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers]
         for number, place in zip(numbers, places, strict=True):
             if not self._is_read[number]:
-                self._read(number, None, block.part(place), room)
+                self._read(number, None, block.part(place), scratch)
                 self._is_read[number] = True
         return block, places
 
-    def _read(self, number: int, part: range | None, block: KeyBlock, room: Room) -> None:
+    def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
         """Put a list, or a part of it, into a block of as many keys."""
         block.rows[:] = self.lists.ids(number, part)
         widen(self.lists.keys(number, part), block.vectors)
         if self._lengths is None:
-            squared_lengths(block.vectors, self.origin, block.lengths, room)
+            squared_lengths(block.vectors, self.origin, block.lengths, scratch)
             return
         first = int(self.lists.starts[number]) + (0 if part is None else part.start)
         known = self._lengths[first : first + len(block.rows)]
         if np.isnan(known[0]):
-            squared_lengths(block.vectors, self.origin, known, room)
+            squared_lengths(block.vectors, self.origin, known, scratch)
         block.lengths[:] = known
 
-    def _room_for(self, keys: int, room: Room) -> KeyBlock:
+    def _room_for(self, keys: int, scratch: Scratch) -> KeyBlock:
         return KeyBlock(
-            room.array("rows", (keys,), np.int64),
-            room.array("vectors", (keys, self._dim)),
-            room.array("lengths", (keys,)),
+            scratch.array("rows", (keys,), np.int64),
+            scratch.array("vectors", (keys, self._dim)),
+            scratch.array("lengths", (keys,)),
         )

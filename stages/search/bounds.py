@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from stages.search.runs import runs
-from stages.threads import Share
+from stages.threads import ThreadPool
 
 TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
 """Scores and queries that a thread ranks at a time."""
@@ -37,7 +37,7 @@ class ScoreTable:
         """[places, width] so many numbers of the table from any place of it on."""
         return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
 
-    def ranked(self, share: Share) -> Float32[np.ndarray, " n"]:
+    def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
         """The score of this rank of each query, +inf where it has fewer."""
         out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
 
@@ -49,5 +49,5 @@ class ScoreTable:
             out[part] = own[:, self._rank - 1]
 
         step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
-        share(rank, [slice(first, first + step) for first in range(0, len(out), step)])
+        pool(rank, [slice(first, first + step) for first in range(0, len(out), step)])
         return out

@@ -28,14 +28,19 @@ def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
     return keys.take(np.sort(rows))
 
 
-def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
-    """Learn lists and codes from a sample, and write the empty index."""
+def trained_index(config: IndexConfig, keys: StoredKeys) -> Any:
+    """An empty index that has learned lists and codes from a sample of the keys."""
     index = empty_index(config, keys.dim, keys.dtype.name)
     if not index.is_trained:
         assert isinstance(config.train_keys, int)
         with refusals():
             index.train(training_sample(keys, config.train_keys, config.seed))
-    write_index(index, path)
+    return index
+
+
+def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
+    """Write the empty index that has learned from the keys."""
+    write_index(trained_index(config, keys), path)
 
 
 def write_index(index: Any, path: Path) -> None:
@@ -186,7 +191,12 @@ def _rising(codes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
     """Add all keys to an index that does not grow in parts, and write it."""
+    add_keys(trained, keys)
+    write_index(trained, path)
+
+
+def add_keys(trained: Any, keys: StoredKeys) -> None:
+    """Add all keys to a trained index."""
     for _, block in keys.each():
         with refusals():
             trained.add(widened(block))
-    write_index(trained, path)

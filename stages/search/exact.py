@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stages.search.found import Found
 from stages.search.keys import StoredKeys, widen
-from stages.search.scan import KeyBlock, QueryBlock, Room, squared_lengths
+from stages.search.scan import KeyBlock, QueryBlock, Scratch, squared_lengths
 from stages.search.scanning import ScanningSearcher
-from stages.threads import Share, in_turn
+from stages.search.top_k import TopKBuffer
+from stages.threads import ThreadPool, in_turn
 
 if TYPE_CHECKING:
     from stages.search.tensor_exact import KeysOnDevice
@@ -49,27 +49,27 @@ class ExactSearcher(ScanningSearcher):
         return True
 
     def nearest(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
-        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // share.threads)))
+        size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // pool.threads)))
         parts = [slice(first, first + size) for first in range(0, len(queries), size)]
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
-        room = Room()
+        scratch = Scratch()
         for first, block in self.keys.each():
-            keys = self._ready(first, block, share, room)
-            share(partial(Narrowing.scan, keys=keys, room=room), narrowings)
+            keys = self._ready(first, block, pool, scratch)
+            pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
             self.compared(first + len(block))
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
 
         def finish(number: int) -> None:
             scores[parts[number]], rows[parts[number]] = narrowings[number].found.best(k, in_turn)
 
-        share(finish, range(len(parts)))
+        pool(finish, range(len(parts)))
         return scores, rows
 
-    def _ready(self, first: int, block: np.ndarray, share: Share, room: Room) -> KeyBlock:
+    def _ready(self, first: int, block: np.ndarray, pool: ThreadPool, scratch: Scratch) -> KeyBlock:
         """The keys of a shard, whose first row is given."""
         keys = KeyBlock(
             np.arange(first, first + len(block)),
@@ -79,9 +79,9 @@ class ExactSearcher(ScanningSearcher):
 
         def fill(part: slice) -> None:
             widen(block[part], keys.vectors[part])
-            squared_lengths(keys.vectors[part], self.origin, keys.lengths[part], room)
+            squared_lengths(keys.vectors[part], self.origin, keys.lengths[part], scratch)
 
-        share(fill, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
+        pool(fill, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
         return keys
 
     # On another device
@@ -95,12 +95,12 @@ class ExactSearcher(ScanningSearcher):
         on_device = self._on_device = self._on_device or KeysOnDevice(self.keys, self.device)
 
         def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.room.numbers)
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.budget.numbers)
 
         def compare(asked: TensorQueries) -> Iterator[WithAll]:
             seen = 0
             for keys in on_device:
-                yield WithAll(asked, keys, on_device.room.scores)
+                yield WithAll(asked, keys, on_device.budget.scores)
                 seen += len(keys.rows)
                 self.compared(seen)
 
@@ -114,18 +114,18 @@ class Narrowing:
         self.queries, self.k = queries, k
         self.everyone = np.arange(len(queries))
         self.bounds, self.radius = np.full(len(queries), np.inf, np.float32), np.float32(0)
-        self.found, self.pieces = Found(len(queries), PIECES), 0
+        self.found, self.pieces = TopKBuffer(len(queries), PIECES), 0
 
-    def scan(self, keys: KeyBlock, room: Room) -> None:
+    def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
         step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
         for start in range(0, len(keys.rows), step):
-            self._scan(keys.part(slice(start, start + step)), room)
+            self._scan(keys.part(slice(start, start + step)), scratch)
 
-    def _scan(self, piece: KeyBlock, room: Room) -> None:
+    def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:
         if np.isinf(self.bounds).any():
             self.bounds = np.minimum(self.bounds, self.queries.bounds(piece, self.k))
         everything = [(self.everyone, slice(0, len(piece.rows)))]
-        for some in self.queries.within(everything, piece, self.bounds, room):
+        for some in self.queries.within(everything, piece, self.bounds, scratch):
             self.found.add(some.which * PIECES + self.pieces, some.counts, some.packed)
         self.pieces += 1
         if self.found.pairs > KEPT * self.k * len(self.queries) or self.pieces == PIECES:

@@ -13,13 +13,13 @@ import numpy as np
 from stages.search.blocks import ListBlocks
 from stages.search.bounds import ScoreTable
 from stages.search.decoded import DecodedLists
-from stages.search.found import Found, TooMany
+from stages.search.list_queries import ListQueries, some_queries
 from stages.search.lists import Lists, ListsInMemory
-from stages.search.scan import KeyBlock, QueryBlock, Room, Tile, smallest_of
+from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
-from stages.search.visits import Visits, some_queries
-from stages.threads import Share, shared_out
+from stages.search.top_k import TooMany, TopKBuffer
+from stages.threads import ThreadPool, thread_pool
 
 if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
@@ -76,41 +76,41 @@ class GroupedSearcher(ScanningSearcher):
         return self.probe * 4**effort >= self.ivf.nlist
 
     def nearest(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
         try:
-            return self._find(self.block(queries, exclude, share), k, effort, share).best(k, share)
+            return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
             middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
         halves = [
-            self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, share)
+            self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, pool)
             for part in (slice(None, middle), slice(middle, None))
         ]
         scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
         return scores, rows
 
-    def _find(self, queries: QueryBlock, k: int, effort: int, share: Share) -> Found:
+    def _find(self, queries: QueryBlock, k: int, effort: int, pool: ThreadPool) -> TopKBuffer:
         """Pairs among which the k best of each query are. Raises: TooMany if they are too many to be held."""
-        probe, room = min(self.ivf.nlist, self.probe * 4**effort), Room()
-        lists = self._nearest_lists(queries.vectors, probe, share)
-        bounds = self._bounds(queries, lists, k, share, room)
-        visits, (cells, columns) = Visits(lists, self.ivf.nlist, share), self._cells(lists)
-        found = Found(len(queries), columns, self._most_pairs(visits, len(queries)))
+        probe, scratch = min(self.ivf.nlist, self.probe * 4**effort), Scratch()
+        lists = self._nearest_lists(queries.vectors, probe, pool)
+        bounds = self._bounds(queries, lists, k, pool, scratch)
+        visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
+        found = TopKBuffer(len(queries), columns, self._most_pairs(visits, len(queries)))
 
         def scan(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, taken = pairs // probe, pairs if cells is None else cells[pairs]
-            for part, (keys, places) in enumerate(self._blocks(numbers, room)):
+            for part, (keys, places) in enumerate(self._blocks(numbers, scratch)):
                 first = 0
-                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, room):
+                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, scratch):
                     stop = first + len(some.counts)
                     found.add(taken[first:stop] + part, some.counts, some.packed)
                     first = stop
 
-        share(scan, self._groups(visits, share))
+        pool(scan, self._groups(visits, pool))
         return found
 
-    def _most_pairs(self, visits: Visits, queries: int) -> int:
+    def _most_pairs(self, visits: ListQueries, queries: int) -> int:
         """Pairs that are held at a time: those of a single query in any case."""
         every = int(visits.counts @ self.lists.sizes)
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
@@ -127,15 +127,15 @@ class GroupedSearcher(ScanningSearcher):
         columns = int(ends[:, -1].max(initial=1))
         return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
 
-    def _blocks(self, numbers: list[int], room: Room) -> Iterator[tuple[KeyBlock, list[slice]]]:
+    def _blocks(self, numbers: list[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
         """The keys of lists that are compared together, and which are those of each; of a long one alone in parts."""
         if self.blocks.parts[numbers[0]] == 1:
-            yield self.blocks.together(numbers, room)
+            yield self.blocks.together(numbers, scratch)
             return
-        for keys in self.blocks.in_parts(numbers[0], room):
+        for keys in self.blocks.in_parts(numbers[0], scratch):
             yield keys, [slice(0, len(keys.rows))]
 
-    def _groups(self, visits: Visits, share: Share) -> list[list[int]]:
+    def _groups(self, visits: ListQueries, pool: ThreadPool) -> list[list[int]]:
         """All lists with keys that are visited, those together that a thread compares together.
 
         These are all kept or none, and a long one is alone.
@@ -146,7 +146,7 @@ class GroupedSearcher(ScanningSearcher):
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
             kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
-            most = min(GROUP_SCORES, left // (GROUPS * share.threads))
+            most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
             if kind != last or taken + own > most or keys + size > GROUP_KEYS:
                 groups.append([])
                 left, taken, keys, last = left - taken, 0, 0, kind
@@ -154,7 +154,7 @@ class GroupedSearcher(ScanningSearcher):
             taken, keys = taken + own, keys + size
         return groups
 
-    def _nearest_lists(self, queries: np.ndarray, probe: int, share: Share) -> np.ndarray:
+    def _nearest_lists(self, queries: np.ndarray, probe: int, pool: ThreadPool) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
 
         A graph before the lists may not lead to all of them: the last places then hold -1, unless all are asked for.
@@ -164,7 +164,7 @@ class GroupedSearcher(ScanningSearcher):
         def find(part: slice) -> None:
             self._put_nearest_lists(queries[part], out[part])
 
-        share(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        pool(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
         return out
 
     def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
@@ -182,8 +182,8 @@ class GroupedSearcher(ScanningSearcher):
         list_of = np.full(self.rows + 1, self.ivf.nlist)
         for number in np.flatnonzero(self.lists.sizes).tolist():
             list_of[self.lists.ids(number)] = number
-        with shared_out() as share:
-            nearest = self._nearest_lists(queries, self.probe, share)
+        with thread_pool() as pool:
+            nearest = self._nearest_lists(queries, self.probe, pool)
         ranks = np.empty(rows.shape, np.int64)
         for own, lists, out in zip(list_of[rows], nearest, ranks, strict=True):
             of_list = np.full(self.ivf.nlist + 1, self.probe)
@@ -192,17 +192,17 @@ class GroupedSearcher(ScanningSearcher):
         return ranks
 
     def _bounds(
-        self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share, room: Room | None = None
+        self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool, scratch: Scratch | None = None
     ) -> np.ndarray:
         """Rough scores [n] beyond which none of the k best rows of a query lies.
 
         As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
         times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
         """
-        depth, radii, own_room = queries.depth(k), [np.float32(0)], room or Room()
-        sizes = self._scores_to_rank(queries, nearest, k, share)
+        depth, radii, own_room = queries.depth(k), [np.float32(0)], scratch or Scratch()
+        sizes = self._scores_to_rank(queries, nearest, k, pool)
         table, most = ScoreTable(sizes, depth), sizes.shape[1]
-        visits = Visits(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, share)
+        visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
 
         def score(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
@@ -210,19 +210,19 @@ class GroupedSearcher(ScanningSearcher):
             for some, scores in self._smallest(queries, numbers, which, counts, depth, radii, own_room):
                 table.put(pairs[some], scores)
 
-        share(score, self._groups(visits, share))
-        return queries.reach(table.ranked(share), max(radii))
+        pool(score, self._groups(visits, pool))
+        return queries.reach(table.ranked(pool), max(radii))
 
-    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, share: Share) -> np.ndarray:
+    def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool) -> np.ndarray:
         """Scores [n, m] that each of the m nearest lists gives of each query, as `_bounds` ranks them."""
-        seen = self._rows_to_see(queries, nearest, share)
+        seen = self._rows_to_see(queries, nearest, pool)
 
         def choose(part: slice) -> None:
             own = seen[part]
             own[~self._looked_at(queries, own, k)] = 0
             np.minimum(own, queries.depth(k), out=own)
 
-        share(choose, some_queries(len(seen)))
+        pool(choose, some_queries(len(seen)))
         some = np.flatnonzero(seen.any(axis=0))
         return seen[:, : some[-1] + 1 if len(some) else 1]
 
@@ -239,7 +239,7 @@ class GroupedSearcher(ScanningSearcher):
         counts: np.ndarray,
         depth: int,
         radii: list[np.float32],
-        room: Room,
+        scratch: Scratch,
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """The smallest rough scores of queries in some lists, as `QueryBlock.smallest` has them.
 
@@ -248,9 +248,9 @@ class GroupedSearcher(ScanningSearcher):
             radii: takes the radius of each block of keys.
         """
         best = np.empty((len(which), 0), np.float32)
-        for keys, places in self._blocks(numbers, room):
+        for keys, places in self._blocks(numbers, scratch):
             radii.append(max(keys.part(place).radius for place in places))
-            found = queries.smallest(_tiles(which, counts, places), keys, depth, room)
+            found = queries.smallest(_tiles(which, counts, places), keys, depth, scratch)
             if self.blocks.parts[numbers[0]] == 1:
                 yield from found
                 return
@@ -258,23 +258,23 @@ class GroupedSearcher(ScanningSearcher):
             best = smallest_of(np.concatenate([best, own], axis=1), depth, rising=queries.hides)
         yield slice(None), best
 
-    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, share: Share) -> np.ndarray:
+    def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, pool: ThreadPool) -> np.ndarray:
         """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
         seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
 
         def count(part: slice) -> None:
             seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
 
-        share(count, some_queries(len(nearest)))
+        pool(count, some_queries(len(nearest)))
         if queries.hides and exclude is not None:
-            visits = Visits(nearest, self.ivf.nlist, share)
+            visits = ListQueries(nearest, self.ivf.nlist, pool)
 
             def take_off(number: int) -> None:
                 pairs = visits.of([number])
                 hidden = np.searchsorted(self.lists.ids(number), exclude[pairs // nearest.shape[1]])
                 seen.reshape(-1)[pairs] -= (hidden[:, 1] - hidden[:, 0]).clip(0)
 
-            share(take_off, np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist())
+            pool(take_off, np.flatnonzero((visits.counts > 0) & (self.lists.sizes > 0)).tolist())
         return seen
 
     # On another device
@@ -290,7 +290,7 @@ class GroupedSearcher(ScanningSearcher):
         self._on_device = on_device
 
         def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.room.numbers)
+            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.budget.numbers)
 
         return find(queries, exclude, k, self.rows, ready, lambda asked: on_device.comparisons(asked, probe))
 

@@ -12,11 +12,13 @@ from stages.machine import free_memory_bytes
 from stages.numbers import size
 from stages.reporting import Reporter
 from stages.search.allocator import PIECE, return_large_blocks
+from stages.search.build import add_keys, trained_index
+from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
+from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
 from stages.search.lists import Lists, ListsInFile, ListsInMemory
-from stages.search.plain import PlainSearcher
 from stages.search.searcher import Searcher
 
 FLAT_ROWS_AT_A_TIME = 16384
@@ -49,6 +51,14 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
     with content_of(index):
         _require_sound(found, keys, settings["metric"], lists)
     return searcher_of(found, settings["metric"], settings["probe"], _resolved(device), lists)
+
+
+def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu") -> Searcher:
+    """Search keys in memory by an index that is built now; settings resolved."""
+    index = trained_index(settings, keys)
+    add_keys(index, keys)
+    probe = settings.probe if isinstance(settings.probe, int) else None
+    return searcher_of(index, settings.metric, probe, _resolved(device))
 
 
 def stays_on_disk(index: Path) -> bool:

@@ -22,7 +22,7 @@ class Recalled:
         self._ranks = _ranks(found, true)
         self._missing = true < 0
 
-    def share(self, k: int) -> float:
+    def pool(self, k: int) -> float:
         """Share of the k nearest rows among the k found; 1 if there are none."""
         shared, wanted = self._counts(k)
         return float(shared.sum()) / int(wanted.sum()) if wanted.any() else 1.0
@@ -33,7 +33,7 @@ class Recalled:
         n = len(shared)
         if n < 2 or not wanted.any():
             return 0.0
-        residuals = shared - self.share(k) * wanted
+        residuals = shared - self.pool(k) * wanted
         return float(np.sqrt((residuals**2).sum() / (n - 1) / n) / wanted.mean())
 
     def _counts(self, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,7 @@ def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:
     """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing."""
-    return Recalled(found, true).share(k)
+    return Recalled(found, true).pool(k)
 
 
 def measure(
@@ -90,7 +90,7 @@ def measure(
     recalled = Recalled(found, true)
     figures = {
         "queries": len(rows),
-        "recall": {str(k): round(recalled.share(k), 4) for k in at},
+        "recall": {str(k): round(recalled.pool(k), 4) for k in at},
         "recall_error": {str(k): round(recalled.standard_error(k), 4) for k in at},
         "queries_per_second": rates,
     }
@@ -118,6 +118,6 @@ def _by_probe(
         else:  # what lies in a list that is read is found, since its keys are as they were
             found = np.where(ranks < probe, true, -1)
         recalled = Recalled(found, true)
-        table[str(probe)] = {str(k): round(recalled.share(k), 4) for k in at}
+        table[str(probe)] = {str(k): round(recalled.pool(k), 4) for k in at}
         progress(number, len(probes), "numbers of lists tried")
     return table

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Float32, Int64
 from stages.search.distances import pair_scores
 from stages.search.ranking import packed
 from stages.search.runs import runs
-from stages.threads import Share, in_turn
+from stages.threads import ThreadPool, in_turn
 
 TILE_SCORES = 1 << 19
 """Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
@@ -39,10 +39,13 @@ ROUNDING = 1e-6
 
 
 def squared_lengths(
-    keys: Float32[np.ndarray, "m d"], origin: Float[np.ndarray, " d"], out: Float32[np.ndarray, " m"], room: "Room"
+    keys: Float32[np.ndarray, "m d"],
+    origin: Float[np.ndarray, " d"],
+    out: Float32[np.ndarray, " m"],
+    scratch: "Scratch",
 ) -> None:
     """Squared distances of keys from the origin."""
-    moved = np.subtract(keys, origin, out=room.array("moved", keys.shape))
+    moved = np.subtract(keys, origin, out=scratch.array("moved", keys.shape))
     np.einsum("nd,nd->n", moved, moved, out=out)
 
 
@@ -60,7 +63,7 @@ def add_products(
         out += np.matmul(queries, keys.T)
 
 
-class Room(threading.local):
+class Scratch(threading.local):
     """Memory that a thread computes in, kept from one call to the next: its pages need not be asked for again."""
 
     def __init__(self) -> None:
@@ -117,7 +120,7 @@ class QueryBlock:
         origin: np.ndarray,
         metric: str,
         exclude: np.ndarray | None,
-        share: Share = in_turn,
+        pool: ThreadPool = in_turn,
     ) -> None:
         self.vectors, self.metric, self.exclude = queries, metric, exclude
         self.hides = widest(exclude) > NARROW
@@ -136,7 +139,7 @@ class QueryBlock:
             own *= -2
             self.constant[part] = self.lengths[part] ** 2 - own @ origin
 
-        share(make_ready, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        pool(make_ready, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -173,12 +176,12 @@ class QueryBlock:
         depth = self.depth(k)
         if len(keys.rows) < depth:
             return np.full(len(self), np.inf, np.float32)
-        scores = self._table([(np.arange(len(self)), slice(0, len(keys.rows)))], keys, Room())
+        scores = self._table([(np.arange(len(self)), slice(0, len(keys.rows)))], keys, Scratch())
         scores.partition(depth - 1, axis=1)
         return self.reach(scores[:, depth - 1], keys.radius)
 
     def smallest(
-        self, tiles: Iterable[Tile], keys: KeyBlock, depth: int, room: Room
+        self, tiles: Iterable[Tile], keys: KeyBlock, depth: int, scratch: Scratch
     ) -> Iterator[tuple[slice, Float32[np.ndarray, "t w"]]]:
         """The smallest rough scores of each of these queries, as many as `depth`, some queries at a time.
 
@@ -187,28 +190,28 @@ class QueryBlock:
         """
         first = 0
         for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
-            scores = self._table(some, keys, room)
+            scores = self._table(some, keys, scratch)
             yield slice(first, first + len(scores)), smallest_of(scores, depth, rising=self.hides)
             first += len(scores)
 
     def within(
-        self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
+        self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Iterator["Pairs"]:
         """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound.
 
         Tile after tile, every query of each in turn.
         """
         for some in _together(tile for whole in tiles for tile in _tiles(whole)):
-            yield from self._pairs(some, keys, self._near(some, keys, bounds, room))
+            yield from self._pairs(some, keys, self._near(some, keys, bounds, scratch))
 
-    def _table(self, tiles: list[Tile], keys: KeyBlock, room: Room) -> Float32[np.ndarray, "q m"]:
+    def _table(self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch) -> Float32[np.ndarray, "q m"]:
         """Rough scores of tiles, one below the other, +inf beside those of fewer keys than others.
 
         They are +inf too where long ranges of rows are not to be seen; of short ones they are there.
         """
         which = np.concatenate([which for which, _ in tiles])
-        own, first = self._taken(which, room), 0
-        table = room.array("scores", (len(which), max(part.stop - part.start for _, part in tiles)))
+        own, first = self._taken(which, scratch), 0
+        table = scratch.array("scores", (len(which), max(part.stop - part.start for _, part in tiles)))
         for queries, part in tiles:
             rows, size = slice(first, first + len(queries)), part.stop - part.start
             self._score(own[rows], keys.part(part), table[rows, :size])
@@ -218,9 +221,9 @@ class QueryBlock:
             first = rows.stop
         return table
 
-    def _taken(self, which: Int64[np.ndarray, " q"], room: Room) -> Float32[np.ndarray, "q d"]:
+    def _taken(self, which: Int64[np.ndarray, " q"], scratch: Scratch) -> Float32[np.ndarray, "q d"]:
         """Factors that keys are multiplied with, for some of the queries."""
-        own = room.array("queries", (len(which), self.factors.shape[1]))
+        own = scratch.array("queries", (len(which), self.factors.shape[1]))
         self.factors.take(which, axis=0, out=own, mode="clip")
         return own
 
@@ -230,15 +233,15 @@ class QueryBlock:
         add_products(factors, keys.vectors, out)
 
     def _near(
-        self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], room: Room
+        self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
         """Which pairs of all these tiles lie within the bounds, end to end."""
-        flags, first = room.array("flags", (sum(map(_scores, tiles)),), bool), 0
+        flags, first = scratch.array("flags", (sum(map(_scores, tiles)),), bool), 0
         if self.metric != "l2":
             bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
-            scores = room.array("scores", (len(which), part.stop - part.start))
-            self._score(self._taken(which, room), keys.part(part), scores)
+            scores = scratch.array("scores", (len(which), part.stop - part.start))
+            self._score(self._taken(which, scratch), keys.part(part), scores)
             near = flags[first : first + scores.size].reshape(scores.shape)
             np.less_equal(scores, bounds[which, None], out=near)
             if self.hides and self.exclude is not None:

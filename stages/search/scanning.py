@@ -7,7 +7,7 @@ import numpy as np
 from stages.search.ranking import allowed_rows
 from stages.search.scan import QueryBlock
 from stages.search.searcher import Attempt, Searcher
-from stages.threads import Share, in_turn, shared_out
+from stages.threads import ThreadPool, in_turn, thread_pool
 
 FEW_QUERIES = 32
 """Up to so many are not worth other threads."""
@@ -26,8 +26,8 @@ class ScanningSearcher(Searcher):
 
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
         if self.device == "cpu":
-            with shared_out(small=self.is_small(len(queries))) as share:
-                scores, ids = self.nearest(queries, k, exclude, effort, share)
+            with thread_pool(small=self.is_small(len(queries))) as pool:
+                scores, ids = self.nearest(queries, k, exclude, effort, pool)
         else:
             scores, ids = self.nearest_on_device(queries, k, exclude, effort)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
@@ -41,9 +41,9 @@ class ScanningSearcher(Searcher):
         """Whether a search of so many queries is not worth other threads."""
         return queries <= FEW_QUERIES
 
-    def block(self, queries: np.ndarray, exclude: np.ndarray | None, share: Share = in_turn) -> QueryBlock:
+    def block(self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn) -> QueryBlock:
         """Queries as products take them."""
-        return QueryBlock(queries, self.origin, self.metric, exclude, share)
+        return QueryBlock(queries, self.origin, self.metric, exclude, pool)
 
     def _is_enough(self, ids: np.ndarray, exclude: np.ndarray | None, effort: int) -> np.ndarray:
         """Queries [n] bool that have found as many rows as they may see, or for which all were looked at."""
@@ -55,7 +55,7 @@ class ScanningSearcher(Searcher):
 
     @abstractmethod
     def nearest(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, share: Share
+        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows [n, k] of the best allowed rows that this effort looks at, as `Attempt` has them."""
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Float32, Int64
 
 from stages.machine import free_memory_bytes
 from stages.search.ranking import pick, score_to_distance
-from stages.threads import shared_out
+from stages.threads import thread_pool
 
 BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
 """Queries and candidates of one block: so many bytes, and no more than a quarter of what memory is free."""
@@ -110,5 +110,5 @@ def _put(found: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarr
     def put(part: slice) -> None:
         scores[part], ids[part] = found[0][part], found[1][part]
 
-    with shared_out() as share:
-        share(put, [slice(first, first + COPIED_QUERIES) for first in range(0, len(ids), COPIED_QUERIES)])
+    with thread_pool() as pool:
+        pool(put, [slice(first, first + COPIED_QUERIES) for first in range(0, len(ids), COPIED_QUERIES)])

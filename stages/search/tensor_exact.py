@@ -7,22 +7,24 @@ from torch import Tensor
 
 from stages.search.keys import StoredKeys
 from stages.search.tensor_search import TensorQueries
-from stages.search.tensors import TensorKeys, moved, room_on, smallest
+from stages.search.tensors import TensorKeys, memory_budget, moved, smallest
 
 
 class KeysOnDevice:
     """The keys of a datastore on a device; those of the first shards stay there, as far as there is room."""
 
     def __init__(self, keys: StoredKeys, device: str) -> None:
-        self.keys, self.device, self.room = keys, device, room_on(device)
-        self._staying = min(keys.shards, self.room.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8)))
+        self.keys, self.device, self.budget = keys, device, memory_budget(device)
+        self._staying = min(
+            keys.shards, self.budget.held // (keys.rows_per_shard * (keys.dim * keys.dtype.itemsize + 8))
+        )
         self._held: TensorKeys | None = None
 
     def __iter__(self) -> Iterator[TensorKeys]:
         """All keys, as many at a time as one product takes."""
         if self._staying and self._held is None:
             self._held = self._brought(self._staying)
-        step, others = max(1, self.room.piece // self.keys.dim), range(self._staying, self.keys.shards)
+        step, others = max(1, self.budget.piece // self.keys.dim), range(self._staying, self.keys.shards)
         if self._held is not None:
             yield from _cut(self._held, step)
         for first, block in self.keys.each(others):

@@ -15,7 +15,7 @@ from torch import Tensor
 from stages.search.ranking import NO_ROW
 from stages.search.tensor_exact import WithAll
 from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, parts
-from stages.search.tensors import TensorKeys, moved, room_on, rows_at, rows_of, smallest
+from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, rows_of, smallest
 
 if TYPE_CHECKING:
     from stages.search.decoded import DecodedLists
@@ -185,15 +185,15 @@ class TensorLists:
         nearest: Callable[[np.ndarray, int], np.ndarray],
         device: str,
     ) -> None:
-        self.lists, self.device, self.room, self._nearest = lists, device, room_on(device), nearest
+        self.lists, self.device, self.budget, self._nearest = lists, device, memory_budget(device), nearest
         self.width = block_width(lists.sizes)
         filled = np.flatnonzero(lists.sizes)
         one = lists.keys(int(filled[0]), range(1)) if len(filled) else np.empty((0, 1), np.float16)
         self._dtype = torch.from_numpy(one[:0].copy()).dtype
         self._total = int((-(-lists.sizes // self.width)).sum())
         block_bytes = self.width * (one.shape[1] * one.dtype.itemsize + 12)
-        self._staying = min(self._total, self.room.held // block_bytes)
-        self._step = max(1, self.room.piece // (self.width * one.shape[1]))
+        self._staying = min(self._total, self.budget.held // block_bytes)
+        self._step = max(1, self.budget.piece // (self.width * one.shape[1]))
         self._held: BlocksOnDevice | None = None
         self._centres = (
             None if centres is None else TensorKeys(torch.arange(len(centres), device=device), moved(centres, device))
@@ -203,7 +203,7 @@ class TensorLists:
         """Queries beside all lists that they probe, so many each."""
         lists = self._probed(queries, probe)
         for blocks in self._blocks(queries):
-            yield WithLists(queries, lists, blocks, self.room.scores)
+            yield WithLists(queries, lists, blocks, self.budget.scores)
 
     def _blocks(self, like: TensorQueries) -> Iterator[BlocksOnDevice]:
         if self._staying and self._held is None:
@@ -224,6 +224,6 @@ class TensorLists:
             return moved(self._nearest(queries.vectors.cpu().numpy(), probe), self.device)
         search = TensorSearch(queries.seeing_all(), probe, SPARE, len(self._centres.rows))
         found = torch.empty((len(queries), probe), dtype=torch.int64, device=self.device)
-        some = WithAll(search.queries, self._centres, self.room.scores)
+        some = WithAll(search.queries, self._centres, self.budget.scores)
         search.run([some], lambda part, pairs: found.__setitem__(part, rows_of(pairs, probe)))
         return found

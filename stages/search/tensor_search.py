@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from stages.search import tensors
-from stages.search.fetched import Fetched
+from stages.search.async_results import AsyncResults
 from stages.search.ranking import MISSING, pick, slack
 from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
@@ -48,7 +48,7 @@ class TensorQueries:
         device: str,
         numbers: int | None = None,
     ) -> None:
-        """`numbers`: as of `Room`; None: as where no GPU tells what is free."""
+        """`numbers`: as of `MemoryBudget`; None: as where no GPU tells what is free."""
         self.device, self.l2 = device, metric == "l2"
         self.numbers = numbers or tensors.NUMBERS
         self.vectors, self.origin = moved(queries, device), moved(origin, device)
@@ -208,7 +208,7 @@ def find(
         compare: all comparisons that are to be made of queries.
     """
     asked = ready(queries, exclude)
-    with Fetched(len(queries), k, rows, asked.device) as found:
+    with AsyncResults(len(queries), k, rows, asked.device) as found:
         spare = max(SPARE, slack(k))
         search = TensorSearch(asked, k, spare, rows)
         search.run(compare(asked), found.put)
@@ -226,7 +226,7 @@ def find(
     return found.scores, found.rows
 
 
-def _put_some(found: Fetched, which: np.ndarray, part: slice, pairs: Tensor) -> None:
+def _put_some(found: AsyncResults, which: np.ndarray, part: slice, pairs: Tensor) -> None:
     found.put(which[part], pairs)
 
 

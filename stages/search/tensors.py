@@ -35,7 +35,7 @@ class TensorKeys(NamedTuple):
         return TensorKeys(self.rows[start:stop], self.vectors[start:stop])
 
 
-class Room(NamedTuple):
+class MemoryBudget(NamedTuple):
     """Memory budget of a device.
 
     Attributes:
@@ -51,13 +51,13 @@ class Room(NamedTuple):
     piece: int
 
 
-def room_on(device: str) -> Room:
+def memory_budget(device: str) -> MemoryBudget:
     if torch.device(device).type != "cuda":
-        return Room(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
+        return MemoryBudget(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
     free = torch.cuda.mem_get_info(device)[0]
     free = max(free // 4, free - BESIDE)
     numbers, piece = min(NUMBERS, free // 256), min(PIECE_NUMBERS, free // 128)
-    return Room(int(HELD_SHARE * free), min(SCORES, free // 32), numbers, piece)
+    return MemoryBudget(int(HELD_SHARE * free), min(SCORES, free // 32), numbers, piece)
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:

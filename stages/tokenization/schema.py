@@ -35,6 +35,8 @@ class TokensFigures(Figures):
     start_id: Id = 0
     prefix_id: Id | None = None
     tokenizer: str
+    examples: str = "streams"
+    """Kind of examples that a split is read as."""
     eos_after: Literal["line", "document", "never"]
 
 

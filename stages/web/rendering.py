@@ -1,4 +1,4 @@
-"""Fills a page's template; whatever comes from data is escaped by it."""
+"""Fills a page's template; whatever comes from data is escaped by it, and white space is spelled out in tokens."""
 
 import base64
 from pathlib import Path
@@ -10,7 +10,6 @@ from markupsafe import Markup
 from stages.charts.figure import Figure
 from stages.charts.palette import page_style
 from stages.numbers import measured, number, tenths
-from stages.web.tokens import passage, spelled
 
 FRAME = Path(__file__).parent / "templates"
 
@@ -45,3 +44,25 @@ def data_uri(text: str, kind: str) -> str:
 def _drawing(figure: Figure) -> Markup:
     """An SVG, which escapes its words itself."""
     return Markup(figure.inline)
+
+
+SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\N{NO-BREAK SPACE}": "⍽"}
+
+
+def spelled(text: str) -> str:
+    r"""A token by itself: without the white space around it, or with a sign for each if it is nothing else.
+
+    >>> spelled(" cat"), spelled("  "), spelled("\n")
+    ('cat', '␣␣', '⏎')
+    """
+    return text.strip() or "".join(SIGNS.get(letter, letter) for letter in text)
+
+
+def passage(text: str) -> str:
+    r"""A token within its passage: line breaks with a sign before them, and a sign for what is white space alone.
+
+    >>> passage(" cat"), passage(" "), passage("\n  ")
+    (' cat', '␣', '⏎\n␣␣')
+    """
+    shown = text if text.strip() else "".join(SIGNS.get(c, c) for c in text.replace("\n", "\0")).replace("\0", "\n")
+    return shown.replace("\n", "⏎\n")

@@ -30,7 +30,7 @@ from stages.search.config import IndexConfig, Keys
 from stages.search.factory import empty_index
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import read_index
-from stages.threads import shared_out
+from stages.threads import thread_pool
 from tests.benchmarks.bench_search import clustered
 from tests.benchmarks.timing import Taken, medians, timed
 
@@ -88,7 +88,7 @@ def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Pa
 def products(sample: np.ndarray, means: np.ndarray) -> None:
     """Of all keys of a sample with all means."""
     columns, rows = np.ascontiguousarray(means.T), max(1, TILE_SCORES // len(means))
-    with shared_out() as share:
+    with thread_pool() as share:
         share(lambda first: sample[first : first + rows] @ columns, range(0, len(sample), rows))
 
 

@@ -113,12 +113,12 @@ def moved(keys: Any, count: int) -> np.ndarray:
 
 def products(index: Any, queries: np.ndarray) -> None:
     """As many products of as many rows and columns as the lists of an index take, all in float32."""
-    from stages.threads import shared_out
+    from stages.threads import thread_pool
 
     visits = np.bincount(index.quantizer.search(queries, index.nprobe)[1].ravel(), minlength=index.nlist)
     sizes = [index.invlists.list_size(number) for number in range(index.nlist)]
     columns = np.ones((queries.shape[1], max(sizes)), np.float32)
-    with shared_out() as share:
+    with thread_pool() as share:
         share(lambda number: queries[: visits[number]] @ columns[:, : sizes[number]], range(index.nlist))
 
 

@@ -262,7 +262,7 @@ class Bench:
         """Tokens of documents of a length, and which of those of test are asked for."""
         folder, files, parts = self.folder / f"{seed}-{length}", list[str](), Parts()
         folder.mkdir(parents=True, exist_ok=True)
-        splits = [("test", self.task.tested)]
+        splits = [("test", max(32, self.task.tested * self.task.lengths[0] // length))]
         if tokenizer is None:
             splits = [("train", self.task.documents), ("valid", 64 if self.task.make is not facts else 4096), *splits]
         for at, (split, rows) in enumerate(splits):

@@ -80,7 +80,7 @@ def test_it_shows_how_far_it_is(
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 1000.0)
     monkeypatch.setattr("stages.evaluation.figures.places.TOKENS_AT_ONCE", 5)
     monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
-    monkeypatch.setattr("stages.comparison.token_table.TOKENS_AT_ONCE", 3)
+    monkeypatch.setattr("stages.comparison.token_rows.TOKENS_AT_ONCE", 3)
     monkeypatch.setattr("memlm_cli.console.Lines._line", lambda lines, done, total, unit, *_: f"{done}/{total} {unit}")
     ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")
     assert [line.removeprefix("compare: ") for line in ended.err.splitlines()] == [
@@ -252,7 +252,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_a_comparison_loads_no_torch(root: Path, made: Reports) -> None:
     program = (
-        "import sys\n"
+        "import sys, tests.stages.comparison.made\n"
         "from memlm_cli.app import main\n"
         f"code = main(['compare', '{made.a}', '{made.b}', '--store', {str(root)!r}])\n"
         "sys.exit(code or 'torch' in sys.modules)\n"

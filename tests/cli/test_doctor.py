@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from memlm_cli import checkup
+from memlm_cli import doctor as checks
 from memlm_cli.commands import doctor
 from memlm_cli.defaults import Defaults
-from memlm_cli.packages import Wanted, install_command, wanted_packages
+from memlm_cli.packages import Dependency, dependencies, install_command
 from stages.machine import free_memory_bytes, memory_bytes
 from stages.speed import Row
 from tests.cli.conftest import Memlm
@@ -94,7 +94,7 @@ def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatc
             raise ImportError("libopenblas.so: cannot open shared object file")
         return import_module(module)
 
-    monkeypatch.setattr("memlm_cli.checkup.import_module", broken)
+    monkeypatch.setattr("memlm_cli.doctor.import_module", broken)
     ended = memlm("doctor", "--json")
     assert ended.code == 2
     found = json.loads(ended.out)
@@ -119,7 +119,7 @@ def test_a_store_that_cannot_be_made_or_written_is_a_problem(
     def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("memlm_cli.checkup.TemporaryDirectory", refuse)
+    monkeypatch.setattr("memlm_cli.doctor.TemporaryDirectory", refuse)
     store = tmp_path if there else tmp_path / "store"
     ended = memlm("doctor", "--store", store)
     assert ended.code == 2
@@ -134,7 +134,7 @@ def test_looking_at_a_store_leaves_nothing_behind(memlm: Memlm, tmp_path: Path) 
 
 def test_requirements_are_compared_with_what_is_installed() -> None:
     lines = ["pytest>=1", "pytest<1; extra == 'old'", 'no-such-thing>=2; extra == "new"', 'memlm[hf]; extra == "test"']
-    there, old, absent = wanted_packages(lines)
+    there, old, absent = dependencies(lines)
     assert (there.fits, there.extra, there.problem) == (True, None, "")
     assert (old.fits, old.extra) == (False, "old")
     assert old.problem == f"{pytest.__version__} is installed, memlm wants pytest<1"
@@ -155,17 +155,19 @@ def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.
 
 
 def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = [Wanted(name, name, extra, None, False) for name, extra in (("faiss-cpu", "cpu"), ("faiss-gpu", "gpu"))]
-    found = {"extras": checkup._extras(lacking), "store": {"problem": None}}
-    assert not any("faiss" in problem for problem in checkup._problems(found, lacking, {}, Defaults()))
-    monkeypatch.setattr("memlm_cli.checkup.find_spec", lambda module: None)
-    (problem,) = [p for p in checkup._problems(found, lacking, {}, Defaults()) if "faiss" in p]
+    lacking = [
+        Dependency(name, name, extra, None, False) for name, extra in (("faiss-cpu", "cpu"), ("faiss-gpu", "gpu"))
+    ]
+    found = {"extras": checks._extras(lacking), "store": {"problem": None}}
+    assert not any("faiss" in problem for problem in checks._problems(found, lacking, {}, Defaults()))
+    monkeypatch.setattr("memlm_cli.doctor.find_spec", lambda module: None)
+    (problem,) = [p for p in checks._problems(found, lacking, {}, Defaults()) if "faiss" in p]
     assert problem.startswith("faiss is missing")
 
 
 def test_an_extra_that_lacks_much_is_folded_and_its_command_can_be_copied() -> None:
     lines = [f"no-such-package-{number}>=1" for number in range(9)]
-    (extra,) = checkup._extras(wanted_packages([f'{line}; extra == "test"' for line in lines]))
+    (extra,) = checks._extras(dependencies([f'{line}; extra == "test"' for line in lines]))
     rows = list(doctor._extra(extra))
     assert [name for name, *_ in rows] == ["test", *[""] * (len(rows) - 1)]
     assert all(len(cell) <= 72 for row in rows for cell in row)

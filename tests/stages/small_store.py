@@ -15,6 +15,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
+from stages.registry import Part
 from stages.text.word import WordTokenizer
 from stages.tokenization.schema import TOKENS
 from stages.training.schema import MODEL
@@ -148,7 +149,10 @@ class SmallModel(Stage[ModelConfig]):
         return {"parameters": sum(weights.numel() for weights in model.parameters())}
 
 
-STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (SmallTokens, SmallModel)}
+STAGES.targets |= {
+    one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
+    for one in (SmallTokens, SmallModel)
+}
 
 
 def small_tokens(store: Store, **settings: Any) -> Artifact:

@@ -12,8 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.comparison.baseline import against_baseline
-from stages.comparison.compare import compare
+from stages.comparison.compare import against_baseline, compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError

@@ -8,7 +8,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from stages import threads
-from stages.threads import in_turn, shared_out
+from stages.threads import in_turn, thread_pool
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_every_item_is_worked_on_once_by_several_threads() -> None:
         done.append(item)
         here.add(threading.get_ident())
 
-    with shared_out() as share:
+    with thread_pool() as share:
         share(work, range(100))
     assert sorted(done) == list(range(100))
     assert len(here) == 3
@@ -48,7 +48,7 @@ def test_libraries_compute_alone_inside_and_as_before_outside(small: bool) -> No
         np.ones((8, 8)) @ np.ones((8, 8))
         inside.update(pools())
 
-    with shared_out(small) as share:
+    with thread_pool(small) as share:
         share(work, range(6))
         inside.update(pools())
     after = pools()
@@ -73,14 +73,14 @@ def test_what_goes_wrong_in_any_thread_is_raised_and_ends_the_work(failing: int)
         time.sleep(0.01)
         done.append(item)
 
-    with pytest.raises(ValueError, match="one of three"), shared_out() as share:
+    with pytest.raises(ValueError, match="one of three"), thread_pool() as share:
         share(work, range(1000))
     assert len(done) < 100
     assert pools() == before
 
 
 def test_small_work_stays_in_the_calling_thread() -> None:
-    with shared_out(small=True) as share:
+    with thread_pool(small=True) as share:
         assert share is in_turn
     found: list[Any] = []
     in_turn(lambda item: found.append((item, threading.current_thread())), "ab")

@@ -469,7 +469,7 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
     ("references", "settings", "message"),
     [
         ({}, {}, "Which text"),
-        ({"source": ["a"], "valid": ["a"]}, {}, "both alone and for valid"),
+        ({"source": ["a"], "valid": ["a"]}, {}, "both alone .* and for valid"),
         ({"train": ["a"]}, {"split": (0.8, 0.1, 0.1)}, "named by split already"),
         ({"valid": ["a"]}, {}, "comes from train"),
         ({"valid": ["a"]}, {"tokenizer": "given"}, "Which tokenizer"),

@@ -146,7 +146,7 @@ SENTENCES = {
     "word-perplexity": Sentence(
         NOTE,
         "Perplexity of tokens depends on the vocabulary. "
-        "bits/char compares vocabularies, and so does word perplexity, exp(nats a word).",
+        "Between vocabularies compare bits/char, or word perplexity, exp(nats a word).",
     ),
     "no-words": Sentence(
         NOTE, "{rows} {has} word perplexity: white space sets {length} characters apart, which are no words."

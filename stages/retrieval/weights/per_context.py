@@ -17,7 +17,7 @@ from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.grid import TUNE, Grid
 from stages.retrieval.weights.policy import Arrays, Pass, Record, Weight, compose
-from stages.threads import shared_out
+from stages.threads import thread_pool
 
 WEIGH = Pass("weigh", "learning weights on", contexts=True)
 
@@ -82,7 +82,7 @@ class PerContext(Grid):
         if step != WEIGH.name:
             return super().choose(step, observed)
         parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
-        with shared_out(small=True):  # one thread: sums of several would differ in their last digits
+        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
             return self._learn(Positions.joined([Positions(**part) for part in parts if part]))
 
     def _learn(self, positions: Positions) -> Record:

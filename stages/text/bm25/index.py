@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from stages.text.bm25.scoring import Scoring
-from stages.threads import shared_out
+from stages.threads import thread_pool
 
 QUERIES, DOCUMENTS = 256, 8192
 """Rows and columns of a block of scores: 16 MB in float64."""
@@ -76,7 +76,7 @@ class Bm25Index:
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
         blocks = [self._block(first, min(first + QUERIES, stop), k) for first in range(start, stop, QUERIES)]
-        with shared_out() as share:
+        with thread_pool() as share:
             for part in self._parts:
                 share(partial(_merge, part=part, common=part.common.toarray().T), blocks)
         return np.concatenate([block.ids for block in blocks]), np.concatenate([block.best for block in blocks])

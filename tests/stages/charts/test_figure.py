@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from stages.charts.data import Chart, Line, Lines, Table
 from stages.charts.figure import Figure, figures, write_figures
 from stages.charts.palette import DARK, LIGHT, page_style
+
+pytestmark = pytest.mark.usefixtures("drawn")
 
 SVG = "{http://www.w3.org/2000/svg}"
 

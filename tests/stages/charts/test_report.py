@@ -12,6 +12,8 @@ from stages.charts.data import Chart
 from stages.charts.figure import Figure
 from stages.charts.report import report_charts
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 PLAIN = math.log(104.2)
 
 

@@ -14,6 +14,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.evaluation.figures.places import scored_places
+from stages.registry import Part
 from stages.tokenize import Tokenize, TokenizeConfig
 
 
@@ -81,7 +82,10 @@ class GivenReport(Stage[ReportConfig]):
         return arrays if config.gate is None else {**arrays, "gate": np.array(config.gate, np.float32)}
 
 
-STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (GivenModel, GivenReport)}
+STAGES.targets |= {
+    one.name: Part(f"{__name__}:{one.Config.__name__}", f"{__name__}:{one.__name__}")
+    for one in (GivenModel, GivenReport)
+}
 
 
 def _log_p(nll: Sequence[float]) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""Sums over groups of tokens that come in blocks, against loops."""
+"""Sums over tokens, and the tokens won and lost most."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.comparison.tally import PairedTokens, Tally, position_range, range_bounds
+from stages.comparison.tally import PairedTokens, Tally, TopTokens, position_range, range_bounds
 from stages.evaluation.figures.intervals import Bootstrap
 from tests.oracles import comparison as oracle
 
@@ -54,3 +54,12 @@ def test_a_position_lies_in_its_range(position):
 def test_ranges_double():
     assert [range_bounds(number) for number in range(4)] == [(0, 16), (16, 32), (32, 64), (64, 128)]
     assert position_range(np.array([0, 15, 16, 31, 32, 63, 64, 1 << 40])).tolist() == [0, 0, 1, 1, 2, 2, 3, 37]
+
+
+@given(st.lists(st.integers(-3, 6), max_size=60), st.integers(0, 5), st.integers(1, 60))
+def test_the_largest_above_zero_are_kept_the_first_of_equals(values, most, block):
+    kept = TopTokens(most)
+    for start in range(0, len(values), block):
+        kept.add(start, np.array(values[start : start + block], float))
+    above = [row for row, value in enumerate(values) if value > 0]
+    assert kept.rows.tolist() == sorted(above, key=lambda row: (-values[row], row))[:most]

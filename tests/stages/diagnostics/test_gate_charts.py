@@ -2,12 +2,15 @@
 
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.charts.data import Chart
 from stages.charts.figure import Figure
 from stages.diagnostics.gate import LONGEST_LABEL, gate_charts, spelled
+
+pytestmark = pytest.mark.usefixtures("drawn")
 
 GATE = {
     "neighbors": 4,

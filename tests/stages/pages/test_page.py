@@ -23,6 +23,8 @@ from stages.reports.remarks.table import remark
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
 
+pytestmark = pytest.mark.usefixtures("drawn")
+
 EVIL = '<script>alert("x")</script>'
 
 

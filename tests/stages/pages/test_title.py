@@ -9,9 +9,8 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.numbers import number
-from stages.pages.headline import headline, rankings
+from stages.pages.headline import headline, means_over_seeds, rankings, seed_tables
 from stages.pages.lineage import find_reports, lineage_of
-from stages.pages.seeds import means_over_seeds, seed_tables
 from stages.pages.source import read_sources, shared_remarks
 from stages.pages.title import page_title, short_title
 from stages.reports.remarks.table import remark

@@ -8,7 +8,7 @@ from stages.search import blocks as module
 from stages.search.blocks import ListBlocks
 from stages.search.decoded import DecodedLists
 from stages.search.lists import ListsInMemory
-from stages.search.scan import KeyBlock, Room
+from stages.search.scan import KeyBlock, Scratch
 
 DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)
 
@@ -44,10 +44,10 @@ def require_keys(block: KeyBlock, lists: DecodedLists, number: int, part: range 
 
 @pytest.mark.parametrize("kept_bytes", [None, 0, 1 << 20])
 def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int | None) -> None:
-    blocks, room = ListBlocks(lists, ORIGIN, kept_bytes), Room()
+    blocks, scratch = ListBlocks(lists, ORIGIN, kept_bytes), Scratch()
     assert blocks.kept == (8 if kept_bytes else 0)
     for numbers in ([0, 1, 2], [2, 5], [7], [0, 7]):
-        block, places = blocks.together(numbers, room)
+        block, places = blocks.together(numbers, scratch)
         assert len(places) == len(numbers)
         for number, place in zip(numbers, places, strict=True):
             require_keys(block.part(place), lists, number)
@@ -55,11 +55,11 @@ def test_several_lists_lie_in_one_block(lists: Counted, kept_bytes: int | None) 
 
 def test_a_kept_list_is_read_once(lists: Counted) -> None:
     size = 8 + 4 * DIM
-    blocks, room = ListBlocks(lists, ORIGIN, int(lists.sizes[:3].sum()) * size), Room()
+    blocks, scratch = ListBlocks(lists, ORIGIN, int(lists.sizes[:3].sum()) * size), Scratch()
     assert blocks.kept == 3
     for _ in range(2):
-        blocks.together([0, 2], room)
-        blocks.together([3, 4], room)
+        blocks.together([0, 2], scratch)
+        blocks.together([3, 4], scratch)
     assert lists.read == [0, 2, 3, 4, 3, 4]
 
 
@@ -73,10 +73,10 @@ def test_lengths_are_computed_once_where_lists_are_in_memory(
         module, "squared_lengths", lambda keys, *given: (computed.append(len(keys)), compute(keys, *given))[1]
     )
     monkeypatch.setattr(module, "PIECE_BYTES", 7 * 4 * DIM)
-    blocks, room = ListBlocks(lists, ORIGIN, kept_bytes), Room()
+    blocks, scratch = ListBlocks(lists, ORIGIN, kept_bytes), Scratch()
     for times in (1, 2):
         for number in range(8):
-            for start, block in zip(range(0, 200, 7), blocks.in_parts(number, room), strict=False):
+            for start, block in zip(range(0, 200, 7), blocks.in_parts(number, scratch), strict=False):
                 require_keys(block, lists, number, range(start, start + len(block.rows)))
         assert sum(computed) == 200 * (times if kept_bytes is None else 1)
 
@@ -88,5 +88,5 @@ def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(blocks.parts, np.maximum(1, -(-lists.sizes // 7)))
     for number in range(8):
         size = int(lists.sizes[number])
-        for first, block in zip(range(0, size, 7), blocks.in_parts(number, Room()), strict=True):
+        for first, block in zip(range(0, size, 7), blocks.in_parts(number, Scratch()), strict=True):
             require_keys(block, lists, number, range(first, min(first + 7, size)))

@@ -125,7 +125,7 @@ def test_the_error_of_recall_is_that_of_a_mean_over_queries(k: int) -> None:
     found = np.stack([random.permutation(np.concatenate([row[:5], 100 + row[:5]]))[:8] for row in true])
     shares = np.array([len({*f[:k].tolist()} & {*t[:k].tolist()}) / k for f, t in zip(found, true, strict=True)])
     recalled = Recalled(found, true)
-    assert recalled.share(k) == pytest.approx(shares.mean())
+    assert recalled.pool(k) == pytest.approx(shares.mean())
     assert recalled.standard_error(k) == pytest.approx(shares.std(ddof=1) / np.sqrt(50))
     assert Recalled(true, true).standard_error(k) == 0
     assert Recalled(found[:1], true[:1]).standard_error(k) == 0
@@ -163,9 +163,9 @@ def test_recall_by_lists_read_is_that_of_searches_in_so_many(kind: str, dtype: s
     for probe, shares in table.items():
         searcher.probe = int(probe)
         found = searcher.attempt(keys.take(sample), 8, itself, effort=0).ids
-        for k, share in shares.items():
+        for k, pool in shares.items():
             if int(k) <= 8:
-                assert share == pytest.approx(recall(found, true, int(k)), abs=1e-4)
+                assert pool == pytest.approx(recall(found, true, int(k)), abs=1e-4)
 
 
 @pytest.mark.parametrize("rows", [600, 60_000])

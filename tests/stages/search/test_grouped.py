@@ -91,10 +91,10 @@ def test_long_excluded_ranges_are_no_pairs(k: int, monkeypatch: pytest.MonkeyPat
     assert at_once == [len(rows)]
 
 
-@pytest.mark.parametrize("room", [0, 3 * 20 * (4 * DIM + 8) + 1, 1 << 20])
-def test_keys_of_some_lists_are_kept_as_they_are_compared(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+@pytest.mark.parametrize("budget", [0, 3 * 20 * (4 * DIM + 8) + 1, 1 << 20])
+def test_keys_of_some_lists_are_kept_as_they_are_compared(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     """The first three lists fit where there is room for three and a byte; what is found is the same."""
-    monkeypatch.setattr(module, "HELD_BYTES", room)
+    monkeypatch.setattr(module, "HELD_BYTES", budget)
     keys, centroids = clusters(8, 20)
     searcher = over_clusters(keys, centroids)
     want, _ = nearest(keys[:30], keys, 50, "l2")
@@ -103,6 +103,6 @@ def test_keys_of_some_lists_are_kept_as_they_are_compared(monkeypatch: pytest.Mo
     widen = blocks.widen
     monkeypatch.setattr(blocks, "widen", lambda keys, out: (made.append(len(keys)), widen(keys, out))[1])
     np.testing.assert_array_equal(searcher.search(keys[:30], 50)[0], want)
-    assert searcher.blocks.kept == {0: 0, 1 << 20: 8}.get(room, 3)
+    assert searcher.blocks.kept == {0: 0, 1 << 20: 8}.get(budget, 3)
     assert sum(made) >= (8 - searcher.blocks.kept) * 20
-    assert (sum(made) == 0) == (room == 1 << 20)
+    assert (sum(made) == 0) == (budget == 1 << 20)

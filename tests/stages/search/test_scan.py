@@ -4,12 +4,12 @@ import torch
 
 from stages.search import scan
 from stages.search.ranking import unpacked
-from stages.search.scan import KeyBlock, QueryBlock, Room, add_products, squared_lengths
+from stages.search.scan import KeyBlock, QueryBlock, Scratch, add_products, squared_lengths
 
 
 def block(keys: np.ndarray, origin: np.ndarray) -> KeyBlock:
     known = KeyBlock(np.arange(len(keys)) * 2, keys, np.empty(len(keys), np.float32))
-    squared_lengths(keys, origin, known.lengths, Room())
+    squared_lengths(keys, origin, known.lengths, Scratch())
     return known
 
 
@@ -26,7 +26,7 @@ def test_a_bound_leaves_out_none_of_the_k_best(metric: str, far: float) -> None:
     queries, origin = keys[:20] + np.float32(0.1), keys.mean(axis=0)
     asked, known = QueryBlock(queries, origin, metric, None), block(keys, origin)
     bounds = asked.bounds(known, 7)
-    (pairs,) = asked.within([(np.arange(20), slice(0, 500))], known, bounds, Room())
+    (pairs,) = asked.within([(np.arange(20), slice(0, 500))], known, bounds, Scratch())
     scores, rows = unpacked(pairs.packed)
     true = scores_of(queries, keys, metric)
     ends = np.cumsum(pairs.counts)[:-1]
@@ -44,7 +44,7 @@ def test_a_bound_counts_rows_that_may_be_seen_alone(width: int) -> None:
     queries, start = keys[:10], np.arange(10) * 2
     exclude = np.stack([start, start + width], axis=1)
     asked, known = QueryBlock(queries, keys[0], "l2", exclude), block(keys, keys[0])
-    (pairs,) = asked.within([(np.arange(10), slice(0, 300))], known, asked.bounds(known, 5), Room())
+    (pairs,) = asked.within([(np.arange(10), slice(0, 300))], known, asked.bounds(known, 5), Scratch())
     scores, rows = unpacked(pairs.packed)
     owners = np.repeat(np.arange(10), pairs.counts)
     hidden = (rows == -1) | np.isinf(scores)
@@ -77,11 +77,11 @@ def test_tiles_of_queries_give_what_all_together_give(monkeypatch: pytest.Monkey
     keys = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
     asked, known = QueryBlock(keys, keys[0], "l2", None), block(keys, keys[0])
     which, bounds = np.array([3, 8, 9, 20, 33]), asked.bounds(known, 4)
-    everything, room = [(which, slice(0, 50))], Room()
-    (whole,) = asked.within(everything, known, bounds, room)
+    everything, scratch = [(which, slice(0, 50))], Scratch()
+    (whole,) = asked.within(everything, known, bounds, scratch)
     monkeypatch.setattr(scan, "TILE_SCORES", 100)
     monkeypatch.setattr(scan, "FLAGS", 100)
-    parts = list(asked.within(everything, known, bounds, room))
+    parts = list(asked.within(everything, known, bounds, scratch))
     assert [len(part.which) for part in parts] == [2, 2, 1]
     np.testing.assert_array_equal(np.concatenate([part.packed for part in parts]), whole.packed)
     np.testing.assert_array_equal(np.concatenate([part.counts for part in parts]), whole.counts)

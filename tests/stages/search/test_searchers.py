@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from stages.search.distances import pair_scores
 from stages.search.exact import ExactSearcher
+from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of
-from stages.search.plain import PlainSearcher
 from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
 from stages.search.tensor_exact import WithAll

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.search import ranking
-from stages.search.tensors import BESIDE, moved, packed, room_on, rows_of, scores_of, smallest
+from stages.search.tensors import BESIDE, memory_budget, moved, packed, rows_of, scores_of, smallest
 
 
 @given(
@@ -70,7 +70,7 @@ def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
 ) -> None:
     free = gigabytes << 30
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
-    room = room_on("cuda")
+    budget = memory_budget("cuda")
     # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with their differences
-    assert room.held + BESIDE + (4 + 16 / 3) * room.scores + 8 * room.piece + 8 * room.numbers < free
-    assert min(room.scores, room.numbers, room.piece) > 1 << 20
+    assert budget.held + BESIDE + (4 + 16 / 3) * budget.scores + 8 * budget.piece + 8 * budget.numbers < free
+    assert min(budget.scores, budget.numbers, budget.piece) > 1 << 20

@@ -12,6 +12,7 @@ from stages.inspection.selection import GAINS, LOSSES, Chosen
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.reports.remarks.table import remark
+from tests.conftest import drawing
 from tests.stages.comparison.found import FOUND
 from tests.stages.inspection.test_page import inspected, token
 from tests.stages.pages import made
@@ -29,14 +30,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     (store.root / "names" / "report" / "first").unlink()
     store.name(report, LONG)
     remarks = [remark("plan", {"line": f"{LONG * 3} against plain of the baseline: perplexity x 0.5"})]
-    report_page = build_page(find_reports([report.reference], store), lambda members: LONG * 4, lambda _: remarks)
+    with drawing():
+        report_page = build_page(find_reports([report.reference], store), lambda members: LONG * 4, lambda _: remarks)
+        compared = comparison_page(FOUND)
     passage = inspected(token(LONG, 0.2, 0.4, 0.69, 0.25), token("  ", 0.4, 0.2, -0.69, 0.75))
     several = [ChosenPassage(Chosen(kind, 5, 7, 14.2), passage) for kind in (GAINS, LOSSES)]
     texts = {
         "report": report_page.html,
         "passage": passage_page(passage),
         "passages": page_of_passages(several, f"report/{LONG}"),
-        "compare": comparison_page(FOUND),
+        "compare": compared,
     }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, "utf-8")

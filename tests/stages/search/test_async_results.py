@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from stages.search.fetched import Fetched
+from stages.search.async_results import AsyncResults
 from stages.search.ranking import MISSING
 from stages.search.tensors import packed
 
@@ -10,7 +10,7 @@ def test_parts_of_a_result_are_put_where_they_belong() -> None:
     scores, rows = torch.rand(5, 3), torch.randint(100, (5, 3))
     pairs = packed(scores, rows)
     pairs[4, 2] = MISSING
-    with Fetched(5, 3, 100, "cpu") as found:
+    with AsyncResults(5, 3, 100, "cpu") as found:
         found.put(slice(3, 5), pairs[3:])
         found.put(np.array([0, 2]), pairs[[0, 2]])
         found.put(slice(1, 2), pairs[1:2])

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.search import found as module
-from stages.search.found import Found
+from stages.search import top_k as module
 from stages.search.ranking import packed
+from stages.search.top_k import TopKBuffer
 from stages.threads import in_turn
 
 PIECES = st.lists(
@@ -16,13 +16,13 @@ PIECES = st.lists(
 COLUMNS = 16
 
 
-def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> Found:
-    found = Found(6, COLUMNS)
+def filled(pieces: list[dict[int, list[tuple[int, int]]]]) -> TopKBuffer:
+    found = TopKBuffer(6, COLUMNS)
     put(found, pieces, 0)
     return found
 
 
-def put(found: Found, pieces: list[dict[int, list[tuple[int, int]]]], first: int) -> None:
+def put(found: TopKBuffer, pieces: list[dict[int, list[tuple[int, int]]]], first: int) -> None:
     """Add pieces, each to a column of its own, from the first given on."""
     for column, piece in enumerate(pieces, first):
         pairs = [pair for query in piece for pair in piece[query]]

@@ -7,7 +7,7 @@ from jaxtyping import Float32, Int64
 
 from stages.search.ranking import MISSING, packed, unpacked
 from stages.search.runs import runs
-from stages.threads import Share
+from stages.threads import ThreadPool
 
 TABLE_PAIRS, TABLES = 1 << 18, 4
 """Pairs that a thread sorts at a time: 2 MB; and how many times, if it can be."""
@@ -17,7 +17,7 @@ class TooMany(Exception):
     """More pairs were found than can be held."""
 
 
-class Found:
+class TopKBuffer:
     """The k best pairs of n queries so far; pieces may come in any order, and from several threads.
 
     Args:
@@ -61,7 +61,7 @@ class Found:
             self.pairs = stop
         return start
 
-    def best(self, k: int, share: Share) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
+    def best(self, k: int, pool: ThreadPool) -> tuple[Float32[np.ndarray, "n {k}"], Int64[np.ndarray, "n {k}"]]:
         """The k best of each query, best first: scores and rows, +inf and -1 where missing."""
         totals = self._counts.sum(axis=1, dtype=np.int64)
         scores = np.empty((self.queries, k), np.float32)
@@ -75,15 +75,15 @@ class Found:
             table.sort(axis=1)
             scores[some], rows[some] = unpacked(table)
 
-        share(sort, _alike(totals, k, -(-self.queries // (TABLES * share.threads))))
+        pool(sort, _alike(totals, k, -(-self.queries // (TABLES * pool.threads))))
         return scores, rows
 
-    def keep_best(self, k: int, share: Share) -> Float32[np.ndarray, " n"]:
+    def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
         """Forget all but the k best of each query, which its first cell takes; returns their largest scores.
 
         They are +inf where there are fewer.
         """
-        scores, rows = self.best(k, share)
+        scores, rows = self.best(k, pool)
         self._forget()
         self.add(np.arange(self.queries) * self.columns, np.full(self.queries, k), packed(scores, rows).ravel())
         return scores[:, -1]

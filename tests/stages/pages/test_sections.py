@@ -8,7 +8,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.pages.lineage import Member
-from stages.pages.texts import text_lines
+from stages.pages.sections import text_lines
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 

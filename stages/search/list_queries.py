@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from stages.search.runs import runs
-from stages.threads import Share
+from stages.threads import ThreadPool
 
 QUERIES = 2048
 """Whose lists a thread sorts at a time."""
@@ -15,7 +15,7 @@ def some_queries(count: int) -> list[slice]:
     return [slice(first, min(first + QUERIES, count)) for first in range(0, count, QUERIES)]
 
 
-class Visits:
+class ListQueries:
     """The pairs (query times probe plus place) that probe each list.
 
     Args:
@@ -26,7 +26,7 @@ class Visits:
         counts: [lists] pairs of each, int64.
     """
 
-    def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, share: Share) -> None:
+    def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, pool: ThreadPool) -> None:
         parts = some_queries(len(nearest))
         self._pairs = np.empty(nearest.size, np.int64)
         self._limits = np.zeros((len(parts), lists + 1), np.int64)
@@ -38,7 +38,7 @@ class Visits:
             self._limits[number] = np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first
             np.add(order, first, out=self._pairs[first : first + own.size])
 
-        share(sort, range(len(parts)))
+        pool(sort, range(len(parts)))
         self.counts: np.ndarray = np.diff(self._limits, axis=1).sum(axis=0)
 
     def of(self, numbers: list[int]) -> Int64[np.ndarray, " pairs"]:

@@ -14,7 +14,7 @@ THREADS, UNDER_WAY = 4, 8
 """Host threads that copy results; parts of the result that may be under way."""
 
 
-class Fetched:
+class AsyncResults:
     """Scores float32 and rows int64 [n, k] of n queries.
 
     A GPU writes to pages that cannot move, of which PyTorch keeps those that were used before, in a stream of its own;
@@ -31,7 +31,7 @@ class Fetched:
         self._stream = torch.cuda.Stream(on) if on.type == "cuda" else None
         self._pool = ThreadPoolExecutor(THREADS)
 
-    def __enter__(self) -> "Fetched":
+    def __enter__(self) -> "AsyncResults":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

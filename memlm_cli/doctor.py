@@ -14,7 +14,7 @@ import typer
 
 from memlm_cli.defaults import FILE, SHARED, Default, Defaults
 from memlm_cli.options import Common
-from memlm_cli.packages import Wanted, install_command, own_requirements, wanted_packages
+from memlm_cli.packages import Dependency, dependencies, install_command, own_requirements
 
 COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "vl_convert")
 """Modules that may be there and not work: they are imported."""
@@ -23,15 +23,15 @@ EITHER = ("cpu", "gpu")
 VARIABLES = ("MEMLM_STORE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
 """Environment variables that memlm and its libraries read."""
 
-Found = dict[str, Any]
+Facts = dict[str, Any]
 
 
-def examine(context: typer.Context, store: Path) -> Found:
-    """Everything that is said, as JSON values; `problems` are what keeps memlm from working."""
+def examine(context: typer.Context, store: Path) -> Facts:
+    """All that is reported, as JSON values; `problems` keep memlm from working."""
     defaults: Defaults = context.obj.defaults
     broken = dict(_not_importable())
-    packages = wanted_packages()
-    found: Found = {
+    packages = dependencies()
+    found: Facts = {
         "versions": {"memlm": _own_version(), "python": platform.python_version(), "platform": platform.platform()},
         "packages": [_package(package) for package in packages if package.extra is None or package.installed],
         "extras": _extras(packages),
@@ -56,12 +56,12 @@ def _not_importable() -> Iterator[tuple[str, str]]:
             yield module, f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _package(package: Wanted) -> Found:
+def _package(package: Dependency) -> Facts:
     wanted = package.line.removeprefix(package.package)
     return {"package": package.package, "version": package.installed, "wanted": wanted, "extra": package.extra}
 
 
-def _extras(packages: list[Wanted]) -> list[Found]:
+def _extras(packages: list[Dependency]) -> list[Facts]:
     """Every extra, and what would bring what it lacks."""
     found = []
     for extra in dict.fromkeys(package.extra for package in packages if package.extra):
@@ -78,10 +78,10 @@ def _extras(packages: list[Wanted]) -> list[Found]:
     return found
 
 
-def _devices(broken: Found) -> Found:
+def _devices(broken: Facts) -> Facts:
     from stages.machine import usable_cores
 
-    found: Found = {"cores": usable_cores(), "threads": None, "gpus": [], "searching_gpus": None}
+    found: Facts = {"cores": usable_cores(), "threads": None, "gpus": [], "searching_gpus": None}
     if _usable("torch", broken):
         from stages.models.devices import cpu_threads, gpus
 
@@ -93,23 +93,23 @@ def _devices(broken: Found) -> Found:
     return found
 
 
-def _usable(module: str, broken: Found) -> bool:
+def _usable(module: str, broken: Facts) -> bool:
     return module not in broken and find_spec(module) is not None
 
 
-def _memory() -> Found:
+def _memory() -> Facts:
     from stages.machine import free_memory_bytes, memory_bytes
 
     return {"bytes": memory_bytes(), "free": free_memory_bytes()}
 
 
-def _store(root: Path) -> Found:
+def _store(root: Path) -> Facts:
     """Where the store is, how much is in it, and what could not be written."""
     from stages.artifacts.listing import references
     from stages.errors import MemlmError
 
     place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
-    found: Found = {
+    found: Facts = {
         "path": str(root.absolute()),
         "there": root.is_dir(),
         "artifacts": len(references(root)),
@@ -117,7 +117,7 @@ def _store(root: Path) -> Found:
         "problem": None,
     }
     try:
-        return found | _held(root) | {"problem": _unwritable(root, place)}
+        return found | _contents(root) | {"problem": _unwritable(root, place)}
     except MemlmError as error:
         return found | {"problem": str(error)}
 
@@ -132,7 +132,7 @@ def _unwritable(root: Path, place: Path) -> str | None:
         return what if place == root.absolute() else f"{root} cannot be made, {what}: name another with --store"
 
 
-def _held(root: Path) -> Found:
+def _contents(root: Path) -> Facts:
     """Raises: UsageError for a store that cannot be used."""
     from stages.artifacts.store import Store
     from stages.artifacts.summaries import summaries
@@ -141,7 +141,7 @@ def _held(root: Path) -> Found:
     return {"verify_inputs": store.verifies_inputs, "bytes": sum(artifact.bytes for artifact in summaries(store))}
 
 
-def _settings(context: typer.Context, defaults: Defaults, store: Path) -> Iterator[Found]:
+def _settings(context: typer.Context, defaults: Defaults, store: Path) -> Iterator[Facts]:
     """Options with a default of their own that all commands share, and all that memlm.toml says."""
     yield {"option": "store", "command": None, "value": str(store), "from": _origin(context, defaults)}
     shared = {entry.option: entry for entry in defaults.entries if entry.shared}
@@ -156,7 +156,7 @@ def _settings(context: typer.Context, defaults: Defaults, store: Path) -> Iterat
             yield _setting(entry, " ".join(entry.command))
 
 
-def _setting(entry: Default, command: str | None) -> Found:
+def _setting(entry: Default, command: str | None) -> Facts:
     return {"option": entry.option, "command": command, "value": entry.value, "from": f"{FILE}, line {entry.line}"}
 
 
@@ -168,7 +168,7 @@ def _origin(context: typer.Context, defaults: Defaults) -> str:
     return places.get(source, "built in")
 
 
-def _problems(found: Found, packages: list[Wanted], broken: Found, defaults: Defaults) -> Iterator[str]:
+def _problems(found: Facts, packages: list[Dependency], broken: Facts, defaults: Defaults) -> Iterator[str]:
     if not own_requirements():
         yield "memlm is not installed, only its source is there: pip install -e '.[cpu]' in its folder"
     for package in packages:
