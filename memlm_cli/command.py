@@ -13,7 +13,7 @@ import typer
 from memlm_cli.console import say, telling
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
-from memlm_cli.options import PANEL, Common, common_parameters
+from memlm_cli.options import PANEL, Common, ReadOptions, parameters_of
 from stages.errors import UsageError
 from stages.reporting import first_process
 
@@ -49,14 +49,16 @@ class Commands(typer.Typer):
 
 
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command as Typer runs it; it receives the options under "Everywhere" as its last argument, `common`."""
+    """A command as Typer runs it; it receives each group of options, as those under "Everywhere", as one value."""
     own = inspect.signature(function).parameters
-    shared = common_parameters() if "common" in own else []
+    groups = {name: parameters_of(p.annotation) for name, p in own.items() if p.annotation in (Common, ReadOptions)}
+    shared = groups.pop("common", [])
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
     extra = [_keyword("log_file", LogOption, None)]
     extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
-    parameters = [*(p for p in own.values() if p.name != "common"), *shared, *extra]
+    written = [one for p in own.values() if p.name != "common" for one in groups.get(p.name, [p])]
+    parameters = [*written, *shared, *extra]
 
     @wraps(function)
     def run(**values: Any) -> None:
@@ -73,6 +75,8 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)
         with named_in_errors(defaults):
+            for name, group in groups.items():
+                values[name] = own[name].annotation(**{p.name: values.pop(p.name) for p in group})
             if shared:
                 common = {p.name: values.pop(p.name) for p in shared}
                 if "set" in defaults:

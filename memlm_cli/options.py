@@ -3,13 +3,16 @@
 import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from memlm_cli import completion
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.inspection.request import Request
 
 PANEL = "Everywhere"
 ON_CPU = "tokenize, build-index and pack-batches"
@@ -21,38 +24,6 @@ ReadArgument = Annotated[
         metavar="REF",
         autocompletion=completion.artifacts("index", "model", "neighbors"),
         help="A model, index or neighbors; - or none: from stdin.",
-    ),
-]
-IndexOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
-    ),
-]
-SettledReportOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REPORT",
-        autocompletion=completion.artifacts("report"),
-        help="Take the readings and windows that this evaluation settled on, and its model where none is named.",
-    ),
-]
-MemLengthOption = Annotated[
-    int | None, typer.Option(min=0, help="Positions that the backbone carries (default: the model's).")
-]
-LongLengthOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0, help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."
-    ),
-]
-SettledMemoryOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="SOURCES[:key=value,…]",
-        autocompletion=completion.memories,
-        help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
-        "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
     ),
 ]
 
@@ -83,6 +54,81 @@ VerifyInputsOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=PANEL)]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Values of the options of commands that read texts with a model and its memories."""
+
+    memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCES[:key=value,…]",
+            autocompletion=completion.memories,
+            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
+            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
+        ),
+    ] = None
+    report: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REPORT",
+            autocompletion=completion.artifacts("report"),
+            help="Take the readings and windows that this evaluation settled on, and its model where none is named.",
+        ),
+    ] = None
+    index: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
+        ),
+    ] = None
+    neighbors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NEIGHBORS",
+            autocompletion=completion.artifacts("neighbors"),
+            help="The same, as stored, or what a gate reads; for a text of no split their index is searched.",
+        ),
+    ] = None
+    context: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
+    ] = None
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="Tokens between windows (default: --context; where text is written 1).")
+    ] = None
+    mem_length: Annotated[
+        int | None, typer.Option(min=0, help="Positions that the backbone carries (default: the model's).")
+    ] = None
+    long_length: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."
+        ),
+    ] = None
+    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto"
+    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto"
+
+    def __post_init__(self) -> None:
+        if self.report and self.memory:
+            raise UsageError("--report and --memory both say what is read; give one of them.")
+
+    def request(self, source: str, tokens: str | None = None) -> "Request":
+        """The model `source` with its memories; `tokens`: another corpus than its own."""
+        from stages.inspection.request import Request
+
+        return Request(
+            source=source,
+            memory=None if self.memory is None else tuple(self.memory),
+            report=self.report,
+            references={"index": self.index, "neighbors": self.neighbors, "tokens": tokens},
+            context=self.context,
+            stride=self.stride,
+            mem_length=self.mem_length,
+            long_length=self.long_length,
+            device=self.device,
+            precision=self.precision,
+        )
 
 
 @dataclass(frozen=True)
@@ -171,7 +217,7 @@ class Common:
 NOT_OPTIONS = ("by_default", "default_set")
 
 
-def common_parameters() -> list[inspect.Parameter]:
-    """The options under "Everywhere", as parameters of a command."""
-    found = inspect.signature(Common).parameters.values()
+def parameters_of(group: type) -> list[inspect.Parameter]:
+    """The options of a group, as parameters of a command."""
+    found = inspect.signature(group).parameters.values()
     return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.name not in NOT_OPTIONS]

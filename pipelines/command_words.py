@@ -10,9 +10,6 @@ from pipelines.settings import nested
 
 Settings = Mapping[str, Any]
 
-REPEATED = {"memory", "forget"}
-"""Options that are given once for each value."""
-
 
 def command_words(
     command: str, references: Mapping[str, Any], settings: Settings, preset: str | None = None
@@ -62,11 +59,11 @@ def on_top_of_preset(config: Settings) -> dict[str, Any]:
 def setting_words(command: str, settings: Settings) -> Iterator[list[str]]:
     """Nested settings as options of a command, else as --set; the words of each setting."""
     config = config_of(command)
-    options = {option.setting: option.flag for option in options_of(config).values()}
+    options = {option.setting: (option.flag, option.repeated) for option in options_of(config).values()}
     if "precision" in config.model_fields:
-        options["precision"] = "--precision"
+        options["precision"] = "--precision", False
     for path, value in differences(settings, {}):
-        yield from _spelled(path, value, options.get(path))
+        yield from _spelled(path, value, *options.get(path, (None, False)))
 
 
 def differences(config: Settings, base: Settings, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -79,13 +76,13 @@ def differences(config: Settings, base: Settings, above: str = "") -> Iterator[t
             yield path, value
 
 
-def _spelled(path: str, value: Any, option: str | None) -> Iterator[list[str]]:
+def _spelled(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:
     value = list(value) if isinstance(value, tuple) else value
     if option is None or value is False:
         yield ["--set", f"{path}={json.dumps(value)}"]
     elif value is True:
         yield [option]
-    elif isinstance(value, list) and path in REPEATED:
+    elif isinstance(value, list) and repeated:
         yield from ([option, str(one)] for one in value or ("none",))
     else:
         yield [option, ",".join(map(str, value)) if isinstance(value, list) else str(value)]

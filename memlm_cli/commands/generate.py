@@ -3,27 +3,21 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import (
     DEFAULT_STORE,
-    IndexOption,
     JsonOption,
-    LongLengthOption,
-    MemLengthOption,
     ReadArgument,
-    SettledMemoryOption,
-    SettledReportOption,
+    ReadOptions,
     StoreOption,
     VerifyInputsOption,
 )
 from memlm_cli.run_stage import read_question, require_text
-from stages.errors import UsageError
 from stages.numbers import number
 
 if TYPE_CHECKING:
@@ -43,58 +37,25 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same text.")] = 0,
     stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
-    memory: SettledMemoryOption = None,
-    report: SettledReportOption = None,
-    index: IndexOption = None,
-    neighbors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NEIGHBORS",
-            autocompletion=completion.artifacts("neighbors"),
-            help="The same, or what a gate reads: their index is searched.",
-        ),
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
-    ] = None,
-    stride: Annotated[
-        int | None, typer.Option(min=1, help="Tokens between windows (default: 1, all of a window is always read).")
-    ] = None,
-    mem_length: MemLengthOption = None,
-    long_length: LongLengthOption = None,
     attribute: Annotated[
         bool, typer.Option("--attribute", help="Afterwards list the training passages that carried each token.")
     ] = False,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
     store: StoreOption = DEFAULT_STORE,
     verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
+    *,
+    reading: ReadOptions,
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
     from stages.artifacts.store import Store
     from stages.generation.generate import GenerationRequest, open_writer
     from stages.generation.generate import generate as written_tokens
     from stages.generation.sampling import Sampling
-    from stages.inspection.request import Request
 
-    if report and memory:
-        raise UsageError("--report and --memory both say what is read; give one of them.")
     require_text("--prompt", prompt)
     wanted = GenerationRequest(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
     opened = Store(store, verify_inputs=verify_inputs)
-    request = Request(
-        source=read_question(source, report, opened),
-        memory=None if memory is None else tuple(memory),
-        report=report,
-        references={"index": index, "neighbors": neighbors},
-        context=context,
-        stride=stride,
-        mem_length=mem_length,
-        long_length=long_length,
-        device=device,
-        precision=precision,
-    )
+    request = reading.request(read_question(source, reading.report, opened))
     reader = open_writer(request, opened)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")

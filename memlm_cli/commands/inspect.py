@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,13 +12,9 @@ from memlm_cli.browser import tell_page
 from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import (
     DEFAULT_STORE,
-    IndexOption,
     JsonOption,
-    LongLengthOption,
-    MemLengthOption,
     ReadArgument,
-    SettledMemoryOption,
-    SettledReportOption,
+    ReadOptions,
     StoreOption,
     VerifyInputsOption,
 )
@@ -49,17 +45,6 @@ def inspect(
         int | None, typer.Option(min=1, max=50, help="Passages of each kind of --select (default: 3).")
     ] = None,
     contexts: Annotated[int, typer.Option(min=0, max=1024, help="Retrieved contexts shown for each token.")] = 4,
-    memory: SettledMemoryOption = None,
-    report: SettledReportOption = None,
-    index: IndexOption = None,
-    neighbors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NEIGHBORS",
-            autocompletion=completion.artifacts("neighbors"),
-            help="Memory of another encoder, as stored (with --position).",
-        ),
-    ] = None,
     tokens: Annotated[
         str | None,
         typer.Option(
@@ -68,49 +53,29 @@ def inspect(
             help="Read another corpus than the model's.",
         ),
     ] = None,
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
-    ] = None,
-    stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows (default: --context).")] = None,
-    mem_length: MemLengthOption = None,
-    long_length: LongLengthOption = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto",
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto",
     store: StoreOption = DEFAULT_STORE,
     verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
+    *,
+    reading: ReadOptions,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
     from memlm_cli.inspection_text import inspected_text
     from stages.artifacts.store import Store
     from stages.inspection.page import page
-    from stages.inspection.request import Request
 
     opened = Store(store, verify_inputs=verify_inputs)
     if source not in (None, "-"):
         opened.locate(source)
     _check(text, position, select, {"--split": split, "--length": length, "--passages": passages})
-    if select is not None and report is None:
+    if select is not None and reading.report is None:
         raise UsageError("--select chooses by the token scores of an evaluation: name it with --report.")
-    if report and memory:
-        raise UsageError("--report and --memory both say what is read; give one of them.")
     if html is not None:
         check_output_file("--html", html)
-    request = Request(
-        source=read_question(source, report, opened),
-        memory=None if memory is None else tuple(memory),
-        report=report,
-        references={"index": index, "neighbors": neighbors, "tokens": tokens},
-        context=context,
-        stride=stride,
-        mem_length=mem_length,
-        long_length=long_length,
-        device=device,
-        precision=precision,
-    )
+    request = reading.request(read_question(source, reading.report, opened), tokens)
     if select is not None:
         _show_selected(request, opened, select.split(","), passages or 3, length or 32, contexts, html, json_)
         return

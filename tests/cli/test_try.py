@@ -96,7 +96,7 @@ def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm,
     assert ended.code == 0, ended.err
     for page in (False, True):
         said = " ".join((Path("page.html").read_text("utf-8") if page else ended.err).split())
-        assert re.search(r"no word perplexity: white space sets \d+ characters apart on average, which are no", said)
+        assert re.search(r"no row has a word perplexity: white space sets \d+ characters apart, which are no", said)
         assert "bits/char" in said and "<unk>" not in said and "look wrapped" not in said
         assert "道德经" in said
     assert not re.search(r"^ +perplexity .*word perplexity", ended.err, re.M), "no such column"
