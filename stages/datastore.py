@@ -6,7 +6,7 @@ tokens; memory in use is two shards, whatever the corpus.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -127,10 +127,8 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return super().output_bytes(job, plan) + STATES_KEPT * state
 
     def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
-        return [plan.shard(number) for number in range(plan.layouts.keys.shards)]
-
-    def chain(self, job: ShardJob[DatastoreConfig], plan: Plan, shard: TokenRange) -> str | None:
-        return job.config.split if plan.carries_state else None
+        chain = job.config.split if plan.carries_state else None
+        return [replace(plan.shard(number), chain=chain) for number in range(plan.layouts.keys.shards)]
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
         from stages.encoding.key_encoder import KeyEncoder

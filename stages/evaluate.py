@@ -120,16 +120,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return plan.scratch_bytes + super().output_bytes(job, plan)
 
     def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
-        return plan.shards
-
-    def phase(self, shard: Part) -> str:
-        return shard.phase
-
-    def doing(self, job: ShardJob[EvaluateConfig], plan: Plan, phase: str) -> str | None:
-        return plan.words(phase)
-
-    def chain(self, job: ShardJob[EvaluateConfig], plan: Plan, shard: Part) -> str | None:
-        return shard.phase if plan.chained else None
+        return [
+            replace(part, title=plan.words(part.phase), chain=part.phase if plan.chained else None)
+            for part in plan.shards
+        ]
 
     def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore

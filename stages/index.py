@@ -106,7 +106,6 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     kind = "index"
     Config = IndexConfig
     schema = Schema(IndexFigures)
-    unit = "parts"
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         datastore = store.get(references["source"], "datastore")
@@ -153,18 +152,12 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return Plan(_parts(keys, range(keys.shards)) if grows_in_parts(index) else [Part(WHOLE)])
 
     def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
-        merging = [] if plan.whole else [Part(MERGE)]
-        return [Part(TRAIN), *plan.parts, *merging]
-
-    def phase(self, shard: Part) -> str:
-        return shard.key if shard.key in (TRAIN, MERGE) else WHOLE
-
-    def doing(self, job: ShardJob[IndexConfig], plan: Plan, phase: str) -> str | None:
-        config = job.config
-        if phase != TRAIN or plan.kept is not None or not config.train_keys:
-            return None
-        what = "codes" if config.lists is None else f"{config.lists:,} lists"
-        return f"learning {what} from {config.train_keys:,} keys (k-means)"
+        config, title = job.config, None
+        if plan.kept is None and config.train_keys:
+            what = "codes" if config.lists is None else f"{config.lists:,} lists"
+            title = f"learning {what} from {config.train_keys:,} keys (k-means)"
+        merging = [] if plan.whole else [Part(MERGE, phase=MERGE)]
+        return [Part(TRAIN, phase=TRAIN, title=title), *plan.parts, *merging]
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         from stages.search.allocator import return_large_blocks

@@ -144,7 +144,9 @@ class Plan:
     def _shard(self, split: str, number: int) -> QueryRange:
         start = number * self.queries_per_shard
         stop = min(start + self.queries_per_shard, self.splits[split].tokens)
-        return QueryRange(f"{split}-{number:06d}", start, stop, split)
+        encodes = stop > self.splits[split].stored[0]
+        chain = split if self.carries_state and encodes else None
+        return QueryRange(f"{split}-{number:06d}", start, stop, split, chain=chain)
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
         return [shard for split in plan.splits for shard in plan.shards(split)]
-
-    def chain(self, job: ShardJob[NeighborsConfig], plan: Plan, shard: QueryRange) -> str | None:
-        encodes = shard.stop > plan.splits[shard.split].stored[0]
-        return shard.split if plan.carries_state and encodes else None
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
         from stages.encoding.key_encoder import KeyEncoder

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.pretrained import special_ids
@@ -66,9 +66,6 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
 
     def shards(self, job: ShardJob[TokenizeConfig], plan: Plan) -> list[AnyShard]:
         return [*(vocabulary_shards(plan) if counts_words(job.config, job.inputs) else []), *plan]
-
-    def phase(self, shard: AnyShard) -> type[Shard]:
-        return type(shard)
 
     def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> Work:
         return Work(job.folder)

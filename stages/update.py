@@ -33,8 +33,6 @@ from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
 from stages.updating.tables import write_sources_and_names, write_tables
 from stages.updating.work import Work, open_work
 
-ADDED_CHAIN = "added"
-
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     """Changes a datastore into another; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
@@ -115,9 +113,6 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
 
     def shards(self, job: ShardJob[UpdateConfig], plan: Plan) -> Sequence[Shard]:
         return [Shard(TABLES), *plan.row_shards]
-
-    def chain(self, job: ShardJob[UpdateConfig], plan: Plan, shard: Shard) -> str | None:
-        return ADDED_CHAIN if plan.carries_state and plan.adds(shard) else None
 
     def open(self, job: ShardJob[UpdateConfig], plan: Plan) -> Work:
         return open_work(job, plan)

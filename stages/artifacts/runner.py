@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts import EXECUTORS
@@ -23,33 +24,30 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     waiting = [shard for shard in shards if not draft.done(shard.key)]
     done = len(shards) - len(waiting)
     if draft.resumed:
-        reporter.info(f"resumed: {done} of {len(shards)} {stage.unit}")
+        reporter.info(f"resumed: {done} of {len(shards)} shards")
     if waiting:
-        reporter.progress(done, len(shards), stage.unit)
+        reporter.progress(done, len(shards), "shards")
 
     def commit(written: Written) -> None:
         nonlocal done
         draft.append(written)
         done += 1
-        reporter.progress(done, len(shards), stage.unit)
+        reporter.progress(done, len(shards), "shards")
 
     draft.flush()
     task = ShardTask(stage, job.for_shards(), plan)
     executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
     with closing(executor):
-        for name, phase in groupby(waiting, stage.phase):
-            doing = stage.doing(job, plan, name)
-            if doing is not None:
-                reporter.info(doing)
-            executor.run(chains_of(stage, job, plan, phase))
+        for _, phase in groupby(waiting, attrgetter("phase")):
+            together = list(phase)
+            if together[0].title is not None:
+                reporter.info(together[0].title)
+            executor.run(chains_of(together))
 
 
-def chains_of(
-    stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan: Any, shards: "Iterable[Shard]"
-) -> "list[list[Shard]]":
+def chains_of(shards: "Iterable[Shard]") -> "list[list[Shard]]":
     """Shards that belong together, in order, each chain where its first shard stands."""
     chains: dict[str, list[Shard]] = {}
     for shard in shards:
-        name = stage.chain(job, plan, shard)
-        chains.setdefault(f"shard {shard.key}" if name is None else f"chain {name}", []).append(shard)
+        chains.setdefault(f"shard {shard.key}" if shard.chain is None else f"chain {shard.chain}", []).append(shard)
     return list(chains.values())

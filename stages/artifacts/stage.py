@@ -162,9 +162,19 @@ class Stage(ABC, Generic[C]):
 
 @dataclass(frozen=True)
 class Shard:
-    """One piece of a stage's work; its key is its name in the progress log, the same in every run."""
+    """One piece of a stage's work."""
 
     key: str
+    """Its name in the progress log, the same in every run."""
+    phase: str = field(default="", kw_only=True)
+    """Shards of a phase, which are next to each other, begin when all of the phase before are committed."""
+    title: str | None = field(default=None, kw_only=True)
+    """Message before its phase, for those who wait; the same for all of the phase."""
+    chain: str | None = field(default=None, kw_only=True)
+    """Shards of a phase with the same chain resume from each other: one worker computes them, in order.
+
+    None: the shard stands alone.
+    """
 
 
 class ShardedStage(Stage[C], Generic[C, P, W, S]):
@@ -173,9 +183,6 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     Shards are computed where an executor decides, and committed by the process that holds the lock. That process
     plans and finishes, and needs no model; models are opened where shards are computed.
     """
-
-    unit: ClassVar[str] = "shards"
-    """Name of the shards when progress is shown."""
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
@@ -191,21 +198,6 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     @abstractmethod
     def shards(self, job: ShardJob[C], plan: P) -> Sequence[S]:
         """All the work, in order; fixed by settings and inputs alone."""
-
-    def phase(self, shard: S) -> Any:
-        """Shards of a phase, which are next to each other, begin when all of the phase before are committed."""
-        return None
-
-    def doing(self, job: ShardJob[C], plan: P, phase: Any) -> str | None:
-        """Message before a phase, for those who wait; None: no message."""
-        return None
-
-    def chain(self, job: ShardJob[C], plan: P, shard: S) -> str | None:
-        """Shards of a phase with the same name of a chain go on from each other: one worker computes them, in order.
-
-        None: the shard stands alone.
-        """
-        return None
 
     @abstractmethod
     def open(self, job: ShardJob[C], plan: P) -> W:

@@ -38,7 +38,6 @@ SCORE = "score"
 class Part(TokenRange):
     """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split."""
 
-    phase: str
     task: Literal["sample", "observe", "choose", "score"]
 
 
@@ -65,12 +64,12 @@ class RangePass:
     @property
     def choice(self) -> Part:
         """The shard behind all parts, which chooses by what they left."""
-        return Part(f"{self.name}-choice", 0, self.tokens, f"{self.name}-choice", "choose")
+        return Part(f"{self.name}-choice", 0, self.tokens, "choose", phase=f"{self.name}-choice")
 
     @property
     def sample(self) -> Part:
         """A look at short ranges of the split, before the first pass over it."""
-        return Part("sample", 0, self.tokens, "sample", "sample")
+        return Part("sample", 0, self.tokens, "sample", phase="sample")
 
     def number(self, part: Part) -> int:
         """Number of a part in the pass."""
@@ -125,7 +124,8 @@ class RangePass:
     def _part(self, number: int) -> Part:
         start = number * self.step
         stop = min(start + self.step, self.tokens)
-        return Part(f"{self.name}-{number:06d}", start, stop, self.name, "score" if self.name == SCORE else "observe")
+        task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
+        return Part(f"{self.name}-{number:06d}", start, stop, task, phase=self.name)
 
 
 @dataclass(frozen=True)

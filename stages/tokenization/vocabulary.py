@@ -31,7 +31,10 @@ class VocabularyShard(Shard):
 def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | VocabularyShard]":
     """Shards that come before the texts are encoded."""
     train = tuple(text for text in texts if text.split == "train")
-    return [*(WordsShard(f"words-{text.key}", text) for text in train), VocabularyShard(TOKENIZER_MADE, train)]
+    return [
+        *(WordsShard(f"words-{text.key}", text, phase="words") for text in train),
+        VocabularyShard(TOKENIZER_MADE, train, phase="vocabulary"),
+    ]
 
 
 def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard) -> ShardOutput:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import ADDED
 from stages.artifacts.stage import Shard
 from stages.encoding.stored_rows import RowLayouts
 from stages.encoding.token_range import TokenRange
@@ -45,7 +46,8 @@ class Plan:
     @property
     def row_shards(self) -> list[Shard]:
         """The shards of keys and values."""
-        return [Shard(_key(number)) for number in range(self.layouts.keys.shards)]
+        keys = map(_key, range(self.layouts.keys.shards))
+        return [Shard(key, chain=ADDED if self.carries_state and self._adds(key) else None) for key in keys]
 
     def added(self, number: int) -> TokenRange:
         """Tokens of the added split that a shard of rows holds, perhaps none."""
@@ -59,9 +61,9 @@ class Plan:
                 return
             yield earlier
 
-    def adds(self, shard: Shard) -> bool:
-        """Whether a shard holds tokens of the added split."""
-        return shard.key != TABLES and self.added(int(shard.key)).stop > 0
+    def _adds(self, key: str) -> bool:
+        """Whether a shard of rows holds tokens of the added split."""
+        return self.added(int(key)).stop > 0
 
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:

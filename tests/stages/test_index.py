@@ -145,7 +145,7 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     notes = Notes()
     again = build_index(store, datastore, notes, **settings)
     assert added == [[0, 1, 2], [3, 4, 5], [], [6, 7, 8], [9]]
-    assert "resumed: 3 of 6 parts" in notes.infos
+    assert "resumed: 3 of 6 shards" in notes.infos
     assert (again.file("index.faiss").read_bytes(), again.metrics["recall"]) == expected
     assert {Path(file).parts[0] for file in again.manifest.files} == {"index.faiss"}
 

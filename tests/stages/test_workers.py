@@ -146,7 +146,7 @@ def test_carried_entries_of_the_past_make_a_chain_of_each_phase(made: dict[str, 
         def output_bytes(self, job: Any, plan: Any) -> int:
             parts = self.shards(job, plan)
             phases = [[p for p in parts if p.phase == phase] for phase in ("tune", "score")]
-            chains.append([len(chains_of(self, job, plan, phase)) for phase in phases])
+            chains.append([len(chains_of(phase)) for phase in phases])
             raise Seen
 
     for memory in (MEMORY, ("long:size=20,theta=0.3,lambda=tune",)):

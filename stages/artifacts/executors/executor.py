@@ -1,10 +1,11 @@
 """The interface of an executor of shards."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.kinds import STAGES
 from stages.artifacts.progress import Written
 from stages.reporting import Reporter
 
@@ -19,6 +20,12 @@ class ShardTask:
     stage: "ShardedStage[Any, Any, Any, Any]"
     job: "ShardJob[Any]"
     plan: Any
+    stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
+    """Stages that this process knows: those from outside made inputs, and a worker is told of them."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        STAGES.targets |= state["stages"]
+        self.__dict__.update(state)
 
 
 class Executor(ABC):

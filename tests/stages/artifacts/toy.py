@@ -136,13 +136,8 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
         return job.config.length
 
     def shards(self, job: ShardJob[SquaresConfig], plan: int) -> list[Step]:
-        return [*(Step(f"add-{number:03}", number) for number in range(plan)), Step("all")]
-
-    def phase(self, shard: Step) -> bool:
-        return shard.number is None
-
-    def chain(self, job: ShardJob[SquaresConfig], plan: int, shard: Step) -> str | None:
-        return None if shard.number is None else ("even", "odd")[shard.number % 2]
+        adding = (Step(f"add-{number:03}", number, chain=("even", "odd")[number % 2]) for number in range(plan))
+        return [*adding, Step("all", phase="all")]
 
     def open(self, job: ShardJob[SquaresConfig], plan: int) -> dict[str, int]:
         assert os.getpid() != self.closed_to

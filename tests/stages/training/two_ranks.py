@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+import tests.stages.small_store  # noqa: F401 - puts its stages into the registry, which knows what is read
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
