@@ -116,7 +116,8 @@ def _remedy(report: Figures) -> str:
     training = report.get("training")
     if training is None or undertrained(training):
         return "Train longer, or on more text."
-    return f"Train on more text: after {passes(training['passes'])} longer training gains little."
+    read = passes(training["passes"])
+    return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 
 def counted_texts(report: Figures) -> Iterator[Finding]:
