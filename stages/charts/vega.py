@@ -82,7 +82,7 @@ def lines_spec(plot: Lines) -> Spec:
 
     >>> from stages.charts.data import Line
     >>> lines_spec(Lines([Line("loss", [(1, 2.5), (2, 2.25)])], "step", "nats"))["layer"][0]["data"]["values"]
-    [{'x': 1, 'y': 2.5, 'series': 0}, {'x': 2, 'y': 2.25, 'series': 0}]
+    [{'x': 1, 'y': 2.5}, {'x': 2, 'y': 2.25}]
     """
     drawn = [(place if line.look is None else line.look, line) for place, line in enumerate(plot.lines) if line.finite]
     marked = [len(line.finite) <= MOST_MARKED for _, line in drawn]
