@@ -41,7 +41,12 @@ def command_line(member: "Member") -> str:
 
 def report_with_scores(report: "Artifact") -> str:
     """The command that makes a report again, with the scores of its tokens."""
-    return shlex.join([*_words(report), "--save-token-scores", *store_words(report.store.root)])
+    words = _words(report)
+    if not report.manifest.command:  # made from Python: the same readings of the same model or index
+        inputs = report.manifest.inputs
+        memories = [word for one in report.config.get("memory") or () for word in ("--memory", one)]
+        words = ["memlm", "evaluate", inputs.get("index", inputs["model"]).reference, *memories]
+    return shlex.join([*words, "--save-token-scores", *store_words(report.store.root)])
 
 
 def _words(artifact: "Artifact") -> list[str]:

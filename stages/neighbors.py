@@ -11,8 +11,6 @@ from functools import cache, partial
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
@@ -87,8 +85,10 @@ def neighbor_arrays(artifact: Artifact, name: str) -> Expected | None:
     }.get(array)
 
 
-def _no_neighbors(rows_found: int, values: np.ndarray, start: int, rows: int) -> str | None:
+def _no_neighbors(rows_found: int, values: "np.ndarray", start: int, rows: int) -> str | None:
     """Rows of a datastore; -1 where one is missing, behind all that are there."""
+    import numpy as np
+
     wrong = between(-1, rows_found, "rows of the datastore, and -1,")(values, start, rows)
     after_missing = (values[:, :-1] < 0) & (values[:, 1:] >= 0)
     if wrong is None and after_missing.any():

@@ -8,45 +8,26 @@ until the artifact is published.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.text.config import GIVEN, TokenizeConfig
-from stages.text.pretrained import special_ids
-from stages.tokenization.assembly import assemble
-from stages.tokenization.automatic import resolve_automatic
-from stages.tokenization.encoded import Work, encode_shard
 from stages.tokenization.schema import TOKENS
-from stages.tokenization.size_warnings import (
-    hint_at_documents,
-    report_shares,
-    warn_of_form,
-    warn_of_shared_files,
-    warn_of_size,
-    warn_of_unknown,
-)
 from stages.tokenization.sources import find_inputs, shared_files
-from stages.tokenization.spooling import TextShard, counts_words, spooled_shards
-from stages.tokenization.vocabulary import (
-    VocabularyShard,
-    WordsShard,
-    make_vocabulary,
-    split_words,
-    vocabulary_shards,
-)
 
-__all__ = ["Tokenize", "TokenizeConfig"]
+if TYPE_CHECKING:
+    from stages.tokenization.encoded import Work
+    from stages.tokenization.spooling import TextShard
+    from stages.tokenization.vocabulary import VocabularyShard, WordsShard
 
-Plan = list[TextShard]
-"""All of the text."""
+    Plan = list[TextShard]
+    """All of the text."""
+    AnyShard = TextShard | WordsShard | VocabularyShard
 
 
-AnyShard = TextShard | WordsShard | VocabularyShard
-
-
-class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
+class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
     """Text files in, ids in Zarr and a `tokenizer.json` out."""
 
     name = "tokenize"
@@ -58,36 +39,53 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, Work, AnyShard]):
         return find_inputs(config, references, store)
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
+        from stages.tokenization.automatic import resolve_automatic
+        from stages.tokenization.size_warnings import warn_of_shared_files
+
         warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
 
-    def plan(self, job: Job[TokenizeConfig]) -> Plan:
+    def plan(self, job: Job[TokenizeConfig]) -> "Plan":
+        from stages.tokenization.spooling import spooled_shards
+
         return spooled_shards(job)
 
-    def shards(self, job: ShardJob[TokenizeConfig], plan: Plan) -> list[AnyShard]:
+    def shards(self, job: ShardJob[TokenizeConfig], plan: "Plan") -> "list[AnyShard]":
+        from stages.tokenization.spooling import counts_words
+        from stages.tokenization.vocabulary import vocabulary_shards
+
         return [*(vocabulary_shards(plan) if counts_words(job.config, job.inputs) else []), *plan]
 
-    def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> Work:
+    def open(self, job: ShardJob[TokenizeConfig], plan: "Plan") -> "Work":
+        from stages.tokenization.encoded import Work
+
         return Work(job.folder)
 
-    def run_shard(self, job: ShardJob[TokenizeConfig], work: Work, shard: AnyShard) -> ShardOutput:
-        if isinstance(shard, WordsShard):
-            return split_words(job.config, job.folder, work.spool, shard)
-        if isinstance(shard, VocabularyShard):
-            lines = [job.record(words.key)["lines"] for words in vocabulary_shards(shard.texts)[:-1]]
-            return make_vocabulary(job.config, job.folder, lines, shard)
+    def run_shard(self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard") -> ShardOutput:
+        from stages.tokenization import vocabulary
+        from stages.tokenization.encoded import encode_shard
+
+        if isinstance(shard, vocabulary.WordsShard):
+            return vocabulary.split_words(job.config, job.folder, work.spool, shard)
+        if isinstance(shard, vocabulary.VocabularyShard):
+            lines = [job.record(words.key)["lines"] for words in vocabulary.vocabulary_shards(shard.texts)[:-1]]
+            return vocabulary.make_vocabulary(job.config, job.folder, lines, shard)
         return encode_shard(job.folder, work, shard)
 
-    def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
+    def finish(self, job: Job[TokenizeConfig], plan: "Plan") -> dict[str, Any]:
+        from stages.text.pretrained import special_ids
+        from stages.tokenization import size_warnings
+        from stages.tokenization.assembly import assemble
+
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
-        warn_of_size(tokenizer.vocabulary_size, job.reporter)
-        warn_of_form(splits, job.reporter)
-        warn_of_unknown(splits, job.reporter)
+        size_warnings.warn_of_size(tokenizer.vocabulary_size, job.reporter)
+        size_warnings.warn_of_form(splits, job.reporter)
+        size_warnings.warn_of_unknown(splits, job.reporter)
         if job.config.documents is None:
-            hint_at_documents(splits, job.reporter)
+            size_warnings.hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
-            report_shares(splits, job.reporter)
+            size_warnings.report_shares(splits, job.reporter)
         return {
             "splits": splits,
             "vocabulary_size": tokenizer.vocabulary_size,

@@ -29,7 +29,6 @@ from stages.training.resolve import (
 from stages.training.schema import MODEL
 from stages.training.sizes import segments
 from stages.training.sources import KINDS, fitting_init, learnt_from
-from stages.training.warnings import training_warnings
 
 if TYPE_CHECKING:
     from stages.training.loop import Trainer
@@ -94,6 +93,7 @@ class Train(Stage[TrainConfig]):
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
+        from stages.training.warnings import training_warnings
 
         done = job.draft.done(DONE)
         for warning in training_warnings(job.config, job.inputs):

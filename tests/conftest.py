@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -42,6 +43,17 @@ def drawing() -> Iterator[None]:
 def drawn() -> Iterator[None]:
     """Charts are drawn, in a module that is about them."""
     with drawing():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_to_other_processes() -> Iterator[None]:
+    """Workers and commands that tests start know the small stages of tests."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MEMLM_PARTS", "tests.stages.small_store")
+        patched.setenv(
+            "PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+        )
         yield
 
 

@@ -226,9 +226,9 @@ def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_s
     """The gradient of an update of two segments is that of back-propagation through time, in float64."""
     sizes = {"vocab_size": V, "width": 8, "heads": 2, "layers": 1, "dropout": 0.0, "segment_length": 8, "mem_length": 0}
     config = parse_model({"backbone": "transformer-xl", **sizes, "attention": {"name": name}})
-    run = trainer(tmp_path, model=config, accumulate=2, steps=1, valid_every=0, clip_norm=0.0)
-    run.model.double()
-    batches, made, gradients = [], run.batches, dict[str, Tensor]()
+    trained = trainer(tmp_path, model=config, accumulate=2, steps=1, valid_every=0, clip_norm=0.0)
+    model, updates = trained.run.model.double(), trained.updates
+    batches, made, gradients = [], updates.batches, dict[str, Tensor]()
 
     def keep_batches() -> Iterator[Batch]:
         for batch in made():
@@ -236,13 +236,13 @@ def test_a_loss_reaches_through_memory_into_the_segment_before_where_the_layer_s
             yield batch
 
     def keep_gradients() -> None:
-        gradients.update({name: weight.grad.clone() for name, weight in run.model.named_parameters()})
+        gradients.update({name: weight.grad.clone() for name, weight in model.named_parameters()})
 
-    monkeypatch.setattr(run, "batches", keep_batches)
-    monkeypatch.setattr(run, "change_weights", keep_gradients)
-    plain_step(run)
-    names, weights = zip(*run.model.named_parameters(), strict=True)
-    wanted = dict(zip(names, torch.autograd.grad(through_time(run.model, batches), weights), strict=True))
+    monkeypatch.setattr(updates, "batches", keep_batches)
+    monkeypatch.setattr(updates, "change_weights", keep_gradients)
+    plain_step(updates)
+    names, weights = zip(*model.named_parameters(), strict=True)
+    wanted = dict(zip(names, torch.autograd.grad(through_time(model, batches), weights), strict=True))
     differs = {name for name in names if not torch.allclose(gradients[name], wanted[name], rtol=1e-12, atol=1e-15)}
     assert ("vocabulary.embedding" in differs) == (name == "summary")
     assert name == "summary" or not differs

@@ -127,12 +127,14 @@ def test_they_are_evaluated_tuned_and_told_like_any_other(memlm: Memlm, tmp_path
     store = Store(tmp_path / "store")
     model = small_model(store, small_tokens(store))
     reading = f"echo:span={span},reader=mean,percent=10,similarity=dot"
-    ended = memlm("evaluate", model.reference, "--memory", reading, "--save-token-scores", "--device", "cpu")
+    ended = memlm(
+        "evaluate", model.reference, "--memory", reading, "--save-token-scores", "--device", "cpu", "--verbose"
+    )
     report = store.get(ended.reference, "report")
     (memory,) = json.loads((report.path / "metrics.json").read_text())["memories"]
     assert (memory["sources"], memory["reader"], memory["percent"]) == (["echo"], "mean", 10)
     assert memory["tuned"] == (["span"] if span == "tune" else [])
-    assert "echo (mean)" in ended.err and f"span {memory['span']}" in ended.err and "percent 10" in ended.err
+    assert "echo (mean)" in ended.err and f"span {memory['span']}" in ended.err and "% 10" in ended.err
     ids = array(model.input("tokens"), "tokens.zarr", "test/ids").tolist()
     alone, final = (array(report, "scores.zarr", name) for name in ("logp_lm", "logp"))
     for t, target in enumerate(ids):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,11 +21,12 @@ from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.encoding.encode import encode
+from stages.encoding.split_reader import SplitReader
 from stages.examples import EXAMPLES
 from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
-from stages.examples.windows import Window
+from stages.examples.windows import Window, window_starts
 from stages.models import BACKBONES
 from stages.models import backbone as interface
 from stages.models.backbone import Backbone, Encoding
@@ -185,6 +187,9 @@ def tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Artifact:
 def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
     sizes = ("--segment-length", 8, "--batch-tokens", 256, "--set", "model.width=32", "--set", "model.dropout=0")
     model = memlm("train", tokens.reference, "--backbone", "translator", "--steps", 400, "--lr", 0.01, *sizes)
+    trained = tokens.store.get(model.reference, "model").metrics
+    tokens_a_pair = tokens.metrics["splits"]["train"]["tokens"] / 300
+    assert trained["tokens"] == 400 * round(256 // 8 * tokens_a_pair), "real tokens, not segments of 8"
     datastore = memlm("build-datastore", model.reference)
     index = memlm("build-index", datastore.reference)
     neighbors = memlm("precompute-neighbors", index.reference, "--k", 4, "--exclude", "self")
@@ -209,3 +214,14 @@ def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm)
     parts = torch.cat([block.hidden for blocks in cut for block in encode(loaded, blocks)])
     torch.testing.assert_close(together, alone)
     torch.testing.assert_close(together, parts)
+
+
+@pytest.mark.parametrize("by_document", [False, True])
+def test_windows_are_the_sentences_that_are_read(tokens: Artifact, by_document: bool) -> None:
+    """Memory of the same window must not reach into another sentence, however long a window may be."""
+    reader = SplitReader(Corpus.of(tokens), WindowSettings(8, 8), by_document, torch.device("cpu"), "fp32")
+    borders = tokens.zarr("tokens.zarr")["test/doc_offsets"][:].tolist()
+    places = reader.places("test", borders[3] + 1, borders[6])
+    assert [(one.start, one.stop) for one in places.windows] == list(pairwise(borders[3:7]))
+    starts = window_starts(places.windows, borders[3] + 1, borders[6])
+    np.testing.assert_array_equal(starts, places.document_starts)

@@ -30,7 +30,7 @@ CONTENTS = {
     ],
     "Reference": [
         "commands",
-        *(f"reference/{name}" for name in ("streams", "memories", "artifacts", "reliability")),
+        *(f"reference/{name}" for name in ("streams", "memories", "artifacts", "reliability", "house")),
         "contributing",
         "changelog",
     ],

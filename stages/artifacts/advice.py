@@ -1,23 +1,23 @@
-"""Commands that messages advise: they run as they are printed."""
+"""Commands that messages recommend: they run as they are printed."""
 
 import os
 import shlex
 from pathlib import Path
 
 DEFAULT_STORE = Path("memlm-store")
-"""Folder of artifacts where nobody names one."""
+"""Folder of artifacts where the user names none."""
 
 REMOVE = ("artifacts", "rm", "--force")
-"""The command that removes what is damaged."""
+"""The command that removes a damaged artifact."""
 
 
 def advised(store: Path, *words: str) -> str:
-    """A command about artifacts of a store, as it is typed."""
+    """A command about artifacts of a store, as a user types it."""
     return shlex.join(["memlm", *words, *store_words(store)])
 
 
 def store_words(store: Path) -> list[str]:
-    """Where a store is, if a new command would not know."""
+    """Options that name a store; none if a new command finds it by itself."""
     if store == DEFAULT_STORE or str(store) == os.environ.get("MEMLM_STORE"):
         return []
     return ["--store", str(store)]

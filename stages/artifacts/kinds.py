@@ -1,4 +1,4 @@
-"""The kinds of artifacts, the stages that make them, and the format that this version writes and reads."""
+"""The kinds of artifacts, the stages that make them, and the format versions that are written and read here."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ class Kind(NamedTuple):
     """One kind of artifact."""
 
     command: str
-    """The stage that makes it from the start."""
+    """The usual command that makes one; other stages may make the same kind."""
     format_version: int
-    """Raised where the same settings give other bytes or names, and where a default changes."""
+    """Number that rises when the same settings give other bytes or names, and when a default changes."""
 
 
 KINDS = {
@@ -39,8 +39,11 @@ STAGES = Registry(
         "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
     },
 )
-"""Settings, free of torch, and stage by name, that of the command; a manifest names the stage that made it."""
+"""Settings and code of each stage, by the name of its command. A manifest names the stage that made the artifact.
+
+The settings are free of torch.
+"""
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
-"""Roles of inputs of which what was made from them holds all it needs: they may go, and nothing keeps them."""
+"""Roles of inputs that their outputs no longer need: such artifacts may be removed."""

@@ -1,4 +1,4 @@
-"""Where a memory helps: loss by how often a token stands in the training text."""
+"""Change of loss by a token's frequency in the training text: it shows where a memory helps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from stages.numbers import bucket_label
 
 
 def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`loss-by-frequency`: change of a report's rows against its first.
+    """Make `loss-by-frequency`: the change of each row of a report against the first row.
 
-    In nats: as shares of perplexity the rarest words, which may lose hundreds of percent, hide all others.
+    Changes are in nats. As shares of perplexity, the rarest words' reach hundreds of percent and hide all others.
     """
     frequency = metrics.get("frequency_buckets")
     if not frequency:
@@ -26,7 +26,7 @@ def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
 
 
 def counted_in(metrics: Mapping[str, Any]) -> str:
-    """The text in which tokens were counted."""
+    """Name of the text in which tokens were counted."""
     return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
 
 
@@ -36,7 +36,7 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
     return Chart(
         name,
         f"Change of loss by frequency, {metrics['split']}",
-        f"Nats a token against {first['row']}, by how often the token stands in {text}; below zero the memory helps."
+        f"Nats a token against {first['row']}, by how often the token occurs in {text}. Below zero the memory helps."
         f"{few_note(bucket_labels(frequency), [bucket['tokens'] for bucket in frequency['buckets']])}",
         Bars(
             bucket_labels(frequency),
@@ -56,17 +56,17 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
 
 
 def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
-    """Which groups have too few tokens for a bar, where some have."""
+    """Note on the groups that have too few tokens for a bar; empty where there are none."""
     few = [
         f"{label} ({count:,} token{'s'[: count != 1]})"
         for label, count in zip(labels, tokens, strict=True)
         if count < FEW_TOKENS
     ]
-    return f" Left out: {', '.join(few)}; fewer than {FEW_TOKENS} are mostly luck." if few else ""
+    return f" Left out: {', '.join(few)}. Results of fewer than {FEW_TOKENS} tokens are mostly luck." if few else ""
 
 
 def _sure(frequency: Mapping[str, Any], values: Sequence[float | None]) -> list[float | None]:
-    """The values of buckets of enough tokens."""
+    """The values of buckets with enough tokens; None for the others."""
     buckets = zip(frequency["buckets"], values, strict=True)
     return [value if bucket["tokens"] >= FEW_TOKENS else None for bucket, value in buckets]
 

@@ -1,4 +1,4 @@
-"""One report, as charts read it, and the names of its numbers."""
+"""A report as charts read it, and the names of its numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,51 +8,54 @@ from stages.retrieval.hyperparameters import hyperparameters
 
 T = TypeVar("T")
 MOST = 6
-"""Series of one chart, as many as a person can tell apart."""
+"""Most series of one chart: a person cannot tell more apart."""
 OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
-"""Quantities of curves besides the amounts of readings."""
+"""Names of quantities that curves show besides the amounts of readings."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The content of `metrics.json`, and what tells it from others in one chart."""
+    """The content of `metrics.json`, and the labels that distinguish it from other reports in one chart."""
 
     metrics: Mapping[str, Any]
     scored: str
     """The scored text: `test`, `wikitext-2 test`, `lambada test, last words`."""
     label: str = ""
-    """Empty: it is alone."""
+    """Name of the report in the chart; empty: it is the only one."""
     reference: str = ""
 
     def series(self, row: str) -> str:
-        """Name of the line of one of its rows."""
+        """Name of the line that shows one of its rows."""
         return f"{self.label}: {row}" if self.label else row
 
 
 def measure(metrics: Mapping[str, Any]) -> str:
-    """The tokens that the perplexities of a report measure."""
+    """Name of the measure on an axis: it says which tokens the perplexity is about."""
     return "Perplexity of last words" if metrics.get("score") == "last-word" else "Perplexity"
 
 
 def scored(metrics: Mapping[str, Any]) -> str:
-    """The scored part of a text: `test`; `test, last words`."""
+    """Name of the scored part of a text: `test`; `test, last words`."""
     return metrics["split"] + (", last words" if metrics.get("score") == "last-word" else "")
 
 
 def symbol(name: str) -> str:
-    """`τ`, `k`, `cache size`: for a table."""
+    """Symbol of a number in a table: `τ`, `k`, `cache size`."""
     known = hyperparameters()
     return known[name].symbol if name in known else OTHERS.get(name, name)
 
 
 def symbol_in_words(name: str) -> str:
-    """`temperature τ`, `neighbours`, `cache size`: for an axis or a title."""
+    """Name of a number on an axis or in a title: `temperature τ`, `neighbours`, `cache size`."""
     known = hyperparameters()
     return known[name].words if name in known else OTHERS.get(name, name)
 
 
 def in_charts(series: Sequence[T], most: int = MOST) -> Iterator[tuple[str, Sequence[T]]]:
-    """Equal parts of at most `most`, and what tells their charts apart: nothing, or `-1`, `-2`, …"""
+    """Split series into charts of nearly equal size, `most` at the most.
+
+    Yields: the suffix of a chart's name (empty for a single chart, otherwise `-1`, `-2`, …), and its series.
+    """
     count = -(-len(series) // most)
     for part in range(count):
         start, stop = (len(series) * edge // count for edge in (part, part + 1))

@@ -17,8 +17,8 @@ from stages.models.language_model import Encoding, State
 class EncodedBlock:
     """The contexts of tokens [start, stop), n of them: row r predicts token start + r.
 
-    `encoding` is what the `windows` were read as, [B, L, d], of a model that pools their last inputs alone, [B, 1, d];
-    `targets` int64 [n] is x_t; all on the model's device.
+    `encoding` holds representations of the inputs of `windows`, [B, L, d]. A model that pools gives one for each
+    window, [B, 1, d]. `targets` int64 [n] are the tokens. All are on the model's device.
     """
 
     start: int
@@ -41,16 +41,16 @@ class EncodedBlock:
         return self.of_tokens(self.encoding.key(name))
 
     def of_tokens(self, positions: Tensor) -> Tensor:
-        """Select, from values of the windows' inputs [B, L, …], those whose inputs are contexts of the tokens, [n,
-        …]."""
+        """Select from values of the windows' inputs, [B, L, …], those that predict the tokens, [n, …]."""
         return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
 
     def context_keys(self, name: str) -> list[Tensor]:
-        """For each window the representations of its inputs before the first token it scores here, [c, d]."""
+        """Representations of each window's inputs before the first token that it scores here, [c, d]."""
         return [rows[: self._scored(w).start] for w, rows in zip(self.windows, self.encoding.key(name), strict=True)]
 
     def _scored(self, window: Window) -> slice:
         first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
+        # A row begins with its window's first input: padding, if there is any, comes last and is cut off here.
         return slice(first - window.start, last - window.start)
 
 

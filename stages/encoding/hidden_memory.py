@@ -30,7 +30,7 @@ class HiddenMemory(ABC):
     @property
     @abstractmethod
     def datastore(self) -> Artifact:
-        """Whose rows enter."""
+        """The datastore whose rows enter."""
 
     @abstractmethod
     def begin(self, background: Executor, split: str, start: int, stop: int) -> HiddenReader:

@@ -31,8 +31,8 @@ class EncodedKeys(NamedTuple):
 class KeyEncoder:
     """The model of a datastore, reading as it does for that: in its windows, across documents or each by itself.
 
-    However a stream is cut into ranges, keys are the same but for rounding, as long as each range goes on from the
-    state before it.
+    A stream may be cut into ranges anywhere: keys differ by rounding alone. Each range must continue from the state
+    before it.
     """
 
     model: LanguageModel

@@ -17,18 +17,17 @@ from stages.models.windows import WindowSettings
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""
 LEAST = -1e4
-"""In place of log 0, which 0 is not to be multiplied by."""
+"""A substitute for log 0, which is infinite: 0 times that would be no number."""
 
 
 @dataclass(frozen=True)
 class LMScores:
     """Tokens [start, start + n) in order: `targets` int64, `log_p` of each and `log_z` float32, all [n], in nats.
 
-    `keys` [n, d] by name, float32, as many as were asked for; `context_keys` by name, of each window
-    that scores the tokens, are what it read before its first token here, [c, d]. `hidden` [r, d], what
-    the softmax reads, is kept of the rows that were asked for. `state`: what the backbone carries on.
-    `certainty` [n, 2] of `certainty_of` is there where it was asked for.
-    Keys are as before a hidden memory enters.
+    `keys` [n, d], float32, are the requested ones by name. `context_keys` [c, d] by name are a list, one item for each
+    window that scores the tokens: its keys before its first token here. `hidden` [r, d], which the softmax reads, is
+    kept of the requested rows. `state` is carried on by the backbone. `certainty` [n, 2] is that of `certainty_of`,
+    if it was requested. Keys are as before a hidden memory enters.
     """
 
     start: int
@@ -52,7 +51,9 @@ class LMScores:
 def score_ids(
     model: LanguageModel, ids: Sequence[int], eos: int, context: int, keys: Iterable[str] = ("hidden",)
 ) -> LMScores:
-    """Score a text with a model in windows, as an evaluation reads a split, on the device that the model is on.
+    """Score one stream of tokens in windows, as an evaluation reads a split, on the model's device.
+
+    A model that reads a source beside its tokens cannot be asked here.
 
     Args:
         ids: of its tokens.

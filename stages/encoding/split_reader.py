@@ -11,13 +11,13 @@ from stages.encoding.encode import EncodedBlock, encode
 from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting
 from stages.examples.examples import Block
-from stages.examples.windows import Window, document_windows, windows
+from stages.examples.windows import Window
 from stages.models.language_model import LanguageModel, State
 from stages.models.windows import WindowSettings
 
 
 class Places(NamedTuple):
-    """Where the n tokens of a range stand: starts of their documents, int64 [n], and the windows that score them."""
+    """Starts of the documents that n tokens of a range belong to, int64 [n], and the windows that score them."""
 
     document_starts: np.ndarray
     windows: list[Window]
@@ -48,15 +48,11 @@ class SplitReader:
         return examples.blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:
-        """Where tokens [start, stop) stand."""
-        context, stride = self.windows.context, self.windows.stride
-        documents = self.corpus.examples(split, Cutting("windows", context, stride)).documents
-        if self.by_document:
-            scoring = document_windows(documents, context, stride, start, stop)
-        else:
-            scoring = windows(int(documents[-1]), context, stride, start, stop)
-        document = np.searchsorted(documents, np.arange(start, stop), side="right") - 1
-        return Places(documents[document], scoring)
+        """The documents and windows of tokens [start, stop); segments of a stream are windows here, too."""
+        cutting = Cutting("windows", self.windows.context, self.windows.stride, self.by_document)
+        examples = self.corpus.examples(split, cutting)
+        document = np.searchsorted(examples.documents, np.arange(start, stop), side="right") - 1
+        return Places(examples.documents[document], examples.windows(start, stop))
 
     def before(self, split: str, start: int, stop: int) -> np.ndarray:
         """The token before each of tokens [start, stop), int64; `<eos>` before the first of the split."""

@@ -33,8 +33,8 @@ class _Header:
 class StateFiles:
     """Writes, reads and discards the states of shards. Entries of a tensor are along its last axis but one.
 
-    A memory of 65,536 positions of which a shard adds 8,192 is the last 57,344 entries of the state before it and 8,192
-    of its own: these alone are written. That it is so is seen by comparing both, so no layer has to tell.
+    Of a memory of 65,536 positions, to which a shard adds 8,192, only these 8,192 are written. The other 57,344 are the
+    last entries of the state before it. Comparing the two states shows that, so no layer has to say it.
     """
 
     def __init__(self, folder: Path) -> None:

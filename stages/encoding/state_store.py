@@ -1,4 +1,4 @@
-"""Where the carried state of a shard comes from: the shard before it, or what that left on disk."""
+"""The carried state of a shard: handed on by the shard before it, or read from that one's files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ STATE, ENCODER_STATE = "state/", "encoder-state/"
 
 
 class StateStore:
-    """Hands the carried state from shard to shard, and keeps on disk the states that a run that goes on begins with.
+    """Hands the carried state from shard to shard, and keeps on disk the states that a resumed run begins with.
 
     Keys of earlier positions are not kept: the tokens they belong to are read again.
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
-"""Rows of a shard where every key has a window of its own, and so takes as long as a window of other models."""
+"""Most rows of a shard where every key has a window of its own: a row then takes as long as a whole window."""
 
 
 class RowLayouts(NamedTuple):
@@ -24,7 +24,7 @@ class RowLayouts(NamedTuple):
 
     @classmethod
     def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
-        """Those of so many rows that a model makes."""
+        """The layouts of a number of rows that a model makes."""
         import numpy as np
 
         model = model_of(encoder)

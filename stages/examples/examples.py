@@ -13,14 +13,15 @@ from stages.examples.cutting import Cutting
 from stages.examples.windows import Window
 
 BATCH_TOKENS = 8192
-"""Inputs of a forward pass."""
+"""Inputs of a forward pass at most; one example alone may have more."""
 
 
 @dataclass(kw_only=True)
 class Batch:
     """B rows of L inputs that are read together, and the token after each input, int64 [B, L] both.
 
-    `places` int64 [B, L]: where these tokens stand in the split.
+    Rows of unequal length are padded at the end, with any token. So a causal network needs no mask of its inputs.
+    `places` int64 [B, L]: the index of each token after an input in the split.
     """
 
     inputs: Tensor
@@ -31,9 +32,9 @@ class Batch:
     source: Tensor | None = None
     """Tokens of a second sequence that each row is read with, int64 [B, S]."""
     source_mask: Tensor | None = None
-    """Which tokens of the source count, bool [B, S]; None: all."""
+    """Tokens of the source that count, bool [B, S]; None: all."""
     mask: Tensor | None = None
-    """Which tokens count, bool [B, L], where rows are padded; None: all."""
+    """Tokens that count, bool [B, L], where rows are padded; None: all. The loss of a method takes them by `rows`."""
 
     @classmethod
     def of(cls, batch: "Batch", **more: Any) -> Self:
@@ -60,7 +61,8 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 class Block:
     """Tokens [start, stop) of a split, and the windows that are read to predict them.
 
-    `batch` holds a row for each window; its `targets` are the tokens alone, int64 [n].
+    `batch` holds a row for each window, whose inputs come before any padding. Its `targets` are the tokens alone,
+    int64 [n].
     """
 
     start: int
@@ -78,7 +80,7 @@ class Examples(ABC):
     """
 
     arrays: ClassVar[tuple[str, ...]] = ("ids", "doc_offsets")
-    """Arrays of the split that it reads: token ids, where documents start, and others."""
+    """Names of the arrays of a split that it reads. Training maps those that end in `ids`, and loads all others."""
 
     ids: Any
     """Tokens of the split, an array of integers [T]."""
@@ -97,7 +99,7 @@ class Examples(ABC):
     @property
     @abstractmethod
     def documents(self) -> np.ndarray:
-        """Where documents start, and the end of the split, int [D + 1]."""
+        """The first token of each document, and the end of the split, int [D + 1]."""
 
     @property
     @abstractmethod
@@ -118,6 +120,10 @@ class Examples(ABC):
 
         A block depends on the arguments alone, so the same call gives the same bytes.
         """
+
+    def windows(self, start: int, stop: int) -> list[Window]:
+        """The windows that score tokens [start, stop), in order; a kind that knows them without its tokens says so."""
+        return [window for block in self.blocks(start, stop) for window in block.windows]
 
     @property
     def count(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
-from stages.examples.windows import Window, positions_back
+from stages.examples.windows import Window, document_windows, positions_back, windows
 
 READ_AHEAD_IDS = 1 << 20
 """Ids taken from storage at a time: a stored chunk is read once, not once a batch."""
@@ -28,7 +28,7 @@ class Streams(Examples):
     eos: int
     cutting: Cutting
     offsets: Any = field(default=None, repr=False)
-    """Where documents start, and the end, int [D + 1]; None: the split is one."""
+    """The first token of each document, and the end, int [D + 1]; None: the split is one."""
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
@@ -70,6 +70,13 @@ class Streams(Examples):
             rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if self._pools else batch
             yield Block(first, last, rows, read, batch[0].start not in begins)
 
+    def windows(self, start: int, stop: int) -> list[Window]:
+        """The windows that score tokens [start, stop), by context and stride; a stream's are its segments."""
+        context, stride = self.cutting.context, self.cutting.stride
+        if self.cutting.by_document:
+            return document_windows(self.documents, context, stride, start, stop)
+        return windows(int(self.documents[-1]), context, stride, start, stop)
+
     @property
     def _total(self) -> int:
         return int(self.ids.shape[0])
@@ -80,7 +87,7 @@ class Streams(Examples):
 
     @property
     def _ends(self) -> np.ndarray:
-        """Where documents start, or, where these do not matter, the ends of the split."""
+        """The starts of documents and the end, or the two ends of the split where documents do not matter."""
         return self.documents if self.cutting.by_document else np.array([0, self._total])
 
     def _offset(self, places: np.ndarray) -> Tensor | None:

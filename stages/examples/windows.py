@@ -1,4 +1,4 @@
-"""Which window scores which token: one rule for validation, datastores, queries and evaluation.
+"""Windows, and the tokens that each scores: one rule for validation, datastores, queries and evaluation.
 
 Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Window w reads inputs
 wS … wS+L-1 (the last is shorter); a token is scored once, in the first window that holds it.
@@ -24,8 +24,8 @@ class Window:
 def windows(total: int, context: int, stride: int, start: int = 0, stop: int | None = None) -> list[Window]:
     """The windows of a split of `total` tokens that score a token in [start, stop), in order.
 
-    Windows are those of the whole split whatever the range, so a token has the same inputs before
-    it in every range that holds it; after the first window these are at least context - stride.
+    Windows are those of the whole split whatever the range. So a token has the same inputs before
+    it in every range that holds it. After the first window these are at least context - stride.
 
     Args:
         total: tokens of the split.
@@ -56,7 +56,7 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
 
 
 def document_windows(offsets: np.ndarray, context: int, stride: int, start: int, stop: int) -> list[Window]:
-    """As `windows`, of a split whose windows begin anew at every document.
+    """Windows as of `windows`, of a split where they begin anew at every document.
 
     A document's first input is the token before it (`<eos>` for the first document).
 
@@ -75,7 +75,7 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
 def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None = None) -> list[Window]:
     """A window for each of tokens [start, stop) that holds the inputs before it, the last `context` of them.
 
-    They are those of `windows` with a stride of 1, but that the first token of a split has a window of its own, too.
+    They are those of `windows` with a stride of 1, with one exception. The first token of a split has its own window.
 
     Args:
         offsets: int [D + 1], where documents start, if no window is to reach into the one before.

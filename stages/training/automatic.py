@@ -7,11 +7,11 @@ from stages.metrics import MOST_PASSES
 from stages.models.config import BackboneConfig
 
 PASSES_OF_IMPORTED = 2.0
-"""Over the text of a model that already knows its language: more are learned by heart."""
+"""Passes over the text for a model that already knows its language: with more it learns the text by heart."""
 TOKENS_A_WEIGHT = 20
 """Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
 VALIDATIONS = 20
-"""In a run: the weights of the best are kept, so they must come often enough to find it."""
+"""Validations of a run. The weights of the best are kept, so they must come often enough to find it."""
 
 
 def worthwhile_passes(tokens: int, weights: int) -> float:

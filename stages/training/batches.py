@@ -1,4 +1,4 @@
-"""Which examples the forward batches of a run read, and how many a batch holds."""
+"""The examples of each forward batch of a run, and how many a batch holds."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -111,7 +111,7 @@ class ExampleOrder:
         return examples
 
     def share(self, number: int, rank: int, ranks: int) -> np.ndarray:
-        """Those of them that one rank reads."""
+        """The examples of a batch that one rank reads."""
         return np.array_split(self.of_batch(number), ranks)[rank]
 
     def documents_in(self, numbers: Iterable[int]) -> int:

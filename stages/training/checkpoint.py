@@ -1,4 +1,4 @@
-"""All that a training run needs to go on as if it had not stopped, in one file that is replaced at once."""
+"""Checkpoints: one file, replaced at once, with all that a training run needs to resume as if it had not stopped."""
 
 import hashlib
 import json

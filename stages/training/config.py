@@ -41,7 +41,7 @@ class ScheduleConfig(Settings):
     warmup: Annotated[int, Field(ge=0)] = 0
     """Steps over which the learning rate rises linearly from 0."""
     final: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Where the cosine ends, as a share of the highest learning rate."""
+    """The last learning rate of the cosine, as a share of the highest."""
 
 
 class TrainConfig(StageConfig):

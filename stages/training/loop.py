@@ -4,6 +4,7 @@ import math
 import time
 from collections import deque
 from contextlib import ExitStack
+from functools import cached_property
 
 from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
@@ -27,8 +28,8 @@ class Trainer:
     """Trains a model in a folder that keeps checkpoints; the same call goes on where the last one ended.
 
     On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
-    uninterrupted one: the batches of step s depend on (seed, s) alone, and the checkpoint holds
-    weights, optimizer, random state, what batches carry to the next, and what the method keeps.
+    uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds weights,
+    optimizer, random state, the state that batches carry to the next, and what the method keeps.
     """
 
     def __init__(self, run: Run) -> None:
@@ -45,10 +46,12 @@ class Trainer:
         self.unread = UNREAD.get(run.fabric.device.type, 0)
         self._readings: deque[UpdateReadings] = deque()
 
-    @property
+    @cached_property
     def update_tokens(self) -> int:
-        """Tokens that one update reads, over all ranks."""
-        return self.batch_size * self.run.config.segment_length * self.run.config.accumulate
+        """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
+        examples = [task.examples for task in self.run.tasks]
+        mean = sum(int(one.lengths.sum()) for one in examples) / sum(one.count for one in examples)
+        return round(self.batch_size * self.run.config.accumulate * mean)
 
     def train(self) -> Progress:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""

@@ -9,7 +9,7 @@ from stages.numbers import duration, number
 
 @dataclass
 class Progress:
-    """Where a run stands; saved with each checkpoint. Losses are means a token, in nats."""
+    """Progress of a run so far; saved with each checkpoint. Losses are means a token, in nats."""
 
     step: int = 0
     seconds: float = 0.0
@@ -80,7 +80,7 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Since the last line of the journal, or over the whole run if it has just been written."""
+        """Updates a second since the last line of the journal; over the whole run if that was just written."""
         since_line = self.step - self.line_step, self.seconds - self.line_seconds
         steps, seconds = since_line if self.step > self.line_step else (self.step, self.seconds)
         return steps / max(seconds, 1e-9)

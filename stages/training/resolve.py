@@ -79,7 +79,7 @@ def resolved_length(
 
 
 def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
-    """Over the training split, where nobody says how many."""
+    """Passes over the training split, where the user gives no number."""
     if config.model.backbone == IMPORTED:
         return PASSES_OF_IMPORTED
     return worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))

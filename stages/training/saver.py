@@ -1,4 +1,4 @@
-"""When a run is saved, and what comes back when it is gone on with."""
+"""Saves a run when it is time, and restores it when it is resumed."""
 
 import time
 from dataclasses import asdict

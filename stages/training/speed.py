@@ -1,4 +1,4 @@
-"""How fast this machine trains a model, measured on a few updates. For forecasts alone: no artifact depends on it."""
+"""Speed of training on this machine, measured on a few updates for forecasts. No artifact depends on it."""
 
 import time
 from contextlib import suppress
@@ -22,7 +22,7 @@ seconds, then less."""
 
 
 class _Stopwatch(Silent):
-    """When each update ended; it ends the training when enough of them are timed."""
+    """Notes when each update ends, and ends the training once enough of them are timed."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -38,7 +38,7 @@ class Updates:
         groups = set_apart(groups, run.model)
         self._clipped_together = clipped_together(run.model, groups)
         self.bare_optimizer = make_optimizer(run.config.optimizer, groups)
-        """Whose state is saved."""
+        """The optimizer whose state is saved."""
         parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
         self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
         self._bare.to(run.fabric.device)
@@ -60,7 +60,7 @@ class Updates:
 
     @property
     def learning_rate(self) -> float:
-        """That of the first group, at the latest update."""
+        """The learning rate of the first group, at the latest update."""
         rate: float = self.bare_optimizer.param_groups[0]["lr"]
         return rate
 

@@ -20,7 +20,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
 
 
 def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
-    """That batches of a method which learns from packed ones are drawn at random, where none are given."""
+    """Warning that batches are drawn at random, of a method that learns from packed ones where none are given."""
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     tokens = inputs["tokens"]
@@ -33,7 +33,7 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
 
 
 def untrained_memory(config: TrainConfig) -> str | None:
-    """That a method reads every segment by itself, so that the memory of the model's layers stays empty in training."""
+    """Warning that a method reads every segment by itself, so that layers with a memory find it empty in training."""
     model = config.model
     if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
         return None

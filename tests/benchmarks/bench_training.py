@@ -36,7 +36,7 @@ from stages.examples.examples import Task
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
 from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.devices import autocast, moved, resolve_device, tune_allocator
+from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
@@ -91,6 +91,11 @@ class MinimalModel(nn.Module):
         return F.cross_entropy(scores.view(-1, scores.shape[-1]), targets.flatten())
 
 
+def on_device(ids: Tensor, device: torch.device) -> Tensor:
+    """Ids of the CPU on a device; a GPU copies them while the host goes on, as in ours."""
+    return ids.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else ids.to(device)
+
+
 def minimal_steps(
     config: TrainConfig, splits: Splits, vocabulary: int, device: torch.device, turn: int = 1
 ) -> Callable[[], None]:
@@ -139,7 +144,7 @@ def loop(
             for shift in (0, 1)
         )
         with autocast(device, config.precision):
-            found = forward(moved(x, device), moved(y, device))
+            found = forward(on_device(x, device), on_device(y, device))
         loss: Tensor = found if isinstance(found, Tensor) else found[1]
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -200,7 +205,8 @@ def our_steps(
     tasks = [Task("train", streams(config, splits)[0])]
     run = Run(make_fabric(device), config, LanguageModel(config.model), method, tasks, None, folder, Silent(), 1e9)
     trainer = Trainer(run)
-    course = Course(run, trainer.progress, trainer.update_tokens, ExitStack())
+    with ExitStack() as stack:  # the journal is closed: nothing is kept of what is timed
+        course = Course(run, trainer.progress, trainer.update_tokens, stack)
     course.journal = None
 
     def steps() -> None:

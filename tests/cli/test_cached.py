@@ -27,7 +27,10 @@ settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8
 """
 
 
-NEEDED = {"tokenize": " numpy", "run": " numpy", "pack-batches": " numpy", "update-datastore": " numpy zarr"}
+NEEDED = {
+    **dict.fromkeys(("tokenize", "evaluate", "run", "pack-batches"), " numpy"),
+    "update-datastore": " numpy zarr",
+}
 """What is loaded all the same: of update-datastore to count the documents that it is to forget; the others could do
 without."""
 ON_CPU = ("--device", "cpu")

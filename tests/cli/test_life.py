@@ -57,7 +57,8 @@ COMMANDS = {
         (MAKING, "stages.tokenization.spooling.chosen_tokenizer", "memlm_cli.run_stage.publish_name", RESULT),
     ),
     "train": Watched(
-        f"{{tokens}} {' '.join(SMALL)}", (MAKING, "stages.training.loop.Trainer.run", "stages.train._write_outputs")
+        f"{{tokens}} {' '.join(SMALL)}",
+        (MAKING, "stages.training.loop.Trainer.train", "stages.training.outputs.write_outputs"),
     ),
     "import-model": Watched("{pretrained} {tokens}", (MAKING, "stages.pretrained.model.describe")),
     "build-datastore": Watched("{model} --key hidden", (MAKING, "stages.encoding.key_encoder.KeyEncoder.__init__")),
@@ -75,13 +76,17 @@ COMMANDS = {
     ),
     "inspect": Watched(
         "{index} --text the --memory external:k=2,lambda=0.2 --html {folder}/c.html",
-        ("stages.inspection.inspect.find", "stages.inspection.reading._open", "stages.inspection.page.page"),
+        (
+            "stages.inspection.inspect.find",
+            "stages.inspection.reading.open_range_reader",
+            "stages.inspection.page.page",
+        ),
     ),
     "generate": Watched(
         "{index} --max-tokens 2 --memory long:size=5,theta=1,lambda=0.1",
         (
             "stages.inspection.reading.find",
-            "stages.inspection.reading._open",
+            "stages.inspection.reading.open_range_reader",
             "stages.generation.stream.Stream.__init__",
             "stages.generation.stream.Stream.read_range",
         ),
@@ -249,7 +254,7 @@ def test_text_as_it_is_written_stays_whole(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
-    "stages.inspection.reading._open": lambda reader: reader.loaded,
+    "stages.inspection.reading.open_range_reader": lambda reader: reader.loaded,
     "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
     "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
     "stages.generation.stream.Stream.read_range": lambda reader: reader.generate("the", max_tokens=1),

@@ -59,7 +59,7 @@ def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Ar
     tell_rest(report)
     assert f"memlm report {report.reference} --store" in capsys.readouterr().err
     monkeypatch.setattr("memlm_cli.report_tables.on_terminal", lambda: True)
-    monkeypatch.setattr("memlm_cli.reproduce.script.script", lambda members: "memlm …")
+    monkeypatch.setattr("memlm_cli.reproduce.script", lambda members: "memlm …")
     tell_rest(report)
     path = Path(capsys.readouterr().err.strip().removeprefix("page: "))
     assert path.is_relative_to(report.store.root) and "neural-cache: perplexity 113.57" in path.read_text("utf-8")

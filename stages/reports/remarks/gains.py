@@ -17,7 +17,7 @@ HALF = 0.5
 
 def trained_with_memory(method: str) -> bool:
     """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
-    return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
+    return method in METHODS and METHODS.settings(method).evaluation.trained_with_memory
 
 
 def repeated_share(report: Figures) -> float:

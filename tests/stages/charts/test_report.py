@@ -190,7 +190,7 @@ def test_rare_words_are_compared_in_nats() -> None:
     ]
     assert list(chart.plot.groups) == ["> 10", "0"]  # type: ignore[union-attr]
     assert chart.numbers.rows[3] == ("knn-lm", None, 0, 100, 7.1, math.exp(7.1))
-    assert chart.caption.endswith("below zero the memory helps.")
+    assert chart.caption.endswith("Below zero the memory helps.")
 
 
 def test_a_bucket_of_few_tokens_has_no_bar() -> None:
@@ -201,7 +201,7 @@ def test_a_bucket_of_few_tokens_has_no_bar() -> None:
     }
     chart = charts(frequency_buckets=told, grid=None, curves=[])["loss-by-frequency"]
     assert [list(one.values) for one in chart.plot.series] == [[-0.5, None]]  # type: ignore[union-attr]
-    assert chart.caption.endswith("Left out: 0 (4 tokens); fewer than 100 are mostly luck.")
+    assert chart.caption.endswith("Left out: 0 (4 tokens). Results of fewer than 100 tokens are mostly luck.")
     assert len(chart.numbers.rows) == 4
 
 

@@ -74,7 +74,7 @@ def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
     chart = list(comparison_charts(found))[1]
     assert chart.plot.series[0].values == [0.1, None]
     assert chart.plot.series[0].intervals == [(-0.1, 0.3), None]
-    assert chart.caption.endswith("Left out: 16-31 (2 tokens); fewer than 100 are mostly luck.")
+    assert chart.caption.endswith("Left out: 16-31 (2 tokens). Results of fewer than 100 tokens are mostly luck.")
     few_units = "no interval: such tokens stand in fewer than 6 documents"
     assert [table.title.endswith(f" ({few_units})") for table in group_tables(FOUND)] == [True, True]
     _, by_position = group_tables(found)

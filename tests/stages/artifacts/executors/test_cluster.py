@@ -26,7 +26,7 @@ from stages.artifacts.executors import cluster  # noqa: E402
 from stages.artifacts.executors.machines import NAMESPACE, Place, joined  # noqa: E402
 from tests.ray_machines import NODE, two_machines  # noqa: E402
 
-DRAFT = "b304cce57edf"
+DRAFT = "62363b2e30ab"
 """The id of what the stage of these tests makes."""
 
 
