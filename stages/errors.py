@@ -74,9 +74,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another; None: no one is."""
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
+def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """The known name that is most like another, at least so much (1: the same); None: no one is."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=alike)), None)
 
 
 def shortened(text: str, most: int = 200) -> str:

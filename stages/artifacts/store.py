@@ -15,7 +15,10 @@ from stages.artifacts.references import check_name, is_id, require_inside, split
 from stages.artifacts.shard_files import missing_shards
 from stages.artifacts.stamps import find_damage
 from stages.artifacts.store_settings import read_store_settings
-from stages.errors import ArtifactError, UsageError, did_you_mean, shortened
+from stages.errors import ArtifactError, UsageError, did_you_mean, nearest, shortened
+
+TYPO = 0.9
+"""Likeness of two ids that differ in one character, or in two that changed places."""
 
 
 class Store:
@@ -193,6 +196,9 @@ class Store:
         command = KINDS[kind].command
         if self.draft_folder(kind, id).is_dir():
             return f"{reference} is not finished; run the memlm {command} that makes it again: it goes on from there."
+        near = nearest(id, [one.partition("/")[2] for one in self.references() if one.startswith(f"{kind}/")], TYPO)
+        if near is not None:
+            return f"{reference} is not in {self.root}; did you mean '{kind}/{near}'?"
         return f"{reference} is not in {self.root}; make it with memlm {command}, or name the store with --store."
 
     # Names

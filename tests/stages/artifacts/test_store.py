@@ -97,6 +97,12 @@ def test_what_is_not_there_is_explained(store: Store, squares: Artifact, referen
         store.get(reference)
 
 
+def test_a_mistyped_id_is_put_right(store: Store, squares: Artifact) -> None:
+    typed = squares.id[:-1] + ("0" if squares.id[-1] != "0" else "1")
+    with pytest.raises(ArtifactError, match=f"did you mean '{squares.reference}'"):
+        store.get(f"{squares.kind}/{typed}")
+
+
 def test_an_unfinished_artifact_says_so(store: Store) -> None:
     with pytest.raises(RuntimeError):
         make(Squares(2, RuntimeError()), SquaresConfig(), {}, store, Execution())
