@@ -19,6 +19,7 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
 from stages.errors import ArtifactError, MemlmError, shortened
 from stages.interrupts import Terminated
+from stages.registry import OUTSIDE
 
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
@@ -206,7 +207,10 @@ def _first_line(error: BaseException) -> str:
 def _bug_message(error: BaseException) -> str:
     path = log_path() or _traceback_file(error)
     note("".join(traceback.format_exception(error)))
-    return f"internal error: {type(error).__name__}: {_first_line(error)}. This is a bug; the traceback is in {path}"
+    said = f"{type(error).__name__}: {_first_line(error)}"
+    if outside := os.environ.get(OUTSIDE):
+        return f"internal error: {said}. This is a bug of {outside} ({OUTSIDE}) or of memlm; the traceback is in {path}"
+    return f"internal error: {said}. This is a bug; the traceback is in {path}"
 
 
 def _traceback_file(error: BaseException) -> str:

@@ -92,5 +92,6 @@ def spread_out(values: Iterable[float]) -> bool:
 
 
 def passes(count: float) -> str:
-    """`0.5 passes`, `1 pass`."""
-    return f"{number(count)} pass{'' if count == 1 else 'es'}"
+    """`0.5 passes`, `1 pass`, `7.9 passes`: nobody needs more digits."""
+    shown = number(round(count, 1)) if count >= 1 else f"{count:.2g}"
+    return f"{shown} pass{'' if shown == '1' else 'es'}"

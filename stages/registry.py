@@ -1,6 +1,7 @@
 """Names that users type -> the code behind them, imported only when it is used."""
 
 import os
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -10,6 +11,10 @@ from stages.errors import UsageError, did_you_mean
 
 OUTSIDE = "MEMLM_PARTS"
 """Environment variable: modules with parts of one's own, separated by commas."""
+
+
+class UnknownPart(UsageError):
+    """A part that cannot be had here; where it is registered and can be imported, it can."""
 
 
 class Part(NamedTuple):
@@ -47,36 +52,72 @@ class Registry:
         return list(self.targets)
 
     def load(self, name: str) -> Any:
-        """The code registered as `name`. Raises UsageError, with the nearest name, if there is none."""
+        """The code registered as `name`.
+
+        Raises: UnknownPart, with the nearest name, if there is none, or its module has no such object.
+        """
         part = self._part(name)
         return load(part if isinstance(part, str) else part.code)
 
     def settings(self, name: str) -> Any:
-        """The class of the settings of `name`. Raises UsageError, with the nearest name, if there is none."""
+        """The class of the settings of `name`. Raises: as `load`, and UsageError for a part without settings."""
         part = self._part(name)
-        assert isinstance(part, Part), f"{self.kind} {name} has no settings"
+        if not isinstance(part, Part):
+            raise UsageError(
+                f'The {self.kind} {name!r} lacks settings: register Part("module:Settings", "module:Code").'
+            )
         return load(part.settings)
 
     def _part(self, name: object) -> Part | str:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
             elsewhere = next((f" (it is an {other.kind})" for other in self.others if name in other), "")
-            raise UsageError(f"There is no {self.kind} {name!r}; {known}{elsewhere}")
+            told = f"There is no {self.kind} {name!r}; {known}{elsewhere}"
+            raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
         return self.targets[str(name)]
 
 
 @cache
 def import_outside() -> bool:
-    """Import the modules that `$MEMLM_PARTS` names. Raises: UsageError if one cannot be imported."""
-    for module in filter(None, os.environ.get(OUTSIDE, "").split(",")):
+    """Import the modules that `$MEMLM_PARTS` names. Raises: UnknownPart if one cannot be imported."""
+    for module in filter(None, map(str.strip, os.environ.get(OUTSIDE, "").split(","))):
         try:
             import_module(module)
-        except ImportError as error:
-            raise UsageError(f"{OUTSIDE} names {module}, which cannot be imported: {error}") from error
+        except Exception as error:
+            if _is_missing(module, error):
+                raise UnknownPart(f"{OUTSIDE} names {module}, but {_no_module(module)}") from error
+            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {_told(error)}.") from error
     return True
 
 
 def load(target: str) -> Any:
-    """The object that `"module:object"` names."""
-    module, attribute = target.split(":")
-    return getattr(import_module(module), attribute)
+    """The object that `"module:object"` names. Raises: UnknownPart if there is no such module or object."""
+    module, _, attribute = target.partition(":")
+    if not attribute:
+        raise UnknownPart(f'A registry names {target!r}, which is not of the form "module:object".')
+    try:
+        holder = import_module(module)
+    except ModuleNotFoundError as error:
+        if not _is_missing(module, error):
+            raise
+        raise UnknownPart(f"A registry names {target}, but {_no_module(module)}") from error
+    if not hasattr(holder, attribute):
+        raise UnknownPart(f"A registry names {target}, but {module} has none; {did_you_mean(attribute, vars(holder))}")
+    return getattr(holder, attribute)
+
+
+def _is_missing(module: str, error: Exception) -> bool:
+    """Whether the module itself, or a package that it lies in, is not there; not one that it imports."""
+    return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+
+
+def _no_module(module: str) -> str:
+    return f"there is no module {module}: PYTHONPATH must name its folder."
+
+
+def _told(error: Exception) -> str:
+    """An error of a module, with the line that it comes from."""
+    if isinstance(error, SyntaxError):  # says its own line
+        return f"{type(error).__name__}: {error}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

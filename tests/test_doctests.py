@@ -8,6 +8,7 @@ import pytest
 WORKED = [
     "memlm_cli.packages",
     "pipelines.options",
+    "stages.charts.vega",
     "stages.evaluation.figures.seed_groups",
     "stages.retrieval.weights.coordinate_descent",
     "stages.examples.cutting",

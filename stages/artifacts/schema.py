@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stages.artifacts.kinds import STAGES
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
+from stages.registry import OUTSIDE, UnknownPart
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +59,10 @@ class Schema:
 
 
 def wrong_manifest(manifest: "Manifest") -> str | None:
-    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none."""
+    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none.
+
+    Raises: ArtifactError if it names a part that is not known here, which is no damage.
+    """
     try:
         stage = STAGES.load(manifest.stage)
         if stage.kind != manifest.kind:
@@ -69,11 +73,23 @@ def wrong_manifest(manifest: "Manifest") -> str | None:
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, UnknownPart):
+            raise _unknown_part(manifest, cause) from None
         return f"manifest.json has {'.'.join(map(str, (place, *first['loc'])))[:100]}: {first['msg']}"
+    except UnknownPart as error:
+        raise _unknown_part(manifest, error) from None
     except UsageError as error:
         return f"manifest.json has what this memlm does not know: {error}"
     other = _difference(manifest.config, config.stored())
     return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
+
+
+def _unknown_part(manifest: "Manifest", error: UnknownPart) -> ArtifactError:
+    return ArtifactError(
+        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {str(error).rstrip('.')}. "
+        f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
+    )
 
 
 def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:

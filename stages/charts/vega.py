@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
@@ -40,6 +40,8 @@ SIGNED = {"labelExpr": "datum.value ? format(datum.value, '+,.3~r') : '0'"}
 """Axes' numbers in the language of d3-format; an expression, since a logarithmic axis drops numbers of a format."""
 AS_IT_IS: Spec = {"type": "nominal", "scale": None}
 """An encoding whose data says how it looks."""
+NEAR = 0.05
+"""Share of an axis within which two numbers across would touch."""
 A_ROUNDING = 1 + 1e-6
 """Above the limit: a cell that equals the plain model is not worse than it."""
 
@@ -80,7 +82,7 @@ def lines_spec(plot: Lines) -> Spec:
 
     >>> from stages.charts.data import Line
     >>> lines_spec(Lines([Line("loss", [(1, 2.5), (2, 2.25)])], "step", "nats"))["layer"][0]["data"]["values"]
-    [{'x': 1, 'y': 2.5, 'series': 0}, {'x': 2, 'y': 2.25, 'series': 0}]
+    [{'x': 1, 'y': 2.5}, {'x': 2, 'y': 2.25}]
     """
     drawn = [(place if line.look is None else line.look, line) for place, line in enumerate(plot.lines) if line.finite]
     marked = [len(line.finite) <= MOST_MARKED for _, line in drawn]
@@ -337,14 +339,30 @@ def _line_sign(look: int) -> str:
 def _across(plot: Lines, xs: Sequence[float]) -> Spec:
     """Axis and scale of the numbers across: logarithmic where ticks reach far, with a place for zero."""
     scale: Spec = {"domain": [min(xs), max(xs)], "nice": False, "zero": False, "padding": 8}
-    axis: Spec = (
-        PLAIN | {"labelOverlap": "greedy"} | ({"tickCount": 7} if plot.ticks is None else {"values": list(plot.ticks)})
-    )
+    axis: Spec = PLAIN | {"labelOverlap": "greedy"}
+    if plot.ticks is None:
+        return {"axis": axis | {"tickCount": 7}, "scale": scale}
+    place: Callable[[float], float] = float
     positive = [x for x in xs if x > 0]
-    if plot.ticks is not None and min(xs) >= 0 and spread_out(positive):
+    if min(xs) >= 0 and spread_out(positive):
         # symlog is log(1 + x / constant).
         scale |= {"type": "log"} if min(xs) else {"type": "symlog", "constant": min(positive)}
-    return {"axis": axis, "scale": scale}
+        place = math.log if min(xs) else lambda x: math.log1p(x / min(positive))
+    near = NEAR * (place(max(xs)) - place(min(xs)))
+    return {"axis": axis | {"values": list(_apart(plot.ticks, place, near))}, "scale": scale}
+
+
+def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float) -> Iterator[float]:
+    """Ticks in order, without those whose numbers would touch the number before.
+
+    >>> list(_apart([0, 5, 10, 11], float, 2))
+    [0, 5, 10]
+    """
+    last = -math.inf
+    for tick in ticks:
+        if place(tick) - last >= near:
+            last = place(tick)
+            yield tick
 
 
 def _upward(plot: Lines, ys: Sequence[float]) -> Spec:

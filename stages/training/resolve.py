@@ -11,7 +11,7 @@ from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
-from stages.numbers import number
+from stages.numbers import passes
 from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
 from stages.training.sizes import segments
@@ -73,7 +73,7 @@ def resolved_length(
     found = _passes(config, tokens, execution)
     steps = _steps(config, tokens, found)
     execution.reporter.info(
-        f"{steps:,} steps, {number(found)} passes over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
+        f"{steps:,} steps, {passes(found)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
     return {"steps": steps} | ({} if "valid_every" in config.model_fields_set else {"valid_every": validations(steps)})
 

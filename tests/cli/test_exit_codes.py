@@ -79,6 +79,17 @@ def test_a_full_disk_is_found_behind_another_error() -> None:
     assert "make room and run the same command again" in failure.message
 
 
+@pytest.mark.parametrize(
+    ("parts", "whose"), [("", "a bug; the"), ("my_layers", "a bug of my_layers (MEMLM_PARTS) or of")]
+)
+def test_a_bug_may_be_one_of_parts_from_outside(
+    capsys: pytest.CaptureFixture[str], logs: Path, monkeypatch: pytest.MonkeyPatch, parts: str, whose: str
+) -> None:
+    monkeypatch.setenv("MEMLM_PARTS", parts)
+    assert guarded(lambda: 1 // 0, "memlm train") == 1
+    assert f"This is {whose}" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:
     def bug() -> None:
         raise ZeroDivisionError("one over none")

@@ -1,7 +1,10 @@
 """Errors, registries, settings and signals that every stage builds on."""
 
 import os
+import re
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +15,9 @@ from stages import errors
 from stages.config import OneOf, Settings, StageConfig, read_toml
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.interrupts import Terminated, deferred_signals
-from stages.registry import Part, Registry
+from stages.methods import METHODS
+from stages.registry import OUTSIDE, Part, Registry, import_outside
+from stages.reports.remarks.gains import trained_with_memory
 
 
 def test_exit_codes_are_the_contracts() -> None:
@@ -40,6 +45,67 @@ def test_registries_load_lazily() -> None:
     assert "ghost" in registry and registry.names() == ["join", "ghost"]
     with pytest.raises(UsageError, match="There is no tool 'joint'; did you mean 'join'"):
         registry.load("joint")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("os.pathh:join", "names os.pathh:join, but there is no module os.pathh: PYTHONPATH"),
+        ("os.path:joim", "but os.path has none; did you mean 'join'"),
+        ("os.path", 'not of the form "module:object"'),
+    ],
+)
+def test_a_target_that_is_not_there_is_said(target: str, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        Registry("tool", {"mine": target}).load("mine")
+    with pytest.raises(UsageError, match="tool 'mine' lacks settings"):
+        Registry("tool", {"mine": target}).settings("mine")
+
+
+OUTSIDE_TOOLS = Registry("tool", {})
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the file of a module that `$MEMLM_PARTS` names and nobody imported yet."""
+    monkeypatch.setenv(OUTSIDE, "json, outside_tools")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(OUTSIDE_TOOLS, "targets", {})
+    import_outside.cache_clear()
+    yield tmp_path / "outside_tools.py"
+    sys.modules.pop("outside_tools", None)
+    import_outside.cache_clear()
+
+
+def test_a_part_from_outside_is_known_when_it_is_asked_for(outside: Path) -> None:
+    outside.write_text(f"import {__name__} as here\nhere.OUTSIDE_TOOLS.targets['axe'] = 'os.path:join'\n")
+    assert "axe" in OUTSIDE_TOOLS and OUTSIDE_TOOLS.load("axe") is os.path.join
+
+
+def test_a_method_from_outside_is_known_to_who_reads_a_report(outside: Path) -> None:
+    outside.write_text(
+        "from stages.methods import METHODS\nMETHODS.targets['outside-trime'] = METHODS.targets['trime']\n"
+    )
+    try:
+        assert trained_with_memory("outside-trime") and not trained_with_memory("no-such-method")
+    finally:
+        METHODS.targets.pop("outside-trime", None)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "names outside_tools, but there is no module outside_tools: PYTHONPATH must name its folder"),
+        ("def (:", "SyntaxError: invalid syntax (outside_tools.py, line 1)"),
+        ("a = 1\na.b", "AttributeError: 'int' object has no attribute 'b' (OUTSIDE, line 2)"),
+        ("import no_such_package", "No module named 'no_such_package' (OUTSIDE, line 1)"),
+    ],
+)
+def test_a_module_from_outside_that_fails_says_where(outside: Path, content: str | None, words: str) -> None:
+    if content is not None:
+        outside.write_text(content)
+    with pytest.raises(UsageError, match=re.escape(words.replace("OUTSIDE", str(outside)))):
+        OUTSIDE_TOOLS.load("axe")
 
 
 class Knife(Settings):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stages.numbers import bucket_label, duration, measured, number, percent, size, spread_out
+from stages.numbers import bucket_label, duration, measured, number, passes, percent, size, spread_out
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,19 @@ def test_shares_and_ranges_of_counts() -> None:
 def test_numbers_far_apart_want_a_logarithm_and_only_positive_ones() -> None:
     assert spread_out([1, 11])
     assert not any(map(spread_out, ([1, 10], [0, 100], [-5, 100], [])))
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0.0456, "0.046 passes"),
+        (0.5, "0.5 passes"),
+        (1, "1 pass"),
+        (1.02, "1 pass"),
+        (4.503, "4.5 passes"),
+        (7.983, "8 passes"),
+        (123.44, "123.4 passes"),
+    ],
+)
+def test_passes_have_one_decimal(count: float, shown: str) -> None:
+    assert passes(count) == shown

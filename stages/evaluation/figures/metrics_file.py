@@ -159,7 +159,7 @@ def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
     """Perplexity at the end of training, where valid is another split of this text, read as the first row is."""
     model, config = job.inputs["model"], job.config
     method = model.config["method"]
-    known = method in METHODS.names() and not METHODS.settings(method).evaluation.trained_with_memory
+    known = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
     same = model.input("tokens").reference == job.inputs["tokens"].reference
     if not (known and same and config.score == "all" and config.split not in ("train", "valid")):
         return None

@@ -100,15 +100,16 @@ class Attended(NamedTuple, Generic[Memory]):
 class StreamAttention(Sublayer, Generic[Memory]):
     """Reads a stream passage by passage: however it is cut, the numbers are the same.
 
-    Its memory is the NamedTuple that its settings describe (`memory_spec`).
+    Its memory is the NamedTuple that its settings describe (`memory_spec`). To write it only where a passage
+    ends a segment is enough; the segment's inputs then begin at `passage.cached - passage.place`.
     """
 
     keeps_graph: ClassVar[bool] = False
-    """Whether a loss reaches through the memory into the segments before, of the same update."""
+    """Whether a loss reaches through the memory into the segments before, of the same update (`--accumulate`)."""
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory of a new stream; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory of a new stream, which may be learned; inputs [B, n, d] give its rows, type and device."""
 
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:

@@ -17,7 +17,7 @@ HALF = 0.5
 
 def trained_with_memory(method: str) -> bool:
     """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
-    return method in METHODS.names() and METHODS.settings(method).evaluation.trained_with_memory
+    return method in METHODS and METHODS.settings(method).evaluation.trained_with_memory
 
 
 def repeated_share(report: Figures) -> float:
@@ -116,7 +116,8 @@ def _remedy(report: Figures) -> str:
     training = report.get("training")
     if training is None or undertrained(training):
         return "Train longer, or on more text."
-    return f"Train on more text: after {passes(training['passes'])} longer training gains little."
+    read = passes(training["passes"])
+    return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 
 def counted_texts(report: Figures) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from math import log
 from stages.diagnostics.shown import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
-from stages.numbers import joined, number
+from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
 from stages.reports.remarks.remark import Figures, Finding
 from stages.reports.remarks.thresholds import MANY_ENDS, MANY_UNKNOWN, UNEVEN
@@ -93,7 +93,7 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
     if known or not outside.get("texts"):
         shares = [f" ({text['repeated_share']:.1%})" if len(known) > 1 else "" for text in known]
         names = " or ".join(f"{_text(text)}{share}" for text, share in zip(known, shares, strict=True))
-        yield "repeated-text", {"share": f"{repeated_share(report):.1%}", "texts": names or "train"}
+        yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": names or "train"}
     for text in outside.get("texts", ()):
         if text.get("undivided"):
             one = report["split"] if text["undivided"] == "scored" else _text(text)

@@ -75,7 +75,7 @@ SENTENCES = {
     "no-intervals": Sentence(
         CAUTION, "There are no intervals: {units} {are} too few to say how far other text would move a change."
     ),
-    "rough-intervals": Sentence(CAUTION, "The intervals are rough, and rather too narrow: {units} are few."),
+    "rough-intervals": Sentence(CAUTION, "The intervals are rough, and rather too narrow, from only {units}."),
     "memory-of-no-use": Sentence(
         CAUTION, "{name} does not help: on {split} {others} is best, so {weight} is {value}, which switches it off."
     ),
@@ -167,7 +167,7 @@ SENTENCES = {
         "Validation perplexity was still falling late in the run ({first} at step {before}; lowest {lowest} at step "
         "{step}).",
     ),
-    "too-short": Sentence(CAUTION, f"Train longer, {LONGER}: a memory gains more on an undertrained model."),
+    "too-short": Sentence(CAUTION, f"Train longer, {LONGER}: a memory gains more, the less a model was trained."),
     "fell-with-rate": Sentence(
         NOTE,
         "Validation perplexity fell as the learning rate did ({first} at step {before}; lowest {lowest} at step "

@@ -100,6 +100,16 @@ def test_how_a_training_ended_is_there_whole_or_not_at_all(made: Made, told: dic
     assert (wrong_manifest(changed) is None) == right
 
 
+def test_a_part_that_this_process_does_not_know_is_no_damage(made: Made) -> None:
+    manifest = written(made, "model")
+    theirs = {"backbone": "transformer-xl", "attention": {"name": "mine", "slots": 8}}
+    changed = manifest.model_copy(update={"config": manifest.config | {"model": theirs}})
+    with pytest.raises(ArtifactError) as told:
+        wrong_manifest(changed)
+    assert "no attention of a transformer-xl 'mine'" in str(told.value) and "set MEMLM_PARTS" in str(told.value)
+    assert "damaged" not in str(told.value)
+
+
 def test_rows_of_no_split_are_damage(made: Made) -> None:
     datastore = made["datastore"]
     restate(datastore.path, lambda manifest: manifest["config"].update(split=None))

@@ -69,6 +69,13 @@ def test_a_tuned_cache_gets_every_chart() -> None:
     assert list(charts()) == ["heat-map", "perplexity-by-lambda", "perplexity-by-size"]
 
 
+def test_numbers_across_do_not_touch() -> None:
+    sizes = (50, 100, 200, 500, 1000, 2000, 5000, 5435)
+    curves = [curve("neural-cache", "size", {size: 80 - place for place, size in enumerate(sizes)})]
+    drawn = words(charts(curves=curves)["perplexity-by-size"])
+    assert "5,000" in drawn and "5,435" not in drawn
+
+
 def test_a_report_without_tuning_and_curves_gets_none() -> None:
     assert charts(curves=[], grid=None) == {}
     assert charts(curves=[curve("neural-cache", "size", {100: 80.0})], grid=None) == {}

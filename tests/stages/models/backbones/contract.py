@@ -82,8 +82,10 @@ class BackboneContract:
                 largest = max(largest, sum(array.nbytes for array in carried.values()))
         assert largest == config.state_bytes(L)
 
-    def test_every_weight_learns(self, model):
-        encoding = model.train().encode(self.tokens(L))
-        loss = model.loss(encoding.hidden.flatten(0, 1), self.tokens(L).flatten())
+    def test_every_weight_learns(self, config, model):
+        """Weights that write to a memory learn from the segment that reads it."""
+        tokens = self.tokens(2 * L if config.carries_state else L)
+        encoding = model.train().encode(tokens)
+        loss = model.loss(encoding.hidden.flatten(0, 1), tokens.flatten())
         (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

@@ -169,6 +169,12 @@ def test_the_texts_that_paragraphs_stand_in_are_named(texts: list, named: str) -
     assert said.startswith("20.0% ") and said.endswith(named)
 
 
+@pytest.mark.parametrize(("share", "shown"), [(0.0004, "0.04% "), (0.0123, "1.2% ")])
+def test_a_small_share_of_repeated_text_is_not_zero(share: float, shown: str) -> None:
+    outside = {"repeated_share": share, "rows": [], "texts": []}
+    assert text({**METRICS, "outside_repeated_paragraphs": outside}, "repeated-text").startswith(shown)
+
+
 @pytest.mark.parametrize(("side", "one"), [("known", "train"), ("scored", "test")])
 def test_a_text_of_one_paragraph_is_not_checked(side: str, one: str) -> None:
     outside = {"repeated_share": 0.0, "texts": [{**LEARNED, "undivided": side}], "rows": []}
