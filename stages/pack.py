@@ -18,7 +18,8 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, offsets
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.errors import DataError
+from stages.errors import ArtifactError, DataError
+from stages.examples import STREAMS
 from stages.lineage.corpus import require_split
 from stages.numbers import rate
 from stages.text.config import PackConfig
@@ -107,6 +108,8 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     def inputs(self, config: PackConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         tokens = store.get(references["source"], "tokens")
         require_split(tokens, SPLIT)
+        if (examples := tokens.metrics.get("examples", STREAMS)) != STREAMS:
+            raise ArtifactError(f"{tokens.reference} holds {examples}; segments can only be cut from streams of text.")
         _require_segments(tokens, config.segment_length)
         if config.exclude == "document":
             _require_documents(tokens)

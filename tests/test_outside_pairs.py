@@ -216,6 +216,13 @@ def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm)
     torch.testing.assert_close(together, parts)
 
 
+def test_what_would_learn_padding_or_cut_pairs_is_refused(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
+    trime = memlm("train", tokens.reference, "--backbone", "translator", "--method", "trime", "--steps", 2)
+    assert trime.code == 4 and "padding" in trime.err and "--method lm" in trime.err
+    packed = memlm("pack-batches", tokens.reference, "--segment-length", 8)
+    assert packed.code == 4 and "streams" in packed.err
+
+
 @pytest.mark.parametrize("by_document", [False, True])
 def test_windows_are_the_sentences_that_are_read(tokens: Artifact, by_document: bool) -> None:
     """Memory of the same window must not reach into another sentence, however long a window may be."""

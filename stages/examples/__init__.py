@@ -7,4 +7,6 @@ from stages.registry import Registry
 Way = Literal["windows", "stream", "pooled"]
 """Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token."""
 
-EXAMPLES = Registry("kind of examples", {"streams": "stages.examples.streams:Streams"})
+STREAMS = "streams"
+"""Text without padding; tokens whose metrics name no other kind."""
+EXAMPLES = Registry("kind of examples", {STREAMS: "stages.examples.streams:Streams"})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from stages.artifacts.artifact import Artifact
-from stages.examples import EXAMPLES
+from stages.examples import EXAMPLES, STREAMS
 from stages.examples.cutting import Cutting
 from stages.examples.examples import Examples, HasTasks, Task
 from stages.text.tokens import start_id
@@ -23,7 +23,7 @@ class Corpus:
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
         """The corpus of a tokens artifact; `arrays`: its own, where some are at hand."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
-        return cls(own, start_id(tokens.metrics), tokens.metrics.get("examples", "streams"))
+        return cls(own, start_id(tokens.metrics), tokens.metrics.get("examples", STREAMS))
 
     @property
     def read(self) -> tuple[str, ...]:

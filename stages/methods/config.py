@@ -72,6 +72,8 @@ class MethodSettings(Settings):
 
     takes: ClassVar[tuple[str, ...]] = ("tokens",)
     """Kinds of artifacts that it learns from."""
+    padded: ClassVar[bool] = False
+    """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()

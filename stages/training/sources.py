@@ -2,6 +2,7 @@
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.examples import STREAMS
 from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
@@ -21,6 +22,13 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     takes = config.method_settings.takes
     if source.kind not in takes:
         raise ArtifactError(_wrong_source(config.method, takes, source))
+    tokens = source if source.kind == "tokens" else source.input({"batches": "tokens"}.get(source.kind, "queries"))
+    kind = tokens.metrics.get("examples", STREAMS)
+    if kind != STREAMS and not config.method_settings.padded:
+        raise ArtifactError(
+            f"{tokens.reference} holds {kind}, which are padded, and method {config.method!r} would learn the padding: "
+            "use --method lm."
+        )
     match source.kind:
         case "batches":
             _require_segments(config, source)

@@ -1,6 +1,6 @@
 """Settings of plain language modelling: none. Free of torch."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from stages.methods.config import Batches, WithoutNeighbors
 from stages.models.config import BackboneConfig
@@ -8,6 +8,8 @@ from stages.models.config import BackboneConfig
 
 class LmConfig(WithoutNeighbors):
     """Nothing to tell it."""
+
+    padded: ClassVar[bool] = True
 
     method: Literal["lm"] = "lm"
 
