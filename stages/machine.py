@@ -1,7 +1,6 @@
 """How much memory, and how many cores, this machine lets a process have."""
 
 import os
-import platform
 import resource
 import sys
 from contextlib import suppress
@@ -58,13 +57,3 @@ def multiplies_bf16() -> bool:
             if name.strip() in ("flags", "Features"):
                 return not BF16_PRODUCTS.isdisjoint(value.split())
     return True
-
-
-def processor_name() -> str:
-    """The model of the processor as the system calls it; where it does not (Linux does), its architecture."""
-    with suppress(OSError):
-        for line in CPUINFO.read_text("utf-8", "replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.machine()

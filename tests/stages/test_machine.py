@@ -1,6 +1,5 @@
 """What memory is free is what the system and the limits of this process leave."""
 
-import platform
 import resource
 from pathlib import Path
 
@@ -25,13 +24,6 @@ def test_limits_count_less_what_is_taken(
     assert machine.free_memory_bytes() == (1000 - taken) * page
     limits[kind] = taken * page // 2
     assert machine.free_memory_bytes() == 0
-
-
-def test_the_processor_is_called_as_the_system_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
-    assert machine.processor_name() == platform.machine(), "the system does not tell"
-    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n\nprocessor\t: 1\n")
-    assert machine.processor_name() == "Some CPU @ 2 GHz"
 
 
 @pytest.mark.parametrize(
