@@ -68,6 +68,12 @@ class AllCommands(CommandsByName):
     def function(self, name: str) -> Any:
         if name not in COMMANDS:
             return super().function(name)
+        if self.lists:  # its options, the settings of a stage, would take longer than all the rest
+
+            def summary() -> None: ...
+
+            summary.__doc__ = COMMANDS[name].summary
+            return summary
         from memlm_cli.commands.stage import stage_command
 
         return stage_command(name)

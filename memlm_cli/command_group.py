@@ -24,7 +24,16 @@ class CommandsByName(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
+        self.lists = False
+        """Whether commands are asked for their summaries alone, for the help of the group."""
         self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.lists = False
 
     def build(self, name: str) -> Any:
         found = self.function(name)
@@ -51,6 +60,8 @@ class _Built(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._group.names:
             raise KeyError(name)
+        if self._group.lists:
+            return self._group.build(name)
         if name not in self._built:
             self._built[name] = self._group.build(name)
         return self._built[name]

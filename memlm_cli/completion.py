@@ -13,7 +13,6 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.listing import names, references
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
-from stages.training.presets import preset_file, preset_names
 
 Offered = list[str | tuple[str, str]]
 """Words, or words with what they mean."""
@@ -55,10 +54,12 @@ def planned(ctx: typer.Context, incomplete: str) -> Offered:
 
 def presets(ctx: typer.Context, incomplete: str) -> Offered:
     """Presets with the first line of what they are, and files that may be some."""
-    return [*((name, _head(preset_file(name))) for name in preset_names()), *_files(incomplete, "*.toml")]
+    return [*preset_names_alone(ctx, incomplete), *_files(incomplete, "*.toml")]
 
 
 def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
+    from stages.training.presets import preset_file, preset_names  # settings of models, for this list alone
+
     return [(name, _head(preset_file(name))) for name in preset_names()]
 
 
