@@ -76,7 +76,7 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     for problem in error.errors(include_url=False):
         path, known = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
-            yield f"There is no setting {path!r}; {_meant(path, known, model)}"
+            yield f"There is no setting {path!r}; {_suggestion(path, known, model)}"
         elif isinstance(said := problem.get("ctx", {}).get("error"), UsageError):
             yield str(said).rstrip(".")
         elif problem["type"] == "missing":
@@ -90,7 +90,7 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
         yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
 
 
-def _meant(path: str, known: list[str], model: type[BaseModel]) -> str:
+def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
     """The nearest setting, in full: of those beside it; of a name that stands in no group, or else of all groups."""
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}

@@ -116,14 +116,14 @@ class OneOf:
 
         Raises: UsageError for an unknown name, pydantic's ValidationError for settings that the part does not take.
         """
-        value = self._meant(value)
+        value = self._in_full(value)
         return self._class_of(value).model_validate(value)
 
     def classes(self) -> list[type[Settings]]:
         """The settings of all parts."""
         return [self.registry.settings(name) for name in self.registry.names()]
 
-    def _meant(self, value: Any) -> Any:
+    def _in_full(self, value: Any) -> Any:
         return self.spelled_out(value) if self.spelled_out and isinstance(value, Mapping) else value
 
     def _class_of(self, value: Any) -> Any:
@@ -135,7 +135,7 @@ class OneOf:
         return getattr(value, self.by, self.default)
 
     def _validated(self, value: Any) -> Any:
-        value = self._meant(value)
+        value = self._in_full(value)
         try:
             return self.parse(value)
         except ValidationError as error:

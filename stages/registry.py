@@ -86,7 +86,7 @@ def import_outside() -> bool:
         except Exception as error:
             if _is_missing(module, error):
                 raise UnknownPart(f"{OUTSIDE} names {module}, but {_no_module(module)}") from error
-            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {_told(error)}.") from error
+            raise UnknownPart(f"{OUTSIDE} names {module}, which cannot be imported: {_cause(error)}.") from error
     return True
 
 
@@ -115,7 +115,7 @@ def _no_module(module: str) -> str:
     return f"there is no module {module}: PYTHONPATH must name its folder."
 
 
-def _told(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     """An error of a module, with the line that it comes from."""
     if isinstance(error, SyntaxError):  # says its own line
         return f"{type(error).__name__}: {error}"

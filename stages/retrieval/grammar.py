@@ -153,12 +153,14 @@ def _require_source(spec: str, name: str) -> None:
         return
     if name in NAMED:
         meaning = " --memory ".join(NAMED[name])
-        raise UsageError(f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it{_meant(spec)}.")
+        raise UsageError(
+            f"--memory {spec}: {name!r} stands for {meaning}; write that out to change it{_suggestion(spec)}."
+        )
     others = (*SOURCES.names(), *NAMED, NONE) if name != NONE else SOURCES.names()
     raise UsageError(f"--memory {spec}: no source is called {name!r}; {did_you_mean(name, others)}")
 
 
-def _meant(spec: str) -> str:
+def _suggestion(spec: str) -> str:
     """Write out a row's name with keys of its own; empty where it stands for several readings."""
     name, _, tail = spec.partition(":")
     if len(NAMED[name]) != 1 or not tail:
