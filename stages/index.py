@@ -21,7 +21,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
@@ -66,7 +66,7 @@ class Part(Shard):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[Part]):
     """The parts that keys are added in; one, WHOLE, where parts could not be merged.
 
     `kept`: the keys that are in the index before already; None: there is no such index.
@@ -74,10 +74,6 @@ class Plan:
 
     parts: Sequence[Part]
     kept: "UnchangedKeys | None" = None
-
-    @property
-    def whole(self) -> bool:
-        return any(part.key == WHOLE for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -147,17 +143,17 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             from stages.updating.unchanged import unchanged_keys
 
             kept = unchanged_keys(job.inputs["datastore"])
-            return Plan(_parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard)), kept)
-        index = empty_index(job.config, keys.dim, keys.dtype.name)
-        return Plan(_parts(keys, range(keys.shards)) if grows_in_parts(index) else [Part(WHOLE)])
-
-    def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
+            parts = _parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard))
+            return Plan([Part(TRAIN, phase=TRAIN), *parts, Part(MERGE, phase=MERGE)], parts, kept)
         config, title = job.config, None
-        if plan.kept is None and config.train_keys:
+        if config.train_keys:
             what = "codes" if config.lists is None else f"{config.lists:,} lists"
             title = f"learning {what} from {config.train_keys:,} keys (k-means)"
-        merging = [] if plan.whole else [Part(MERGE, phase=MERGE)]
-        return [Part(TRAIN, phase=TRAIN, title=title), *plan.parts, *merging]
+        training = Part(TRAIN, phase=TRAIN, title=title)
+        if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
+            return Plan([training, Part(WHOLE)], [Part(WHOLE)])
+        parts = _parts(keys, range(keys.shards))
+        return Plan([training, *parts, Part(MERGE, phase=MERGE)], parts)
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         from stages.search.allocator import return_large_blocks

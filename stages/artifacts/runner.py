@@ -20,7 +20,7 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     Raises: what a shard raised; the same call goes on behind what is committed.
     """
     draft, reporter = job.draft, job.reporter
-    shards = stage.shards(job, plan)
+    shards = plan.shards
     waiting = [shard for shard in shards if not draft.done(shard.key)]
     done = len(shards) - len(waiting)
     if draft.resumed:
