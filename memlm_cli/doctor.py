@@ -135,10 +135,9 @@ def _unwritable(root: Path, place: Path) -> str | None:
 def _contents(root: Path) -> Facts:
     """Raises: UsageError for a store that cannot be used."""
     from stages.artifacts.store import Store
-    from stages.artifacts.summaries import summaries
 
     store = Store(root)
-    return {"verify_inputs": store.verifies_inputs, "bytes": sum(artifact.bytes for artifact in summaries(store))}
+    return {"verify_inputs": store.verifies_inputs, "bytes": sum(one.manifest.bytes for one in store.artifacts())}
 
 
 def _settings(context: typer.Context, defaults: Defaults, store: Path) -> Iterator[Facts]:

@@ -1,17 +1,14 @@
 """The lineage of artifacts, drawn as a tree."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from stages.artifacts.lineage import Made, ancestors, descendants, reached
-
-if TYPE_CHECKING:
-    from stages.artifacts.summaries import Summary
 
 M = TypeVar("M", bound=Made)
 
 
-def lineage_tree(artifacts: Sequence["Summary"], names: Mapping[str, str]) -> str:
+def lineage_tree(artifacts: Sequence[Made], names: Mapping[str, str]) -> str:
     """Each artifact under the last of those that it was made from; others, that do not lead there, beside it.
 
     Args:

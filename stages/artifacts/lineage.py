@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Made(Protocol):
-    """An artifact, or a summary of one."""
+    """An artifact, as far as its lineage counts."""
 
     @property
     def reference(self) -> str: ...

@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import manifest_digest
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.artifacts.summaries import Summary
 from stages.config import StageConfig
 
 
@@ -159,11 +157,3 @@ class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
 
 
 STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Squares, Cubes, Sums)}
-
-
-def summary_of(artifact: Artifact) -> Summary:
-    """What the summaries of its store are to say of an artifact."""
-    manifest = artifact.manifest
-    inputs = {role: record.reference for role, record in manifest.inputs.items()}
-    size = manifest.bytes + (artifact.path / "manifest.json").stat().st_size
-    return Summary(artifact.reference, size, manifest.created, inputs)

@@ -7,9 +7,21 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stages import speed as module
 from stages.errors import ResourceError
-from stages.speed import KERNELS, Kernel, Limits, MadeIndex, Row, Sizes, benchmark, copy, product, search, training
+from tests.benchmarks import bench_machine as module
+from tests.benchmarks.bench_machine import (
+    KERNELS,
+    Kernel,
+    Limits,
+    MadeIndex,
+    Row,
+    Sizes,
+    benchmark,
+    copy,
+    product,
+    search,
+    training,
+)
 from tests.stages.test_index import Notes
 
 TINY = Sizes(

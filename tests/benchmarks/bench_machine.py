@@ -1,5 +1,12 @@
-"""Speed of this machine at what memlm is made of, beside what its processors should do (`memlm doctor --benchmark`)."""
+"""Speed of this machine at what memlm is made of, beside what its processors should do.
 
+    python -m tests.benchmarks.bench_machine [--device auto|cpu|cuda] [--folder DIR] [--json]
+
+Products of matrices, memory, the disk of a folder, search, training: all of it takes less than five minutes.
+"""
+
+import argparse
+import json
 import os
 import shutil
 import tempfile
@@ -22,7 +29,7 @@ from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
-from stages.numbers import size
+from stages.numbers import number, percent, size
 from stages.reporting import Reporter, Silent
 from stages.search.automatic import resolve
 from stages.search.config import IndexConfig, Keys
@@ -355,3 +362,29 @@ def _train_config(sizes: Sizes, precision: str) -> TrainConfig:
     )
     settings: dict[str, Any] = {"segment_length": sizes.segment, "batch_tokens": sizes.batch, "steps": sizes.steps}
     return TrainConfig(model=model, valid_every=0, precision=precision, **settings)
+
+
+def line(row: Row) -> str:
+    """A kernel in one line: measured, expected, reached, and by whom it is expected."""
+    measured = f"{row.name}: {number(row.measured)} {row.unit}"
+    if row.expected is None:
+        return f"{measured}, expected ?"
+    reached = percent(row.measured / row.expected)
+    return f"{measured}, expected {number(row.expected)} {row.unit}, reached {reached} ({row.source})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--folder", type=Path, default=Path())
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    rows = benchmark(arguments.folder, arguments.device, Silent())
+    if arguments.json:
+        print(json.dumps({"speed": [row._asdict() for row in rows]}))
+    else:
+        print("\n".join(map(line, rows)))
+
+
+if __name__ == "__main__":
+    main()
