@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answers_on_terminal, printable
 from memlm_cli.tables import text_of
-from stages.comparison.sentences import baseline_values, sentences
-from stages.comparison.tables import group_tables, token_figures, top_tokens
+from stages.comparison.sentences import baseline_values, group_tables, sentences, token_figures, top_tokens
 from stages.reports.tables import Table, plain_table
 
 if TYPE_CHECKING:

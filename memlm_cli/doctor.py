@@ -105,7 +105,7 @@ def _memory() -> Facts:
 
 def _store(root: Path) -> Facts:
     """Where the store is, how much is in it, and what could not be written."""
-    from stages.artifacts.listing import references
+    from stages.artifacts.references import references
     from stages.errors import MemlmError
 
     place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())

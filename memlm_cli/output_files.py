@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from stages.artifacts.disk_failures import disk_failure
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.durable import disk_failure, write_atomically
 from stages.errors import UsageError
 
 

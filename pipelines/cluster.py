@@ -18,7 +18,6 @@ from typing import Any
 
 from pipelines.executor import Finished, Reporters, StageExecutor, StageRun
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.executors.failed import Failed
 from stages.artifacts.executors.machines import (
     MOST_LOSSES,
     SECONDS_OF_PATIENCE,
@@ -31,6 +30,7 @@ from stages.artifacts.executors.machines import (
     require_shared,
     resources,
 )
+from stages.artifacts.executors.worker import Failed
 from stages.artifacts.make import Outcome, ResolvedWork, Status, make, plan
 from stages.artifacts.stage import Execution, Inputs, ShardedStage
 from stages.artifacts.store import Store
@@ -263,6 +263,7 @@ class SendingReporter:
     def __init__(self, messages: Any, name: str) -> None:
         """`messages`: a Ray queue; `name`: that of the stage."""
         self._messages, self._name = messages, name
+        self._step: tuple[tuple[Any, ...], Mapping[str, float]] | None = None
         self._stepped = 0.0
         self._send("")
 
@@ -273,15 +274,23 @@ class SendingReporter:
         self._send("warning", message)
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        if done == total or time.monotonic() > self._stepped + SECONDS_BETWEEN_STEPS:
+        self._step = (done, total, unit), figures
+        if time.monotonic() > self._stepped + SECONDS_BETWEEN_STEPS:
+            self._send_step()
+
+    def _send_step(self) -> None:
+        """Send the latest progress, if it was not sent."""
+        if self._step is not None:
+            (values, figures), self._step = self._step, None
             self._stepped = time.monotonic()
-            self._send("progress", done, total, unit, **figures)
+            self._send("progress", *values, **figures)
 
     def _send(self, method: str, *values: Any, **figures: float) -> None:
         self._last = self._messages.actor.put_nowait.remote((self._name, method, values, figures))
 
     def close(self) -> None:
-        """Wait until the last message is delivered, for some seconds."""
+        """Send what is left, and wait until it is delivered, for some seconds."""
+        self._send_step()
         with suppress(RayError):
             ray.get(self._last, timeout=SECONDS_TO_DELIVER)
 

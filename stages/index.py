@@ -32,7 +32,7 @@ from stages.search.size import cost_in_words, grows_whole, index_bytes
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
-    from stages.updating.unchanged import UnchangedKeys
+    from stages.updating.change import UnchangedKeys
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
@@ -140,7 +140,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         keys = _stored_keys(job)
         if PREVIOUS in job.inputs:
-            from stages.updating.unchanged import unchanged_keys
+            from stages.updating.change import unchanged_keys
 
             kept = unchanged_keys(job.inputs["datastore"])
             parts = _parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard))
@@ -214,7 +214,7 @@ def _keys_of(datastore: Artifact) -> Keys:
 
 
 def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
-    from stages.lineage.keys import stored_keys
+    from stages.lineage.rows import stored_keys
 
     return stored_keys(job.inputs["datastore"])
 

@@ -204,8 +204,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
         from stages.examples.corpus import Corpus
-        from stages.lineage.keys import stored_keys
-        from stages.lineage.rows import DatastoreRows
+        from stages.lineage.rows import DatastoreRows, stored_keys
         from stages.models.devices import resolve_device
         from stages.search.allocator import return_large_blocks
         from stages.search.open import open_searcher

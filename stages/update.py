@@ -23,14 +23,11 @@ from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.numbers import rate
-from stages.updating.added import encode_added
-from stages.updating.again import encode_again
 from stages.updating.change import Change
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.copied import copy_rows
 from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
 from stages.updating.tables import write_sources_and_names, write_tables
-from stages.updating.work import Work, open_work
+from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):

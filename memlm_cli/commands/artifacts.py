@@ -311,7 +311,7 @@ def _row(artifact: "Artifact", names: Mapping[str, list[str]]) -> tuple[str, ...
     parents = " ".join(dict.fromkeys(record.reference for record in artifact.manifest.inputs.values()))
     made = artifact.manifest.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
-    return artifact.reference, called, size(artifact.manifest.bytes), made, parents
+    return artifact.reference, called, size(artifact.bytes), made, parents
 
 
 def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:
@@ -320,7 +320,7 @@ def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str
         {
             "reference": artifact.reference,
             "names": names.get(artifact.reference, []),
-            "bytes": artifact.manifest.bytes,
+            "bytes": artifact.bytes,
             "created": artifact.manifest.created,
             "inputs": {role: record.reference for role, record in artifact.manifest.inputs.items()},
         }

@@ -59,8 +59,8 @@ def compare(
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
+    from stages.comparison.compare import write_token_table
     from stages.comparison.settings import ComparisonSettings
-    from stages.comparison.token_rows import write_token_table
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.advice import REMOVE, advised
-from stages.artifacts.artifact import Artifact
-from stages.artifacts.attempts import Attempt
+from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import needed_for
-from stages.artifacts.lock import held, is_held
+from stages.artifacts.lock import Attempt, held, is_held
 from stages.artifacts.references import is_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
@@ -82,7 +80,7 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         reached = _reached(store, artifacts)
         found += [
-            Garbage(a.path, "no name and no report leads to it", folder_bytes(a.path), a.reference)
+            Garbage(a.path, "no name and no report leads to it", a.bytes, a.reference)
             for a in artifacts
             if a.reference not in reached
         ]

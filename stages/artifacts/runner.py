@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts import EXECUTORS
-from stages.artifacts.executors.executor import Executor, ShardTask
+from stages.artifacts.executors.executor import Executor
+from stages.artifacts.executors.worker import ShardTask
 from stages.artifacts.progress import Written
 
 if TYPE_CHECKING:

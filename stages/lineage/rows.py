@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import Rows
 from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
+from stages.search.keys import StoredKeys
 from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
 
@@ -116,3 +118,8 @@ class DatastoreRows:
 def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
     """Offsets of the documents that begin before a row, which ends the last."""
     return np.append(starts[starts < rows], rows)
+
+
+def stored_keys(datastore: Artifact) -> StoredKeys:
+    """Keys [rows, dim], read from the files of their shards."""
+    return StoredKeys(Rows(datastore.zarr("datastore.zarr")["keys"]))

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stages.artifacts.artifact import Artifact, Home
+from stages.artifacts.artifact import Artifact, Home, descendants
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import descendants
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
 from stages.text.tokens import SPLITS

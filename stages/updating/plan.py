@@ -13,8 +13,7 @@ from stages.encoding.token_range import TokenRange
 from stages.encoding.window_settings import STATES_KEPT, state_bytes
 from stages.lineage.runs import KeptRows
 from stages.models.config import model_of
-from stages.updating.change import Change
-from stages.updating.changed_rows import seen_behind
+from stages.updating.change import Change, seen_behind
 from stages.updating.config import UpdateConfig
 from stages.updating.tables import Table, stored_tables
 

@@ -44,20 +44,22 @@ def packed(folder: Path, reads: list[Path], command: list[str]) -> bytes:
     return pickle.dumps((run, Store(folder / "store"), Execution(), reads, command))
 
 
-def test_every_word_is_sent_and_progress_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter([5.0, 5.0, 5.5, 6.5, 6.5])
+def test_every_word_is_sent_and_progress_once_a_second(monkeypatch: pytest.MonkeyPatch, unheard: Queue) -> None:
+    seconds = iter([5.0, 5.0, 5.5, 6.5, 6.5, 7.0, 7.0])
     monkeypatch.setattr(cluster.time, "monotonic", lambda: next(seconds))
-    queue = Queue()
-    reporter = SendingReporter(queue, "a")
+    reporter = SendingReporter(unheard, "a")
     reporter.progress(1, 9, "steps")
     reporter.progress(2, 9, "steps")
     reporter.warning("few")
     reporter.progress(3, 9, "steps", loss=1.5)
-    assert queue.messages == [
+    reporter.progress(4, 9, "steps")
+    reporter.close()
+    assert unheard.messages == [
         ("a", "", (), {}),
         ("a", "progress", (1, 9, "steps"), {}),
         ("a", "warning", ("few",), {}),
         ("a", "progress", (3, 9, "steps"), {"loss": 1.5}),
+        ("a", "progress", (4, 9, "steps"), {}),
     ]
 
 
