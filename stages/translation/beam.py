@@ -39,7 +39,7 @@ class Hypothesis(NamedTuple):
 
 @dataclass
 class _Sentence:
-    """What is known of one sentence while it is searched."""
+    """The state of the search for one sentence."""
 
     longest: int
     finished: list[Hypothesis] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Candidates(NamedTuple):
     """Continuations of some rows, the best first."""
 
     log_prob: Tensor
-    """Of the row and its new token, float64 [R, C]."""
+    """Log-probability of the row with its new token, float64 [R, C]."""
     token: Tensor
     """int64 [R, C]."""
 

@@ -12,7 +12,7 @@ class Step(NamedTuple):
     """The next token of R rows, each a translation so far."""
 
     log_probs: Tensor
-    """Of every token, natural log, [R, V]."""
+    """Log-probabilities of every token, natural log, [R, V]."""
     log_z: Tensor
     """Log of the sum of exp of the vocabulary's scores, [R]."""
     key: Tensor
