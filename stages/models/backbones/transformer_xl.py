@@ -1,6 +1,7 @@
 """Transformer-XL: segments that attend to hidden states of the positions before them, by distance."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -91,10 +92,8 @@ class TransformerXL(Backbone, Compilable):
         carried = self._begin(embedded) if inputs.state is None else self._opened(inputs.state)
         hidden, ffn_input, losses = [], [], list[Tensor]()
         borders = self._borders(embedded.shape[1], carried.place)
-        offset = inputs.document_offset
-        offsets = [None] * (len(borders) + 1) if offset is None else offset.tensor_split(borders, 1)
-        for piece, its_offset in zip(embedded.tensor_split(borders, 1), offsets, strict=True):
-            f, g, carried, auxiliary = self._read(piece, its_offset, carried)
+        for piece in _cut(inputs, borders):
+            f, g, carried, auxiliary = self._read(piece, carried)
             hidden.append(f)
             ffn_input.append(g)
             losses += auxiliary
@@ -128,12 +127,10 @@ class TransformerXL(Backbone, Compilable):
             return []
         return list(range(self.length - place, number, self.length))
 
-    def _read(
-        self, embedded: Tensor, document_offset: Tensor | None, carried: Carried
-    ) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
+    def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor, Carried, list[Tensor]]:
         """As `read`, of positions read at once; and the auxiliary losses of layers."""
-        x = self.dropout(embedded * self.scale)
-        passage = self._passage(x, carried)._replace(document_offset=document_offset)
+        x = self.dropout(inputs.embedded * self.scale)
+        passage = self._passage(x, carried)._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
         after = (carried.place + x.shape[1]) % self.length
         # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
@@ -162,6 +159,14 @@ class TransformerXL(Backbone, Compilable):
     def _distances(self, longest: int, like: Tensor) -> Tensor:
         """Sinusoids of the distances `longest` … 0, [longest + 1, d]."""
         return sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
+
+
+def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
+    """Inputs [B, n] in pieces, which end at the borders."""
+    of_position = {"embedded": inputs.embedded, "document_offset": inputs.document_offset, "tokens": inputs.tokens}
+    for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
+        pieces = {name: part[:, start:stop] for name, part in of_position.items() if part is not None}
+        yield inputs._replace(**pieces)
 
 
 def _constant(memory: Any) -> Any:
