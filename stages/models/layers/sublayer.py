@@ -74,7 +74,7 @@ class Passage(NamedTuple):
     document_offset: Tensor | None = None
     """Positions of its own document before each of the n, int64 [B, n]; None: all before it are."""
     tokens: Tensor | None = None
-    """Tokens at the n positions, int64 [B, n]; those before them a layer remembers. None: there are embeddings alone."""
+    """Tokens at the n positions, int64 [B, n]; a layer remembers those before. None: there are embeddings alone."""
 
 
 class StreamInputs(NamedTuple):
