@@ -151,10 +151,13 @@ class Segmented(Backbone):
 
 def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
     """Inputs [B, n] in pieces, which end at the borders."""
-    of_position = {"embedded": inputs.embedded, "document_offset": inputs.document_offset, "tokens": inputs.tokens}
+    offset, tokens = inputs.document_offset, inputs.tokens
     for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
-        pieces = {name: part[:, start:stop] for name, part in of_position.items() if part is not None}
-        yield inputs._replace(**pieces)
+        yield inputs._replace(
+            embedded=inputs.embedded[:, start:stop],
+            document_offset=None if offset is None else offset[:, start:stop],
+            tokens=None if tokens is None else tokens[:, start:stop],
+        )
 
 
 def _constant(memory: Any) -> Any:
