@@ -1,7 +1,7 @@
 """Artifacts that a question about a model reads, from the references that a user gives. Free of torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
@@ -10,32 +10,13 @@ from stages.diagnostics.options import reported_options, resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.inspection.fixed_readings import default_readings, given_readings, reported_readings
 from stages.inspection.passages import PASSAGE, with_passage
+from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval.reading import Reading
 from stages.retrieval.resolve import resolve_reading
-
-
-@dataclass(frozen=True)
-class Request:
-    """A model with its memories, as a user names them."""
-
-    source: str
-    """A model, index or neighbors."""
-    memory: tuple[str, ...] | None = None
-    """Readings, as after `--memory`; None: those of the report, else defaults."""
-    report: str | None = None
-    """An evaluation whose readings and windows are taken."""
-    references: Mapping[str, Any] = field(default_factory=dict)
-    """Artifacts by role: `index` or `neighbors`, `tokens`; None where none is named."""
-    context: int | None = None
-    stride: int | None = None
-    mem_length: int | None = None
-    long_length: int | None = None
-    device: str = "auto"
-    precision: str = "auto"
 
 
 @dataclass(frozen=True)
