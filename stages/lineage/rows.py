@@ -8,7 +8,7 @@ the tokens artifacts, or documents in them, are gone.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import Rows
 from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
-from stages.search.keys import StoredKeys
 from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
+
+if TYPE_CHECKING:
+    from stages.search.keys import StoredKeys
 
 GROUP = "datastore.zarr"
 ROWS = "rows"
@@ -120,6 +122,8 @@ def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
     return np.append(starts[starts < rows], rows)
 
 
-def stored_keys(datastore: Artifact) -> StoredKeys:
+def stored_keys(datastore: Artifact) -> "StoredKeys":
     """Keys [rows, dim], read from the files of their shards."""
+    from stages.search.keys import StoredKeys
+
     return StoredKeys(Rows(datastore.zarr("datastore.zarr")["keys"]))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import ADDED
 from stages.artifacts.stage import Shard, ShardPlan
@@ -59,11 +60,9 @@ class Plan(ShardPlan[Shard]):
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
     """Plan a change of the rows, with the model of their keys."""
     carries, layouts = model_of(encoder).carries_state, row_layouts(config, encoder, change.after.rows)
-    ends = [layouts.keys.rows(number).stop for number in range(layouts.keys.shards)]
-    rows = [Shard(_key(n), chain=ADDED if carries and end > change.kept.rows else None) for n, end in enumerate(ends)]
     tables = stored_tables(change.after)
     return Plan(
-        [Shard(TABLES), *rows],
+        [Shard(TABLES), *shards_of_rows(layouts.keys, change.kept.rows, carries_state=carries)],
         layouts,
         tables,
         change.after.documents,
@@ -73,6 +72,12 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
         arrays=[*layouts, *(layout for layout, _ in tables)],
         scratch_bytes=STATES_KEPT * state_bytes(encoder, config.windows, change.after.rows),
     )
+
+
+def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
+    """Shards of keys and values, the first `kept` rows of which stay: those behind them may carry a state."""
+    ends = [keys.rows(number).stop for number in range(keys.shards)]
+    return [Shard(_key(n), chain=ADDED if carries_state and end > kept else None) for n, end in enumerate(ends)]
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:

@@ -165,7 +165,7 @@ def test_tokens_are_the_same_where_their_split_and_tokenizer_are(store, tmp_path
 
 @pytest.mark.parametrize("block", [2, 100])
 def test_the_table_has_a_line_a_token(store, tokens, tmp_path, monkeypatch, block):
-    monkeypatch.setattr("stages.comparison.by_token.TOKENS_AT_ONCE", block)
+    monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", block)
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     settings = ComparisonSettings(around=1)
     assert write_token_table(tmp_path / "table.csv", a, b, settings) == 9

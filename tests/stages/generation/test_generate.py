@@ -142,7 +142,7 @@ def test_in_the_windows_that_are_asked_for(store, indexes, memory, stride):
 def test_neighbours_may_come_from_another_encoder_that_carries_state(store, models, indexes):
     memory = "external:k=6,temperature=2,lambda=0.4"
     scores = evaluated(store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1)
-    reader = writer(store, models["transformer"], memory, references={"index": indexes["lstm"].reference})
+    reader = writer(store, models["transformer"], memory, index=indexes["lstm"].reference)
     ids = array(models["transformer"].input("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
     found = forced(reader, ids, 13)
     np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
