@@ -148,7 +148,7 @@ def _gathered(
     shifts: Sequence[int],
     end: int | None = None,
 ) -> "Concatenation":
-    """What shards left under a name, each shifted by so much, and `end` behind them."""
+    """Join the values that shards left under a name, each shifted by so much, and `end` behind them."""
     files = [job.folder / scratch_file(shard, name) for shard in shards]
     parts = [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=False)]
     return Concatenation(parts if end is None else [*parts, Part(1, lambda: np.array([end]))])
