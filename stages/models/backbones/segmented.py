@@ -1,7 +1,8 @@
 """The walk over a stream in segments: blocks attend to cached inputs before the segment, and may remember more."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -83,10 +84,8 @@ class Segmented(Backbone):
         carried = self._begin(embedded) if inputs.state is None else self._opened(inputs.state)
         hidden, ffn_input, losses = list[Tensor](), list[Tensor](), list[Tensor]()
         borders = self._borders(embedded.shape[1], carried.place)
-        offset = inputs.document_offset
-        offsets = [None] * (len(borders) + 1) if offset is None else offset.tensor_split(borders, 1)
-        for piece, its_offset in zip(embedded.tensor_split(borders, 1), offsets, strict=True):
-            f, g, carried, auxiliary = self._read(piece, its_offset, carried)
+        for piece in _cut(inputs, borders):
+            f, g, carried, auxiliary = self._read(piece, carried)
             hidden.append(f)
             ffn_input += [] if g is None else [g]
             losses += auxiliary
@@ -121,12 +120,10 @@ class Segmented(Backbone):
             return []
         return list(range(self.length - place, number, self.length))
 
-    def _read(
-        self, embedded: Tensor, document_offset: Tensor | None, carried: Carried
-    ) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
+    def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
         """As `read`, of positions read at once; and the auxiliary losses of layers."""
-        x, ffn_input = self.entered(embedded), None
-        passage = self._passage(x, carried)._replace(document_offset=document_offset)
+        x, ffn_input = self.entered(inputs.embedded), None
+        passage = self._passage(x, carried)._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
         after = (carried.place + x.shape[1]) % self.length
         # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
@@ -150,6 +147,17 @@ class Segmented(Backbone):
         end = cached + number
         starts = range(cached - place, end, self.length)
         return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
+
+
+def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
+    """Inputs [B, n] in pieces, which end at the borders."""
+    offset, tokens = inputs.document_offset, inputs.tokens
+    for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
+        yield inputs._replace(
+            embedded=inputs.embedded[:, start:stop],
+            document_offset=None if offset is None else offset[:, start:stop],
+            tokens=None if tokens is None else tokens[:, start:stop],
+        )
 
 
 def _constant(memory: Any) -> Any:
