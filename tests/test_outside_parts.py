@@ -179,7 +179,7 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     monkeypatch.delitem(BACKBONES.targets, backbone)
     checked = memlm("artifacts", "verify", "--json")
     assert checked.code == 4
-    states = {one["reference"]: (one["damaged"], one.get("unchecked", False)) for one in json.loads(checked.out)}
+    states = {one["reference"]: (one["damaged"], one["unchecked"]) for one in json.loads(checked.out)}
     assert states[model] == (False, True) and states[tokens] == (False, False)
 
 

@@ -88,7 +88,8 @@ def verify(
     chosen = references or opened.references()
     if not chosen:
         say(f"nothing in {opened.root} yet")
-    damaged, unchecked = [], []
+    damaged: list[str] = []
+    unchecked: list[str] = []
     with ConsoleReporter("artifacts verify") as reporter:
         for reference, found in _verified(opened, chosen, reporter):
             with reporter.aside():
@@ -98,10 +99,7 @@ def verify(
                 elif not json_:
                     answer(f"{reference} is as it was made")
     if json_:
-        found = [
-            {"reference": r, "damaged": r in damaged} | ({"unchecked": True} if r in unchecked else {}) for r in chosen
-        ]
-        answer(json.dumps(found))
+        answer(json.dumps([{"reference": r, "damaged": r in damaged, "unchecked": r in unchecked} for r in chosen]))
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
     if unchecked:
