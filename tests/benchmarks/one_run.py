@@ -5,7 +5,7 @@
 STORE is one in which `memlm run quickstart` has run, INDEX its index. Each script is a process of its own; what it
 prints goes to RESULTS/NAME.txt, behind a line that tells the command, the machine's load when it began, and the seconds
 that it took: where the load is above what one script makes, these are no figures of a quiet machine. First comes what
-the machine can do at all.
+the machine can do at all (`bench_machine`).
 """
 
 import argparse

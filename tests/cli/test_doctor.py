@@ -133,10 +133,10 @@ def test_free_memory_is_part_of_what_there_is() -> None:
 
 
 def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages.search import devices
+    from stages.search import open as opening
 
-    monkeypatch.setattr(devices, "faiss", ModuleType("faiss"))
-    assert devices.searching_gpus() == 0
+    monkeypatch.setattr(opening, "faiss", ModuleType("faiss"))
+    assert opening.searching_gpus() == 0
 
 
 def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import torch
 from stages.errors import ResourceError
 from tests.benchmarks import bench_machine as module
 from tests.benchmarks.bench_machine import (
-    KERNELS,
     Kernel,
     Limits,
     MadeIndex,
@@ -22,7 +21,6 @@ from tests.benchmarks.bench_machine import (
     search,
     training,
 )
-from tests.stages.test_index import Notes
 
 TINY = Sizes(
     product=64, copied=1 << 16, keys=2000, lists=16, probe=4, queries=50, key_dim=8,
@@ -34,9 +32,8 @@ HERE = Limits(1.0, 2.0, 1e9, "here")
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    folder, notes = tmp_path_factory.mktemp("disk"), Notes()
-    found = benchmark(folder, "cpu", notes, TINY, seconds=0)
-    assert notes.steps == [(number, KERNELS) for number in range(1, KERNELS + 1)]
+    folder = tmp_path_factory.mktemp("disk")
+    found = benchmark(folder, "cpu", TINY, seconds=0)
     assert list(folder.iterdir()) == []
     return found
 
@@ -129,4 +126,4 @@ def test_the_most_of_a_gpu_is_known_by_its_name(
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
     with pytest.raises(ResourceError, match=r"writes 65\.5 kB, and the disk of .* has 10\.0 kB free"):
-        benchmark(tmp_path, "cpu", Notes(), TINY)
+        benchmark(tmp_path, "cpu", TINY)
