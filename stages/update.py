@@ -19,11 +19,10 @@ from stages.encoding.stored_rows import VALUE_DTYPE
 from stages.encoding.window_settings import state_bytes
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_split
-from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.numbers import rate
-from stages.updating.change import Change
+from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
 from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
 from stages.updating.tables import write_sources_and_names, write_tables

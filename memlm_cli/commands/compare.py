@@ -84,7 +84,7 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
 
 
 def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
-    from memlm_cli.groups_text import groups_text
+    from memlm_cli.comparison_text import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
     found = compare_groups([store.get(reference, "report") for reference in reports], confidence)

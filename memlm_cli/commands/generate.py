@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from memlm_cli.console import answer, answer_part, say
-from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
+from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import (
     DEFAULT_STORE,
     JsonOption,
@@ -80,7 +80,7 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], gener
 
 
 def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
-    from stages.inspection.entered import named
+    from stages.inspection.contexts import named
 
     memory = reader.range_reader.hidden_memory
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.browser import tell_page
 from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import (
     DEFAULT_STORE,
@@ -18,7 +17,7 @@ from memlm_cli.options import (
     StoreOption,
     VerifyInputsOption,
 )
-from memlm_cli.output_files import check_output_file, write_output_file
+from memlm_cli.output_files import check_output_file, tell_page, write_output_file
 from memlm_cli.run_stage import read_question
 from stages.errors import UsageError
 

@@ -5,9 +5,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
+from memlm_cli.notebook.artifacts import Columns, Page, columns
 from memlm_cli.notebook.artifacts import text as text_of
-from memlm_cli.notebook.columns import Columns, columns
-from memlm_cli.notebook.pages import Page
 from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.artifacts.store import Store
-from stages.generation.attribution import Attributed, Attribution
 from stages.generation.request import GenerationRequest
 from stages.generation.sampling import draw, probabilities
-from stages.generation.stream import Stream
+from stages.generation.stream import Attributed, Attribution, Stream
 from stages.inspection.reading import MemoryReader, open_reader
 from stages.inspection.request import Request
 

@@ -99,7 +99,7 @@ COMMANDS = {
         "{recipe}",
         ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.run_recipe.show_again"),
     ),
-    "plan": Watched("train {tokens}", (PLANNING, "pipelines.fits.fits")),
+    "plan": Watched("train {tokens}", (PLANNING, "pipelines.estimates.fits")),
     "recipes": Watched("", ("pipelines.recipe.read_recipe",)),
     "artifacts list": Watched("", (ARTIFACTS, "stages.artifacts.garbage.unfinished")),
     "artifacts show": Watched("{model}", ("stages.artifacts.store.Store.get",)),
