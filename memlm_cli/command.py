@@ -2,6 +2,7 @@
 "Everywhere"."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -20,6 +21,8 @@ from stages.reporting import first_process
 
 ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
 """Options that say the same thing; where one is typed, a default of the other is none."""
+SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
+"""The name of a setting at the beginning of a complaint."""
 HOW = ("store", "workers", "executor", "log_file", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
 
@@ -106,7 +109,12 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
 
     options = options_of(load(group.target))
     typed = {name: value for name, value in given.items() if value is not None}
-    return validated(load(group.target), nested({options[n].setting: options[n].value(v) for n, v in typed.items()}))
+    values = nested({options[name].setting: options[name].value(value) for name, value in typed.items()})
+    try:
+        return validated(load(group.target), values)
+    except UsageError as error:
+        flags = {name: option.flag for name, option in options.items()}
+        raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -60,6 +60,7 @@ def inspect(
     opened = Store(store, verify_inputs=verify_inputs)
     if source not in (None, "-"):
         opened.locate(source)
+    which.check()
     if which.select is not None and reading.report is None:
         raise UsageError("--select chooses by the token scores of an evaluation: name it with --report.")
     if html is not None:

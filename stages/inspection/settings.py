@@ -72,8 +72,7 @@ class PassageSettings(Settings):
     contexts: Annotated[int, Field(ge=0, le=1024)] = 4
     """Retrieved contexts shown for each token."""
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def check(self) -> None:
         """Raises: UsageError unless exactly one passage, or way to choose some, is named."""
         ways = {"--text": self.text, "--position": self.position, "--select": self.select}
         named = [option for option, value in ways.items() if value is not None]
@@ -83,4 +82,3 @@ class PassageSettings(Settings):
         for name, options in fitting.items():
             if getattr(self, name) is not None and named[0] not in options:
                 raise UsageError(f"--{name} goes with {' and '.join(options)}, not with {named[0]}.")
-        return self
