@@ -1,4 +1,4 @@
-"""What a user asks of a model with its memories: how it is read, and which passages are looked at."""
+"""Questions to a model with its memories: how it is read, and which passages are looked at."""
 
 from typing import Annotated, Literal, Self
 
