@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
 
 Way = Literal["windows", "stream", "pooled"]
 """Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token."""
 
 STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
-EXAMPLES = Registry("kind of examples", {STREAMS: "stages.examples.streams:Streams"})
+EXAMPLES = Registry("kind of examples", {STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams")})
+"""Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""

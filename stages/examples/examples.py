@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -79,9 +79,6 @@ class Examples(ABC):
     A class of them is opened by the name that the tokens' metrics give as `examples`.
     """
 
-    arrays: ClassVar[tuple[str, ...]] = ("ids", "doc_offsets")
-    """Names of the arrays of a split that it reads. Training maps those that end in `ids`, and loads all others."""
-
     ids: Any
     """Tokens of the split, an array of integers [T]."""
 
@@ -91,7 +88,7 @@ class Examples(ABC):
         """Examples of a split.
 
         Args:
-            split: `arrays` by name.
+            split: the arrays that its form reads (`SplitForm.read`), by name.
             eos: the first input of the split.
             cutting: how the model that reads them wants ranges to be cut.
         """
