@@ -76,6 +76,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
         from stages.text.pretrained import special_ids
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble
+        from stages.tokenization.tasks import write_tasks
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
@@ -86,6 +87,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             size_warnings.hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
             size_warnings.report_shares(splits, job.reporter)
+        tasks = write_tasks(job, splits) if job.config.tasks else {}
         return {
             "splits": splits,
             "vocabulary_size": tokenizer.vocabulary_size,
@@ -94,4 +96,5 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             "tokenizer": tokenizer.kind if job.config.tokenizer == GIVEN else job.config.tokenizer,
             "eos_after": tokenizer.eos_after,
             **special_ids(tokenizer),
+            **tasks,
         }

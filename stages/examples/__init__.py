@@ -9,5 +9,13 @@ Way = Literal["windows", "stream", "pooled"]
 
 STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
-EXAMPLES = Registry("kind of examples", {STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams")})
+DOCUMENTS = "documents"
+"""Documents with labels, each of a task."""
+EXAMPLES = Registry(
+    "kind of examples",
+    {
+        STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
+        DOCUMENTS: Part.within("stages.examples", "documents_form:FORM", "documents:Documents"),
+    },
+)
 """Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""

@@ -48,7 +48,7 @@ class Documents(Examples, HasTasks):
         return cls(split["ids"], eos, cutting, offsets, labels, tasks, np.arange(len(labels)))
 
     def tasks(self) -> Sequence[Examples]:
-        return [self.of(np.flatnonzero(self.task_numbers == task)) for task in range(self.task_numbers.max() + 1)]
+        return [self.of(np.flatnonzero(self.task_numbers == task)) for task in range(int(self.task_numbers.max()) + 1)]
 
     def of(self, documents: np.ndarray) -> Self:
         """The same split with some documents [n] as its examples."""

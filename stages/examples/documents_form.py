@@ -3,17 +3,25 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stages.artifacts.schema import Expected, between
+from stages.artifacts.schema import Count, Expected, Figures, between
 from stages.examples.form import SplitForm
 
 MOST = 2**31 - 1
 
 
-def _of_each(low: int, what: str) -> Any:
-    def form(figures: Mapping[str, Any], types: int) -> Expected:
-        return Expected((figures["documents"],), ("int32",), between(low, MOST, what))
+class DocumentFigures(Figures):
+    """Metrics of a split of documents."""
 
-    return form
+    task_documents: list[Count]
+    """Documents of each task."""
 
 
-DOCUMENTS_FORM = SplitForm(arrays={"labels": _of_each(0, "labels"), "tasks": _of_each(0, "tasks")})
+def _labels(figures: Mapping[str, Any], _: int) -> Expected:
+    return Expected((figures["documents"],), ("int32",), between(0, MOST, "labels"))
+
+
+def _tasks(figures: Mapping[str, Any], _: int) -> Expected:
+    return Expected((figures["documents"],), ("int32",), between(0, len(figures["task_documents"]), "tasks"))
+
+
+FORM = SplitForm(DocumentFigures, {"labels": _labels, "tasks": _tasks})

@@ -75,7 +75,7 @@ class MethodSettings(Settings):
     padded: ClassVar[bool] = False
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
-    """What it learns: text, or the labels of tasks, one task after the other or all at once."""
+    """Text is learnt, or the labels of tasks, one task after the other or all at once."""
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()

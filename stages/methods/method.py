@@ -177,7 +177,7 @@ class Update(Protocol):
     number: int
     """Updates before it."""
     seed: int
-    """Of the run."""
+    """Seed of the run."""
     optimizer: torch.optim.Optimizer
     """The optimizer of the parameter groups; `change_weights` makes its step."""
 

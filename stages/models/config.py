@@ -103,7 +103,7 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
 
     head: Annotated[Any, OneOf(HEADS, by="name")] | None = None
-    """What the model says of a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
+    """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
         backbone: str

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from stages.errors import DataError
+from stages.errors import DataError, UsageError
 from stages.examples.examples import Examples, Task
 from stages.examples.orders import aligned_order, shuffled_order
 from stages.methods.config import ENOUGH_DOCUMENTS
@@ -53,6 +53,10 @@ class TaskOrder:
         self._orders = [ExampleOrder(task.examples, method, layout, size, config.seed) for task in tasks]
         batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
         self._borders = [config.steps * int(count) // int(batches[-1]) for count in batches]
+        if len(set(self._borders)) < len(self._borders):
+            raise UsageError(
+                f"{config.steps} updates are too few for {len(tasks)} tasks: give more --steps or --epochs."
+            )
 
     def place(self, step: int) -> int:
         """Place in the stream of the task that the update after `step` others belongs to."""

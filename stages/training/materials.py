@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
+from stages.errors import UsageError
 from stages.examples.corpus import Corpus
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
@@ -33,14 +34,17 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
     folder = Path(fabric.broadcast(str(folder)))
     with fabric.rank_zero_first():
         corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
+    learns_text = config.method_settings.learns == "text"
+    if not learns_text and fabric.world_size > 1:
+        raise UsageError(f"Method {config.method!r} learns in one process: start it without torchrun.")
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
     return Run(
         fabric,
         config,
         _make_model(config, inputs, corpus, fabric.global_rank),
         METHODS.load(config.method)(config.method_settings, side_inputs),
-        corpus.tasks(TRAIN, cutting),
-        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) else None,
+        corpus.tasks(TRAIN, cutting, config.order),
+        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) and learns_text else None,
         folder,
         execution.reporter,
         execution.checkpoint_seconds,

@@ -29,6 +29,11 @@ class Run:
     checkpoint_seconds: float
 
     @property
+    def keeps_tasks(self) -> bool:
+        """Whether the weights after each task are kept."""
+        return self.config.order is not None and self.fabric.is_global_zero
+
+    @property
     def reporter(self) -> Reporter:
         """The reporter of the first process; the others say nothing."""
         return self.listener if self.fabric.is_global_zero else Silent()

@@ -4,5 +4,9 @@ from stages.registry import Part, Registry
 
 HEADS = Registry(
     "head",
-    {"classifier": Part.within("stages.models.heads", "classifier_settings:ClassifierSettings", "classifier:Classifier")},
+    {
+        "classifier": Part.within(
+            "stages.models.heads", "classifier_settings:ClassifierSettings", "classifier:Classifier"
+        )
+    },
 )

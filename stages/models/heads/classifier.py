@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from stages.models.heads.classifier_settings import ClassifierSettings, Pool
 
 STD = 0.02
-"""Of the weights at the start, as in BERT."""
+"""Deviation of the weights at the start, as in BERT."""
 
 
 class Classifier(nn.Module):
