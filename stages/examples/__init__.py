@@ -11,11 +11,14 @@ STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
 DOCUMENTS = "documents"
 """Documents with labels, each of a task."""
+PAIRS = "pairs"
+"""Sentences, each with its source, to be translated."""
 EXAMPLES = Registry(
     "kind of examples",
     {
         STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
         DOCUMENTS: Part.within("stages.examples", "documents_form:FORM", "documents:Documents"),
+        PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )
 """Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""

@@ -54,5 +54,3 @@ def stream_config(method: str, **settings: Any) -> TrainConfig:
 def bytes_of(artifact: Artifact) -> dict[str, str]:
     """Digests of an artifact's files, but for its logs."""
     return {name: entry["blake2b"] for name, entry in artifact.manifest.files.items() if "log" not in name}
-
-

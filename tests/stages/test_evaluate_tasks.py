@@ -1,6 +1,7 @@
 """A stream of tasks from folders to the matrix of scores: what is written, and what is refused."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ def test_tokens_have_the_label_and_the_task_of_every_document(tokens: Artifact) 
     vocabulary = json.loads(tokens.file("tokenizer.json").read_text())["model"]["vocab"]
     words = {number: word for word, number in vocabulary.items()}
     ids, offsets = group["test/ids"][:], group["test/doc_offsets"][:]
-    texts = [[words[int(i)] for i in ids[a:b]] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    texts = [[words[int(i)] for i in ids[a:b]] for a, b in pairwise(offsets)]
     assert all(label in text for label, text in zip(labels, texts, strict=True))
 
 
@@ -151,7 +152,8 @@ def test_a_scoring_that_is_killed_after_each_range_is_that_of_one_go(
 
 
 @pytest.mark.parametrize(
-    ("order", "named"), [(("moods", "colours"), "each task"), (("moods", "moods", "beasts"), "each task"), (("x",), "x")]
+    ("order", "named"),
+    [(("moods", "colours"), "each task"), (("moods", "moods", "beasts"), "each task"), (("x",), "x")],
 )
 def test_an_order_names_each_task_once(order: tuple[str, ...], named: str, store: Store, tokens: Artifact) -> None:
     with pytest.raises(UsageError, match=named):
