@@ -21,12 +21,12 @@ CONTENTS = {
     "How to": [
         *(f"how-to/{name}" for name in ("try", "which-method", "tokenize", "train", "evaluate", "recipes", "shell")),
         *(f"how-to/{name}" for name in ("report", "compare", "inspect-and-generate", "corpora", "pretrained")),
-        *(f"how-to/{name}" for name in ("grow-and-forget", "notebook", "harness", "cluster")),
+        *(f"how-to/{name}" for name in ("grow-and-forget", "lifelong-learning", "notebook", "harness", "cluster")),
     ],
     "Explanation": [
         *(f"explanation/{name}" for name in ("retrieval-leaks", "lm", "knn-lm", "neural-cache", "trime", "spalm")),
         *(f"explanation/{name}" for name in ("transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        *(f"explanation/{name}" for name in ("infinity-former", "product-keys")),
+        *(f"explanation/{name}" for name in ("infinity-former", "product-keys", "lifelong-learning")),
     ],
     "Reference": [
         "commands",
