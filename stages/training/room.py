@@ -6,8 +6,9 @@ from typing import cast
 from stages.errors import ResourceError
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig
+from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
 from stages.models.layers.product_keys_settings import ProductKeysSettings
-from stages.models.layers.settings import AttentionConfig, DenseSettings, StreamAttentionSettings, remembers
+from stages.models.layers.settings import AttentionConfig, DenseSettings, Place, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
 
@@ -133,9 +134,13 @@ def _smaller(model: BackboneConfig, fits: Callable[[BackboneConfig], bool]) -> s
     if length and isinstance(model, AttentionConfig) and fits(_lengthened(model, 0)):
         return f"--long-length {_most(length, lambda n: fits(_lengthened(model, n)))} fits"
     if isinstance(model, AttentionConfig) and isinstance(keys := model.feed_forward, ProductKeysSettings):
-        sub_keys = _most(keys.sub_keys, lambda n: fits(_with_sub_keys(model, keys, n)))
+        sub_keys = _most(keys.sub_keys, lambda n: fits(_with(model, "feed_forward", {"sub_keys": n})))
         if sub_keys >= keys.neighbors:
             return f"model.feed_forward.sub_keys={sub_keys} fits"
+    if isinstance(model, AttentionConfig) and isinstance(ngrams := model.lookup, HashedNgramsSettings):
+        slots = _most(ngrams.slots, lambda n: fits(_with(model, "lookup", {"slots": n})))
+        if slots:
+            return f"model.lookup.slots={slots} fits"
     if fewer := _most(getattr(model, "layers", 1), lambda n: fits(model.model_copy(update={"layers": n}))):
         return f"with these widths, model.layers={fewer} fits"
     chosen = isinstance(model, AttentionConfig) and model.feed_forward != DenseSettings()
@@ -147,8 +152,9 @@ def _lengthened(model: AttentionConfig, length: int) -> AttentionConfig:
     return model.model_copy(update={"attention": cast(StreamAttentionSettings, model.attention).lengthened(length)})
 
 
-def _with_sub_keys(model: AttentionConfig, keys: ProductKeysSettings, number: int) -> AttentionConfig:
-    return model.model_copy(update={"feed_forward": keys.model_copy(update={"sub_keys": number})})
+def _with(model: AttentionConfig, place: Place, changes: dict[str, int]) -> AttentionConfig:
+    """The same model with other sizes of the layer in a place."""
+    return model.model_copy(update={place: getattr(model, place).model_copy(update=changes)})
 
 
 def _most(limit: int, fits: Callable[[int], bool]) -> int:

@@ -98,6 +98,21 @@ def test_too_many_slots_are_refused_with_the_number_of_keys_that_fits(monkeypatc
         require_room(config, wanted(10**5, width=2**16), 10, CPU)
 
 
+def test_too_many_rows_of_ngrams_are_refused_with_the_number_that_fits(monkeypatch):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 10**7)
+    config = TrainConfig(segment_length=8)
+
+    def wanted(slots):
+        return model(lookup={"name": "hashed-ngrams", "layers": [1], "slots": slots})
+
+    with pytest.raises(ResourceError, match=r"model\.lookup\.slots=\d+ fits") as refused:
+        require_room(config, wanted(10**7), 10, CPU)
+    (fitting,) = re.findall(r"slots=(\d+) fits", str(refused.value))
+    require_room(config, wanted(int(fitting)), 1, CPU)
+    with pytest.raises(ResourceError):
+        require_room(config, wanted(10 + int(fitting) * 1001 // 1000), 1, CPU)
+
+
 def test_what_positions_take_from_memory_counts_for_each_block_that_does():
     def needed(layers, neighbors):
         attention = {"name": "memorizing", "layers": layers, "long_length": 64, "neighbors": neighbors}
