@@ -25,9 +25,16 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
-from stages.search.automatic import automatic_kind, check_keys, check_probe, resolve
+from stages.search.automatic import (
+    automatic_kind,
+    check_keys,
+    check_probe,
+    cost_in_words,
+    grows_whole,
+    index_bytes,
+    resolve,
+)
 from stages.search.config import IndexConfig, Keys
-from stages.search.size import cost_in_words, grows_whole, index_bytes
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
@@ -160,7 +167,7 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return [Part(TRAIN, phase=TRAIN, title=title), *plan.parts, *merging]
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        from stages.search.allocator import return_large_blocks
+        from stages.allocator import return_large_blocks
 
         return_large_blocks()
         return Work(plan, _stored_keys(job), job.folder)
@@ -307,7 +314,7 @@ def _change(
 
 def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
-    from stages.search.index_drift import Learned, no_longer_fits
+    from stages.search.change import Learned, no_longer_fits
 
     if PREVIOUS not in job.inputs:
         return {}
