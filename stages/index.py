@@ -27,9 +27,16 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search import EXACT
-from stages.search.automatic import automatic_kind, check_keys, check_probe, resolve
+from stages.search.automatic import (
+    automatic_kind,
+    check_keys,
+    check_probe,
+    cost_in_words,
+    grows_whole,
+    index_bytes,
+    resolve,
+)
 from stages.search.config import IndexConfig, Keys
-from stages.search.size import cost_in_words, grows_whole, index_bytes
 from stages.suffixes.indexing import ExactIndex, context_arrays
 
 if TYPE_CHECKING:
@@ -172,7 +179,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return [Part(TRAIN, phase=TRAIN, title=title), *plan.parts, *merging]
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        from stages.search.allocator import return_large_blocks
+        from stages.allocator import return_large_blocks
 
         return_large_blocks()
         return Work(plan, _stored_keys(job), job.folder)
@@ -362,7 +369,7 @@ def _change(
 
 def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
     """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
-    from stages.search.index_drift import Learned, no_longer_fits
+    from stages.search.change import Learned, no_longer_fits
 
     if PREVIOUS not in job.inputs:
         return {}

@@ -102,12 +102,47 @@ class Recurrent(Summary):
     keeps_graph = True
 
 
+class Last(NamedTuple):
+    """The latest token of each stream, int64 [B, 1]."""
+
+    token: Any
+
+
+class EchoSettings(StreamAttentionSettings):
+    """The token before."""
+
+    name: Literal["echo"] = "echo"
+
+    def memory_spec(self, model: AttentionConfig, context: int) -> Last:
+        return Last(StateArray((1, 1), "int64"))
+
+
+class Echo(StreamAttention[Last]):
+    """An input, times an embedding of the token before, which is kept from passage to passage; -1: there was none."""
+
+    def __init__(self, config: AttentionConfig, settings: EchoSettings) -> None:
+        super().__init__()
+        self.rows = nn.Embedding((config.vocab_size or 0) + 1, config.width)
+
+    def initialize(self, blocks: int) -> None:
+        nn.init.normal_(self.rows.weight)
+
+    def begin(self, x: Tensor) -> Last:
+        return Last(torch.full((len(x), 1), -1, device=x.device))
+
+    def forward(self, inputs: StreamInputs, passage: Passage, memory: Last) -> Attended[Last]:
+        assert passage.tokens is not None
+        said = torch.cat((memory.token, passage.tokens), 1)
+        return Attended(self.rows(said[:, :-1] + 1) * inputs.normalized[:, passage.cached :], Last(said[:, -1:]))
+
+
 @pytest.fixture
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STREAM_ATTENTION.targets, "summary", Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"))
     monkeypatch.setitem(
         STREAM_ATTENTION.targets, "recurrent", Part(f"{__name__}:RecurrentSettings", f"{__name__}:Recurrent")
     )
+    monkeypatch.setitem(STREAM_ATTENTION.targets, "echo", Part(f"{__name__}:EchoSettings", f"{__name__}:Echo"))
     monkeypatch.setitem(FEED_FORWARD.targets, "slots", Part(f"{__name__}:SlotsSettings", f"{__name__}:Slots"))
 
 
@@ -145,6 +180,28 @@ class TestBackboneOfThem(BackboneContract):
 
     def test_their_losses_are_the_encodings(self, model):
         assert model.encode(self.tokens(12)).auxiliary_loss.item() > 0
+
+
+class TestBackboneThatSeesTokens(BackboneContract):
+    """A layer gets the tokens of a passage, and remembers those before it as it remembers all else."""
+
+    @pytest.fixture
+    def backbone(self):
+        return "transformer-xl"
+
+    @pytest.fixture
+    def config(self, layers, backbone):
+        return parse_model({"backbone": backbone, "width": 8, "attention": {"name": "echo"}}).sized(30, 5)
+
+    def test_they_are_those_of_its_positions(self, model):
+        """With gradients, when a call is cut at the ends of segments."""
+        (first, _), seen = model.backbone.blocks, []
+        hook = first.attention.register_forward_hook(lambda _, given, out: seen.append(given[1].tokens))
+        state = model.encode(self.tokens(13)[:, :3]).state
+        model.encode(self.tokens(13)[:, 3:], state)
+        hook.remove()
+        assert [part.shape[1] for part in seen] == [3, 2, 5, 3]
+        assert torch.equal(torch.cat(seen, 1), self.tokens(13))
 
 
 def test_a_layer_takes_at_most_thirty_lines() -> None:

@@ -17,15 +17,18 @@ from torch import Tensor, nn
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
+from stages.artifacts.schema import Count, Figures, wrong_manifest
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.encoding.encode import encode
 from stages.encoding.split_reader import SplitReader
+from stages.errors import ArtifactError
 from stages.examples import EXAMPLES
 from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
+from stages.examples.form import SplitForm, token_ids, token_offsets
 from stages.examples.windows import Window, window_starts
 from stages.models import BACKBONES
 from stages.models import backbone as interface
@@ -37,15 +40,24 @@ from stages.registry import Part
 from stages.text.word import WordTokenizer
 from stages.tokenization.schema import TOKENS
 from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
+from tests.stages.artifacts.test_checked_arrays import rewritten
 
 V, EOS, LONGEST = 24, 0, 7
+
+
+class PairFigures(Figures):
+    """A split has a source, too."""
+
+    source_tokens: Count
+
+
+SOURCE = {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")}
+FORM = SplitForm(PairFigures, SOURCE)
 
 
 @dataclass(frozen=True)
 class Pairs(Examples):
     """Example i is document i, a sentence that is read with sentence i of the source; rows are padded with `<eos>`."""
-
-    arrays = ("ids", "doc_offsets", "source_ids", "source_offsets")
 
     ids: Any
     eos: int
@@ -169,7 +181,14 @@ class MakePairs(Stage[PairsConfig]):
             for name, values in arrays.items():
                 job.draft.array(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20).write(0, values)
             n = len(ids)
-            sizes = {"tokens": n, "characters": 5 * n, "bytes": 6 * n, "words": n - count, "documents": count}
+            sizes = {
+                "tokens": n,
+                "source_tokens": n,
+                "characters": 5 * n,
+                "bytes": 6 * n,
+                "words": n - count,
+                "documents": count,
+            }
             figures[split] = {**sizes, **form, "unknown_rate": 0.0}
         whole = {"vocabulary_size": V, "eos_id": EOS, "eos_after": "never", "tokenizer": "word"}
         return {"splits": figures, **whole, "examples": "pairs"}
@@ -177,7 +196,7 @@ class MakePairs(Stage[PairsConfig]):
 
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Artifact:
-    monkeypatch.setitem(EXAMPLES.targets, "pairs", f"{__name__}:Pairs")
+    monkeypatch.setitem(EXAMPLES.targets, "pairs", Part(f"{__name__}:FORM", f"{__name__}:Pairs"))
     parts = Part(f"{__name__}:TranslatorConfig", f"{__name__}:Translator")
     monkeypatch.setitem(BACKBONES.targets, "translator", parts)
     monkeypatch.setitem(STAGES.targets, "make-pairs", f"{__name__}:MakePairs")
@@ -232,3 +251,19 @@ def test_windows_are_the_sentences_that_are_read(tokens: Artifact, by_document: 
     assert [(one.start, one.stop) for one in places.windows] == list(pairwise(borders[3:7]))
     starts = window_starts(places.windows, borders[3] + 1, borders[6])
     np.testing.assert_array_equal(starts, places.document_starts)
+
+
+def test_arrays_of_a_kind_are_checked_as_the_kind_says(tokens: Artifact) -> None:
+    values = np.full(tokens.metrics["splits"]["train"]["source_tokens"], V, np.uint16)
+    with pytest.raises(ArtifactError, match=f"train/source_ids: row 0 holds {V}, where ids of the vocabulary"):
+        rewritten(tokens, "tokens.zarr/train/source_ids", values).zarr("tokens.zarr")["train/source_ids"][:]
+    with pytest.raises(ArtifactError, match="source_offsets is 3, where the manifest says 301"):
+        rewritten(tokens, "tokens.zarr/train/source_offsets", np.arange(3)).zarr("tokens.zarr")["train/source_offsets"]
+
+
+def test_figures_that_a_kind_asks_must_be_there(tokens: Artifact) -> None:
+    splits = {"train": {k: v for k, v in tokens.metrics["splits"]["train"].items() if k != "source_tokens"}}
+    changed = tokens.manifest.model_copy(update={"metrics": {**tokens.metrics, "splits": splits}})
+    assert "Field required" in str(wrong_manifest(changed))
+    with pytest.raises(ArtifactError, match="There is no kind of examples 'triples'"):
+        wrong_manifest(tokens.manifest.model_copy(update={"metrics": {**tokens.metrics, "examples": "triples"}}))

@@ -3,9 +3,12 @@
 import doctest
 import re
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
+
+from stages.charts.figure import specification
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs/site"))
@@ -27,6 +30,19 @@ def test_tables_are_those_of_the_data(page: Path) -> None:
 def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
     shown = set(results.MARKED.findall(page.read_text("utf-8")))
     assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
+
+
+def test_charts_are_those_of_the_data_and_stand_on_their_pages() -> None:
+    drawn = set()
+    for page, name, chart in results.charts():
+        svg = (results.CHARTS / f"{chart.name}.svg").read_text("utf-8")
+        titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
+        layers = specification(chart)["layer"]
+        wanted = [value["words"] for layer in layers for value in layer["data"]["values"] if "words" in value]
+        assert titles == wanted, f"{name}: run python docs/site/results.py"
+        assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
+        drawn.add(f"{chart.name}.svg")
+    assert drawn == {file.name for file in results.CHARTS.iterdir()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

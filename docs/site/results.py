@@ -1,4 +1,4 @@
-"""Tables of the results pages, made from data: `python docs/site/results.py` writes them into `docs/results/*.md`.
+"""Tables and charts of the documents, made from data: `python docs/site/results.py` writes them into `docs/results`.
 
 A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/data/PAGE/NAME.toml`. Such a file has
 
@@ -9,23 +9,46 @@ A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/da
 and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as they are known.
 `notes` are measurements of the same runs that have no row. A cell is a text, a number, a mean with its interval, a
 change in percent with its interval, or a list of these.
+
+    [chart]
+    title, caption, up = "Change of perplexity", "TRIME gains …", "change, %"
+    bars = {here = 2, "the paper" = 3}
+
+draws `docs/results/charts/PAGE-NAME.svg`: a group of bars a row from the numbered columns. It is
+named by the row's first cell, or by its `bar`; where rows have one, the others are not drawn.
 """
 
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.figure import Figure
+from stages.charts.palette import with_schemes
+
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+CHARTS = RESULTS / "charts"
 MARKED = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.S)
 MINUS = "−"
 
 
 def main() -> int:
-    """Write every page whose tables are not those of the data; returns how many there were."""
+    """Write every page and chart that is not that of the data; returns how many there were."""
     changed = 0
+    CHARTS.mkdir(exist_ok=True)
+    for _, _, chart in charts():
+        # The colours follow the reader's screen, light or dark.
+        file, drawn = CHARTS / f"{chart.name}.svg", with_schemes(Figure(chart).svg)
+        if not file.exists() or file.read_text("utf-8") != drawn:
+            file.write_text(drawn, "utf-8")
+            print(f"{file.name}: drawn")
+            changed += 1
     for page in sorted(RESULTS.glob("*.md")):
         text = page.read_text("utf-8")
         made = with_tables(text, page.stem)
@@ -50,6 +73,61 @@ def read(page: str, name: str) -> dict[str, Any]:
     """The data of a table, with numbers as they are written: 70.50 keeps its digits."""
     text = (RESULTS / "data" / page / f"{name}.toml").read_text("utf-8")
     return tomllib.loads(text, parse_float=Decimal)
+
+
+def charts() -> Iterator[tuple[str, str, Chart]]:
+    """Page, table and chart of each table that has one."""
+    for file in sorted(RESULTS.glob("data/*/*.toml")):
+        table = read(file.parent.name, file.stem)
+        if "chart" in table:
+            yield file.parent.name, file.stem, bar_chart(f"{file.parent.name}-{file.stem}", table)
+
+
+def bar_chart(name: str, table: dict[str, Any]) -> Chart:
+    """The bars of a table's rows, from the columns that its `chart` names; a row without any is left out."""
+    about, bars = table["chart"], table["chart"]["bars"]
+    named = [row for row in table["rows"] if "bar" in row] or table["rows"]
+    rows = [row["cells"] for row in named]
+    values = {label: [_value(row, column) for row in rows] for label, column in bars.items()}
+    drawn = [place for place, row in enumerate(zip(*values.values(), strict=True)) if any(v is not None for v in row)]
+    groups = [str(named[place].get("bar", rows[place][0])) for place in drawn]
+    series = [
+        Series(label, [column[place] for place in drawn], [_interval(rows[place], bars[label]) for place in drawn])
+        for label, column in values.items()
+    ]
+    numbers = Table(
+        ["", *bars], [[group, *row] for group, *row in zip(groups, *(s.values for s in series), strict=True)]
+    )
+    return Chart(
+        name,
+        about["title"],
+        about["caption"],
+        Bars(groups, series, "", about["up"], about.get("signed", True)),
+        numbers,
+    )
+
+
+def _cell(cells: list[Any], column: int) -> Any:
+    """A cell, or of a list its first measurement."""
+    cell = cells[column] if column < len(cells) else ""
+    return next((one for one in cell if isinstance(one, dict)), cell[0]) if isinstance(cell, list) else cell
+
+
+def _value(cells: list[Any], column: int) -> float | None:
+    """The number of a cell; None where it has none."""
+    cell = _cell(cells, column)
+    if isinstance(cell, dict):
+        cell = next((cell[kind] for kind in ("percent", "mean", "value") if kind in cell), "")
+    return float(cell) if isinstance(cell, (int, Decimal)) else None
+
+
+def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
+    cell = _cell(cells, column)
+    if not isinstance(cell, dict):
+        return None
+    if "interval" in cell:
+        return float(cell["mean"] - cell["interval"]), float(cell["mean"] + cell["interval"])
+    return (float(cell["low"]), float(cell["high"])) if "low" in cell else None
 
 
 def markdown(table: dict[str, Any]) -> str:
@@ -92,7 +170,7 @@ def cell_text(cell: Any) -> str:
     if not isinstance(cell, dict):
         return number(cell) if isinstance(cell, (int, Decimal)) else str(cell)
     if "mean" in cell:
-        text = f"{number(cell['mean'])} ± {number(cell['interval'])}"
+        text = f"{number(cell['mean'], cell.get('signed', False))} ± {number(cell['interval'])}"
     elif "percent" in cell:
         text = f"{number(cell['percent'], signed=cell.get('signed', True))} %" + _bounds(cell)
     else:

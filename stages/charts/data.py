@@ -84,12 +84,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars from zero, up or down: changes, which are written with their sign."""
+    """Groups of bars from zero, up or down."""
 
     groups: Sequence[str]
     series: Sequence[Series]
     across: str
     up: str
+    signed: bool = True
+    """Whether values are changes, written with their sign."""
 
     @property
     def empty(self) -> bool:

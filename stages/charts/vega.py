@@ -137,7 +137,7 @@ def bars_spec(plot: Bars) -> Spec:
     looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
     bars = [
         {"x": group, "y": value, "series": place, "fill": looks[place].colour}
-        | {"words": f"{one.label}, {group}: {signed(value)}"}
+        | {"words": f"{one.label}, {group}: {signed(value) if plot.signed else number(value)}"}
         for place, one in enumerate(plot.series)
         for group, value in zip(plot.groups, one.values, strict=True)
         if value is not None
@@ -159,7 +159,7 @@ def bars_spec(plot: Bars) -> Spec:
         "field": "y",
         "type": "quantitative",
         "title": plot.up,
-        "axis": {"tickCount": 5} | SIGNED,
+        "axis": {"tickCount": 5} | (SIGNED if plot.signed else {}),
         "scale": {"padding": 10},
     }
     beside = {"field": "series", "type": "nominal", "scale": {"domain": list(range(len(looks)))}}

@@ -2,11 +2,20 @@
 
 from typing import Literal
 
-from stages.registry import Registry
+from stages.registry import Part, Registry
 
 Way = Literal["windows", "stream", "pooled"]
 """Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token."""
 
 STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
-EXAMPLES = Registry("kind of examples", {STREAMS: "stages.examples.streams:Streams"})
+PAIRS = "pairs"
+"""Sentences, each with its source, to be translated."""
+EXAMPLES = Registry(
+    "kind of examples",
+    {
+        STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
+        PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
+    },
+)
+"""Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""

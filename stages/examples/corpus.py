@@ -28,7 +28,7 @@ class Corpus:
     @property
     def read(self) -> tuple[str, ...]:
         """Names of the arrays that examples read."""
-        names: tuple[str, ...] = EXAMPLES.load(self.kind).arrays
+        names: tuple[str, ...] = EXAMPLES.settings(self.kind).read
         return names
 
     def examples(self, split: str, cutting: Cutting) -> Examples:

@@ -79,8 +79,8 @@ class Examples(ABC):
     A class of them is opened by the name that the tokens' metrics give as `examples`.
     """
 
-    arrays: ClassVar[tuple[str, ...]] = ("ids", "doc_offsets")
-    """Names of the arrays of a split that it reads. Training maps those that end in `ids`, and loads all others."""
+    by_tokens: ClassVar[bool] = False
+    """Whether examples differ much in length: then batches are cut by tokens, padding counted, not by examples."""
 
     ids: Any
     """Tokens of the split, an array of integers [T]."""
@@ -91,7 +91,7 @@ class Examples(ABC):
         """Examples of a split.
 
         Args:
-            split: `arrays` by name.
+            split: the arrays that its form reads (`SplitForm.read`), by name.
             eos: the first input of the split.
             cutting: how the model that reads them wants ranges to be cut.
         """
@@ -105,6 +105,11 @@ class Examples(ABC):
     @abstractmethod
     def lengths(self) -> np.ndarray:
         """Tokens of each example, int64 [count]."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Tokens of the longest sequence that each example is read with, int64 [count]."""
+        return self.lengths
 
     @abstractmethod
     def starts(self, which: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from stages.artifacts.stage import Inputs
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.index import INDEX_FILE, described_keys
 from stages.search import EXACT
+from stages.search.automatic import grows_whole, index_bytes, is_lossless
 from stages.search.config import IndexConfig
-from stages.search.size import grows_whole, index_bytes, is_lossless
 from stages.suffixes.indexing import GROUP, TEXT
 
 

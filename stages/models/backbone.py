@@ -40,6 +40,8 @@ class Inputs(NamedTuple):
     """Tokens of a second sequence that each window is read with (a sentence to translate), int64 [B, S]."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
+    tokens: Tensor | None = None
+    """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
 
 
 @dataclass

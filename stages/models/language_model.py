@@ -51,12 +51,12 @@ class LanguageModel(nn.Module):
         context = (state, document_offset, source, source_mask)
         prefix = self.backbone.prefix
         if prefix is None:
-            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context))
+            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
             return encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
-        return self.backbone(Inputs(self.vocabulary.embed(padded), *context)).without_prefix(begun)
+        return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""

@@ -1,10 +1,12 @@
 """Schema of `tokenize`: figures of splits and of the vocabulary, and the arrays of each split."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, anything, between, offsets
+from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, anything, offsets
+from stages.examples import EXAMPLES, STREAMS
+from stages.examples.form import SplitForm, token_ids
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -35,21 +37,31 @@ class TokensFigures(Figures):
     start_id: Id = 0
     prefix_id: Id | None = None
     tokenizer: str
-    examples: str = "streams"
+    examples: str = STREAMS
     """Kind of examples that a split is read as."""
     eos_after: Literal["line", "document", "never"]
 
+    @model_validator(mode="after")
+    def _as_the_kind_asks(self) -> Self:
+        asked: SplitForm = EXAMPLES.settings(self.examples)
+        for figures in self.splits.values():
+            asked.figures.model_validate(figures.model_dump())
+        return self
+
 
 def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
-    """The arrays of `tokens.zarr/SPLIT`."""
+    """The arrays of `tokens.zarr/SPLIT`: those of text, and those of the kind of examples."""
     _, split, array = (*name.split("/", 2), "", "")[:3]
     recorded = artifact.metrics["splits"].get(split)
     if recorded is None:
         return None
     types, tokens = artifact.metrics["vocabulary_size"], recorded["tokens"]
+    kind: SplitForm = EXAMPLES.settings(artifact.metrics.get("examples", STREAMS))
+    if array in kind.arrays:
+        return kind.arrays[array](recorded, types)
     paragraphs = (recorded.get("paragraphs"),)
     return {
-        "ids": Expected((tokens,), ("uint16", "uint32"), between(0, types, "ids of the vocabulary")),
+        "ids": token_ids("tokens")(recorded, types),
         "doc_offsets": Expected((None,), ("int64",), offsets(tokens)),
         "paragraph_ends": Expected(paragraphs, ("int64",), offsets(tokens)),
         "paragraph_hashes": Expected(paragraphs, ("uint64",), anything),

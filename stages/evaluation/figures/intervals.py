@@ -51,22 +51,26 @@ class Bootstrap:
         """
         means = self.resampled_means(totals, weights, progress)
         enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
-        return [self._interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
+        return [self.interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
 
     def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """The means of all resamples, float64 [samples, C]; NaN where no weight was drawn."""
-        random, units = np.random.default_rng(self.seed), len(totals)
-        sums = np.concatenate([totals, weights], axis=1)
+        total, weight = np.hsplit(self.resampled_sums(np.concatenate([totals, weights], axis=1), progress), 2)
+        return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
+
+    def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
+        """Sums of values [U, C] of U units over the units of each resample, float64 [samples, C]."""
+        random, units = np.random.default_rng(self.seed), len(values)
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
         for start in range(0, self.samples, at_once):
             drawn = random.integers(0, units, (min(at_once, self.samples - start), units))
-            parts.append(_times(drawn) @ sums)
+            parts.append(_times(drawn) @ values)
             progress(start + len(drawn), self.samples, "resamples")
-        total, weight = np.hsplit(np.concatenate(parts), 2)
-        return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
+        return np.concatenate(parts)
 
-    def _interval(self, means: np.ndarray) -> tuple[float, float] | None:
+    def interval(self, means: np.ndarray) -> tuple[float, float] | None:
+        """The interval that holds the resampled values [samples]; NaN is left out, None where nothing else is there."""
         means = means[~np.isnan(means)]
         if not len(means):
             return None

@@ -73,6 +73,8 @@ class Passage(NamedTuple):
     """Whether a segment ends with the last position."""
     document_offset: Tensor | None = None
     """Positions of its own document before each of the n, int64 [B, n]; None: all before it are."""
+    tokens: Tensor | None = None
+    """Tokens at the n positions, int64 [B, n]; a layer remembers those before. None: there are embeddings alone."""
 
 
 class StreamInputs(NamedTuple):

@@ -1,0 +1,62 @@
+"""Form of a split of one kind of examples: figures and arrays that it adds to those of text. Free of torch."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stages.artifacts.schema import Expected, Figures, Positive, between, offsets
+
+READ = ("ids", "doc_offsets")
+"""Arrays of text that every kind of examples reads."""
+
+ArrayForm = Callable[[Mapping[str, Any], int], Expected]
+"""(figures of a split, types of the vocabulary) -> form of an array of this split."""
+
+
+@dataclass(frozen=True)
+class SplitForm:
+    """Figures that a kind of examples asks of a split, and the arrays that it reads besides `READ`.
+
+    Arrays whose names end in `ids` are the large ones: training maps them, and loads all others.
+    """
+
+    figures: type[Figures] = Figures
+    arrays: Mapping[str, ArrayForm] = field(default_factory=dict)
+    source: bool = False
+    """Whether examples are read with a source, which a model must then know to read."""
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Names of all arrays that the kind reads."""
+        return (*READ, *self.arrays)
+
+
+def token_ids(count: str) -> ArrayForm:
+    """Ids of tokens, as many as the figure `count` says."""
+    return lambda figures, types: Expected(
+        (figures[count],), ("uint16", "uint32"), between(0, types, "ids of the vocabulary")
+    )
+
+
+def token_offsets(count: str) -> ArrayForm:
+    """The first token of each document, and the end, of as many tokens as the figure `count` says."""
+    return lambda figures, _: Expected((figures["documents"] + 1,), ("int64",), offsets(figures[count]))
+
+
+class PairFigures(Figures):
+    """Figures of a split of pairs, beside those of its target side."""
+
+    source_tokens: Positive
+    longest: Positive
+    """Tokens of the longest target sentence, its end included."""
+    longest_source: Positive
+
+
+TEXT = SplitForm()
+"""Form of a split that is text alone."""
+PAIRS = SplitForm(
+    PairFigures,
+    {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")},
+    source=True,
+)
+"""Form of a split of pairs: documents are target sentences, and document i is read with sentence i of the source."""

@@ -1,0 +1,165 @@
+"""The walk over a stream in segments: blocks attend to cached inputs before the segment, and may remember more."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from stages.models.backbone import Backbone, Encoding, Inputs
+from stages.models.backbones.segmented_config import SegmentedConfig, in_block
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import present
+from stages.models.layers.sublayer import Attended, Passage, Span
+
+
+class StreamBlock(nn.Module, ABC):
+    """A block of such a network."""
+
+    keeps_graph: bool
+    """Whether a loss reaches through its memory into the segments before, of the same update."""
+
+    @abstractmethod
+    def begin(self, x: Tensor) -> NamedTuple:
+        """The memory of a new stream; inputs [B, n, d] give its rows, type and device."""
+
+    @abstractmethod
+    def forward(
+        self, past: Tensor, x: Tensor, passage: Passage, memory: Any
+    ) -> tuple[Tensor, Tensor | None, Attended[Any]]:
+        """Cached [B, m, d] and present [B, n, d] -> the next layer's input, the feed-forward input, attention's."""
+
+
+class Carried(NamedTuple):
+    """State passed from passage to passage."""
+
+    cached: Tensor
+    """Inputs of each layer at the latest m positions, [layers, B, m, d]."""
+    place: int
+    """How many positions of the segment under way they end with."""
+    memories: list[NamedTuple]
+    """Memory of each block."""
+
+
+class Segmented(Backbone):
+    """Embeddings -> (f, g); carries the inputs of each layer, where in a segment they end, and memories of blocks.
+
+    A position of a segment may attend to the M positions before its segment, without gradient, and to those of its
+    own segment up to itself. However a stream is cut into calls, the numbers are the same.
+    """
+
+    def __init__(self, config: SegmentedConfig) -> None:
+        super().__init__()
+        assert config.segment_length is not None and config.mem_length is not None, "the stage fills them in"
+        self.length, self.memory = config.segment_length, config.mem_length
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(self.made_blocks(config))
+        self.memories: list[type[Any]] = [type(config.memory_spec(n + 1, self.length)) for n in range(config.layers)]
+        self.keeps_graph = any(block.keeps_graph for block in self.blocks)
+
+    @abstractmethod
+    def made_blocks(self, config: Any) -> list[StreamBlock]:
+        """The blocks, their weights as they begin."""
+
+    @abstractmethod
+    def entered(self, embedded: Tensor) -> Tensor:
+        """The first block's input [B, n, d] of embeddings [B, n, d]."""
+
+    @abstractmethod
+    def distances(self, longest: int, like: Tensor) -> Tensor:
+        """`Passage.distances` of the distances `longest` … 0; inputs [B, n, d] give type and device."""
+
+    @abstractmethod
+    def left(self, x: Tensor) -> Tensor:
+        """f [B, n, d] of the last block's output [B, n, d]."""
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
+
+        The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its number.
+        """
+        embedded = inputs.embedded
+        carried = self._begin(embedded) if inputs.state is None else self._opened(inputs.state)
+        hidden, ffn_input, losses = list[Tensor](), list[Tensor](), list[Tensor]()
+        borders = self._borders(embedded.shape[1], carried.place)
+        for piece in _cut(inputs, borders):
+            f, g, carried, auxiliary = self._read(piece, carried)
+            hidden.append(f)
+            ffn_input += [] if g is None else [g]
+            losses += auxiliary
+        total = torch.stack(losses).sum() if losses else None
+        g = torch.cat(ffn_input, 1) if ffn_input else None
+        return Encoding(torch.cat(hidden, 1), g, self._state(carried), total)
+
+    def _begin(self, embedded: Tensor) -> Carried:
+        cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
+        return Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
+
+    def _opened(self, state: Mapping[str, Tensor]) -> Carried:
+        memories = []
+        for block, memory in enumerate(self.memories, 1):
+            names = in_block(block, {field: field for field in memory._fields})
+            memories.append(memory(**{field: state[name] for name, field in names.items() if name in state}))
+        return Carried(state["cached"], int(state["place"]), memories)
+
+    def _state(self, carried: Carried) -> dict[str, Tensor]:
+        # The place stays on the CPU, where reading it waits for no GPU.
+        state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
+        for block, memory in enumerate(carried.memories, 1):
+            state |= in_block(block, present(memory))
+        return state
+
+    def _borders(self, number: int, place: int) -> list[int]:
+        """Where to cut what is read at once: at segments where gradients are wanted, for those before are to have none.
+
+        Or where a layer remembers, for what it writes at the end of a segment the next one reads.
+        """
+        if not torch.is_grad_enabled() and not any(memory._fields for memory in self.memories):
+            return []
+        return list(range(self.length - place, number, self.length))
+
+    def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
+        """As `read`, of positions read at once; and the auxiliary losses of layers."""
+        x, ffn_input = self.entered(inputs.embedded), None
+        passage = self._passage(x, carried)._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
+        after = (carried.place + x.shape[1]) % self.length
+        # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
+        forget = max(0, passage.cached + x.shape[1] - self.memory - after)
+        kept, memories, losses = [], [], []
+        for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
+            kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
+            x, ffn_input, attended = block(past, x, passage, memory)
+            memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
+            losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
+        return self.left(x), ffn_input, Carried(torch.stack(kept), after, memories), losses
+
+    def _passage(self, x: Tensor, carried: Carried) -> Passage:
+        """Inputs [B, n, d] behind what is carried."""
+        cached, place = carried.cached.shape[2], carried.place
+        spans = self._spans(cached, x.shape[1], place)
+        distances = self.distances(max(span.stop - span.begin for span in spans), x)
+        return Passage(cached, place, spans, distances, (place + x.shape[1]) % self.length == 0)
+
+    def _spans(self, cached: int, number: int, place: int) -> list[Span]:
+        """The segments' parts of `number` positions behind the cached ones."""
+        end = cached + number
+        starts = range(cached - place, end, self.length)
+        return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
+
+
+def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
+    """Inputs [B, n] in pieces, which end at the borders."""
+    offset, tokens = inputs.document_offset, inputs.tokens
+    for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
+        yield inputs._replace(
+            embedded=inputs.embedded[:, start:stop],
+            document_offset=None if offset is None else offset[:, start:stop],
+            tokens=None if tokens is None else tokens[:, start:stop],
+        )
+
+
+def _constant(memory: Any) -> Any:
+    """A layer's memory without its gradient."""
+    return memory._replace(**{name: part.detach() for name, part in present(memory).items()})

@@ -1,0 +1,72 @@
+"""Settings that backbones share which read a stream in segments and cache inputs of their layers; free of torch."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+
+from stages.errors import UsageError
+from stages.examples import Way
+from stages.models.config import BackboneConfig, StateArray
+from stages.models.layers.settings import present
+from stages.models.windows import WindowSettings
+
+
+class SegmentedConfig(BackboneConfig):
+    """A model whose blocks attend to cached inputs, of the M positions before a segment, and may remember more."""
+
+    way: ClassVar[Way] = "stream"
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
+
+    if TYPE_CHECKING:  # fields of each backbone, which says what they mean to it
+        layers: int
+        segment_length: int | None
+        mem_length: int | None
+
+    @abstractmethod
+    def memory_spec(self, block: int, context: int) -> NamedTuple:
+        """Shapes of what a block keeps besides cached inputs; blocks count from 1.
+
+        Raises: UsageError if it cannot read such segments.
+        """
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
+
+        Then the memory of each block, by the block's number.
+        """
+        assert self.mem_length is not None, "the stage fills it in"
+        cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
+        spec = {"cached": cached, "place": StateArray((1,), "int64")}
+        for block in range(1, self.layers + 1):
+            spec |= in_block(block, present(self.memory_spec(block, context)))
+        return spec
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if the model has segments of another length, or layers that cannot read such ones."""
+        if self.segment_length not in (None, segment_length):
+            raise UsageError(
+                f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
+                "tokens; leave it out."
+            )
+        memory = segment_length if self.mem_length is None else self.mem_length
+        lengths = {"segment_length": segment_length, "mem_length": memory}
+        self.model_copy(update=lengths).state_spec(segment_length)
+        return lengths
+
+    def reading(self, windows: WindowSettings) -> Self:
+        memory = self.mem_length if windows.mem_length is None else windows.mem_length
+        lengths: dict[str, Any] = {"segment_length": windows.context, "mem_length": memory}
+        if windows.long_length is not None:
+            attention: Any = getattr(self, "attention", None)
+            lengths["attention"] = attention.lengthened(windows.long_length)
+        read = self.model_copy(update=lengths)
+        read.state_spec(windows.context)
+        return read
+
+
+Part = TypeVar("Part")
+
+
+def in_block(block: int, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Parts of a block's memory, as the state of the whole network names them."""
+    return {f"block{block}.{name}": part for name, part in parts.items()}

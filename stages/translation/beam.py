@@ -1,0 +1,186 @@
+"""Beam search for all sentences of a batch at once; a row is one live hypothesis."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from stages.errors import ArtifactError
+from stages.translation.decoder import Decoder, ReadMemory
+
+
+class BeamSettings(NamedTuple):
+    """How hypotheses are searched and compared."""
+
+    beam: int = 4
+    """B, live hypotheses a sentence; 1 is greedy."""
+    length_penalty: float = 0.6
+    """α of score = log p / length^α. Larger favours longer translations; 0 takes the likeliest."""
+
+
+DEFAULT = BeamSettings()
+
+
+class Hypothesis(NamedTuple):
+    """A finished translation."""
+
+    tokens: list[int]
+    """Without prompt and end."""
+    score: float
+    """log p / length^α, where the length counts the end."""
+    log_prob: float
+    """Natural log of its probability, the end included."""
+    cut: bool
+    """Whether it ran into its longest length instead of an end."""
+
+
+@dataclass
+class _Sentence:
+    """The state of the search for one sentence."""
+
+    longest: int
+    finished: list[Hypothesis] = field(default_factory=list)
+
+    @property
+    def best(self) -> Hypothesis:
+        """The best score; of equals the one that finished first."""
+        return max(self.finished, key=lambda one: one.score)
+
+
+class Candidates(NamedTuple):
+    """Continuations of some rows, the best first."""
+
+    log_prob: Tensor
+    """Log-probability of the row with its new token, float64 [R, C]."""
+    token: Tensor
+    """int64 [R, C]."""
+
+
+def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], count: int) -> Candidates:
+    """The best `count` continuations of each row; of equals the smaller token comes first.
+
+    `topk` alone takes any of equals, so rows that have more of its last value than fit are sorted as a whole.
+
+    >>> best_tokens(torch.tensor([[-2.0, -1.0, -2.0, -1.0]]), torch.zeros(1, dtype=torch.float64), 3).token
+    tensor([[1, 3, 0]])
+    """
+    count = min(count, log_probs.shape[1])
+    values, tokens = log_probs.topk(count)
+    ambiguous = ((log_probs >= values[:, -1:]).sum(-1) > count).nonzero()[:, 0]
+    if len(ambiguous):
+        tokens[ambiguous] = log_probs[ambiguous].sort(descending=True, stable=True).indices[:, :count]
+    tokens = tokens.sort().values
+    values, order = log_probs.gather(1, tokens).sort(descending=True, stable=True)
+    return Candidates(sums[:, None] + values.double(), tokens.gather(1, order))
+
+
+@torch.inference_mode()
+def beam_search(
+    decoder: Decoder[Any],
+    source: Int[Tensor, "N S"],
+    mask: Tensor,
+    longest: Sequence[int],
+    settings: BeamSettings = DEFAULT,
+    memory: ReadMemory | None = None,
+) -> list[Hypothesis]:
+    """Translate N sentences; a translation depends on its own sentence alone.
+
+    An end among the first B continuations of a sentence finishes a hypothesis; the first B others go on. A sentence is
+    done when B hypotheses are finished, or no live one can beat the best of them, or at its longest length, where
+    live ones are taken as they are. Rows of sentences that are done leave the batch.
+
+    Args:
+        source: tokens, padded.
+        mask: tokens that count, bool [N, S].
+        longest: tokens of the longest translation of each sentence, the end included.
+        memory: gives log-probabilities with memory on top; None: the model alone.
+    Raises: ArtifactError if no token has a probability.
+    Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as fairseq has it.
+    """
+    device, prompt = source.device, decoder.prompt
+    sentences = [_Sentence(length) for length in longest]
+    state = decoder.begin(source, mask)
+    rows = torch.arange(len(source), device=device)
+    for token in prompt[:-1]:
+        state = decoder.step(torch.full_like(rows, token), state).state
+    sums = torch.zeros(len(rows), dtype=torch.float64, device=device)
+    history = torch.tensor(prompt, device=device).expand(len(rows), -1)
+    of_row = list(range(len(source)))
+    while of_row:
+        step = decoder.step(history[:, -1], state)
+        log_probs = step.log_probs if memory is None else memory(step, torch.tensor(of_row, device=device))
+        if decoder.never:
+            log_probs = log_probs.index_fill(1, torch.tensor(decoder.never, device=device), -torch.inf)
+        found = best_tokens(log_probs, sums, 2 * settings.beam)
+        if not (found.log_prob[:, 0] > -torch.inf).all():
+            raise ArtifactError("The model gives no token a probability that is a number: train or import it again.")
+        going = _advance(sentences, of_row, found, history, decoder.eos, settings)
+        chosen = torch.tensor([row for row, _, _ in going], dtype=torch.long, device=device)
+        tokens = torch.tensor([token for _, token, _ in going], dtype=torch.long, device=device)
+        sums = torch.tensor([log_prob for _, _, log_prob in going], dtype=torch.float64, device=device)
+        of_row = [of_row[row] for row, _, _ in going]
+        if of_row:
+            history = torch.cat((history[chosen], tokens[:, None]), 1)
+            state = decoder.select(step.state, chosen)
+    begin = len(prompt)
+    return [one._replace(tokens=one.tokens[begin:]) for one in (sentence.best for sentence in sentences)]
+
+
+_Going = tuple[int, int, float]
+"""A row that goes on: the row before, its new token, and log p so far."""
+
+
+def _advance(
+    sentences: Sequence[_Sentence],
+    of_row: Sequence[int],
+    found: Candidates,
+    history: Tensor,
+    eos: int,
+    settings: BeamSettings,
+) -> list[_Going]:
+    """Finish hypotheses that end; the rows that go on, by sentence."""
+    length = history.shape[1]
+    going: list[_Going] = []
+    for number, candidates in _by_sentence(of_row, found):
+        sentence = sentences[number]
+        live: list[_Going] = []
+        for place, (log_prob, row, token) in enumerate(candidates[: 2 * settings.beam]):
+            if token == eos and place < settings.beam:
+                sentence.finished.append(_finished(history[row], log_prob, length, settings, cut=False))
+            elif token != eos and len(live) < settings.beam:
+                live.append((row, token, log_prob))
+        if len(sentence.finished) >= settings.beam or not live:
+            continue
+        if length >= sentence.longest:
+            for row, token, log_prob in live:
+                tokens = torch.cat((history[row], history.new_tensor([token])))
+                sentence.finished.append(_finished(tokens, log_prob, length, settings, cut=True))
+        elif not _is_settled(sentence, live[0][2], settings):
+            going += live
+    return going
+
+
+def _by_sentence(of_row: Sequence[int], found: Candidates) -> list[tuple[int, list[tuple[float, int, int]]]]:
+    """Candidates (log p, row, token) of each sentence that is live, the best first; ties by row, then token."""
+    candidates: dict[int, list[tuple[float, int, int]]] = {}
+    log_probs, tokens = found.log_prob.tolist(), found.token.tolist()
+    for row, number in enumerate(of_row):
+        several = zip(log_probs[row], tokens[row], strict=True)
+        candidates.setdefault(number, []).extend((p, row, token) for p, token in several if p > float("-inf"))
+    order = {number: sorted(some, key=lambda one: (-one[0], *one[1:])) for number, some in candidates.items()}
+    return list(order.items())
+
+
+def _finished(tokens: Tensor, log_prob: float, length: int, settings: BeamSettings, cut: bool) -> Hypothesis:
+    return Hypothesis(tokens.tolist(), log_prob / length**settings.length_penalty, log_prob, cut)
+
+
+def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:
+    """Whether no live hypothesis can beat the best finished one: log p only falls, and is divided by the most at the
+    longest length."""
+    if not sentence.finished or settings.length_penalty < 0:
+        return False
+    return best_live / sentence.longest**settings.length_penalty <= sentence.best.score
