@@ -65,7 +65,7 @@ class IndexFigures(Figures):
     dim: Annotated[int, Field(gt=0, lt=2**31)] | None = None
     lossless: bool | None = None
     documents: Count | None = None
-    """Of an exact index alone, which has no keys."""
+    """Counted for an exact index alone, which has no keys."""
     bytes: Count
     recall_by_probe: dict[Number, dict[Number, Share]] | None = None
 
