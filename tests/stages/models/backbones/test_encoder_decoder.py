@@ -80,7 +80,9 @@ def test_padding_changes_neither_loss_nor_gradients() -> None:
         net.zero_grad()
         loss = net.loss(net.encode(target, source=source, source_mask=mask).hidden[0, :3], targets)
         loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach()), [parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None]
+        return float(loss.detach()), [
+            parameter.grad.clone() for parameter in net.parameters() if parameter.grad is not None
+        ]
 
     loss, alone = gradients(torch.tensor([SOURCES[2]]), None, inputs)
     for filler in (EOS, 13):
