@@ -32,9 +32,9 @@ WORKED = [
     "stages.retrieval.memory_words",
     "stages.retrieval.read",
     "stages.retrieval.reading",
-    "stages.search.size",
+    "stages.search.automatic",
     "stages.text.vocabulary",
-    "stages.training.automatic",
+    "stages.training.resolve",
     "stages.web.rendering",
 ]
 

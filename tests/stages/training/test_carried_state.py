@@ -16,7 +16,7 @@ from stages.models.layers.compressive_settings import CompressiveSettings
 from stages.models.layers.infinity_settings import InfinitySettings
 from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.models.layers.product_keys_settings import ProductKeysSettings
-from stages.training import saver
+from stages.training import checkpoint as saver
 from stages.training.config import OptimizerConfig
 from stages.training.journal import LINES
 from stages.training.validate import validate
