@@ -136,7 +136,9 @@ class TokensWatch(RangeProbe):
         import torch
 
         self._start, self._counted, self._m = start, counted, blocks[0].memory_tokens
-        self._calls = Calls(blocks, lambda block, given, made: _seen(block, given, made, length), next(blocks[0].parameters()).device)
+        self._calls = Calls(
+            blocks, lambda block, given, made: _seen(block, given, made, length), next(blocks[0].parameters()).device
+        )
         self._given = torch.zeros(len(blocks), PARTS, self._m + 1, dtype=torch.float64)
         self._reads = torch.zeros(len(blocks), self._m, 1 + PARTS, dtype=torch.float64)
         self._places, self._tokens = torch.zeros(PARTS, dtype=torch.float64), 0
