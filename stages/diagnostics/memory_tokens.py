@@ -177,7 +177,7 @@ class TokensWatch(RangeProbe):
 
 
 def _seen(block: Block, given: Any, output: Any, length: int) -> Tensor:
-    """Of each position: the part of its segment; attention to each memory token and to E; where memory looks, flat.
+    """A row for each position: its part of the segment, attention to each memory token and to E, and where memory looks.
 
     [B, n, 1 + m + 1 + m (1 + PARTS)], means over heads.
     """

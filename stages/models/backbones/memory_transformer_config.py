@@ -25,8 +25,10 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
     memory_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 20
     """m; they begin anew with every segment."""
     memory_rows: Literal["shared", "controller", "bottleneck"] = "shared"
-    """What computes them: weights that tokens have, too (MemTransformer), or their own (MemCtrl); or their own, and
-    tokens see nothing before their segment but what these rows say of it (MemBottleneck)."""
+    """The weights that compute them: those of tokens (MemTransformer) or their own (MemCtrl, MemBottleneck).
+
+    With `bottleneck` tokens see nothing before their segment but what these rows say of it.
+    """
     shared_controller: bool = False
     """Whether the own weights are the same in all blocks."""
 
