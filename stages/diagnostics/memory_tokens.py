@@ -177,7 +177,8 @@ class TokensWatch(RangeProbe):
 
 
 def _seen(block: Block, given: Any, output: Any, length: int) -> Tensor:
-    """A row for each position: its part of the segment, attention to each memory token and to E, and where memory looks.
+    """A row for each position: its part of the segment, attention to memory tokens and to E, where memory looks.
+
 
     [B, n, 1 + m + 1 + m (1 + PARTS)], means over heads.
     """
