@@ -91,6 +91,8 @@ class Reads(NamedTuple):
     """Inputs of the longest window that it can read; None: any."""
     documents: bool = False
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
+    source: bool = False
+    """Whether each window is read with a source, as in translation."""
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError, content_of
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, State
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
@@ -48,7 +48,8 @@ class LanguageModel(nn.Module):
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
         """
-        context = (state, document_offset, source, source_mask)
+        embedded = None if source is None else self.vocabulary.embed(source)
+        context = (state, document_offset, source, source_mask, embedded)
         prefix = self.backbone.prefix
         if prefix is None:
             encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
@@ -61,6 +62,18 @@ class LanguageModel(nn.Module):
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
         return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
+
+    def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
+        """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.
+
+        Raises: UsageError of a model that reads none.
+
+        Args:
+            mask: tokens that count, bool [B, S]; None: all.
+        """
+        if not isinstance(self.backbone, ReadsSource):
+            raise UsageError(f"A model with backbone {self.config.backbone!r} reads no source: it does not translate.")
+        return self.backbone.begin(self.vocabulary.embed(source), mask)
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
