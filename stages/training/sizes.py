@@ -34,8 +34,8 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), a segment of {config.segment_length:,} tokens more than "
             f"{size(a_segment)} beside it{of_layers}, and {device} has {size(memory)}: choose smaller sizes "
-            "(model.width, model.layers, model.ffn_width, model.feed_forward, the vocabulary, --segment-length, "
-            "--long-length)."
+            "(model.width, model.layers, model.ffn_width, model.lookup, model.feed_forward, the vocabulary, "
+            "--segment-length, --long-length)."
         )
     batch = min(config.batch_segments, max(1, segments))
     fitting = (memory - weights) // a_segment
