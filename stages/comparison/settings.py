@@ -14,7 +14,7 @@ class ComparisonSettings(Settings):
     """Settings of a comparison."""
 
     reading: Literal["final", "model"] = "final"
-    """Probabilities that are compared: with all that a report's first memory row reads (final), or of the model alone."""
+    """Probabilities that are compared: with what the first memory row reads (final), or of the model alone."""
     samples: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Resamples of the bootstrap."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
