@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from stages.artifacts.advice import advised
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
@@ -241,15 +240,6 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
     def plan(self, job: Job[IndexConfig]) -> Any:
         return _kind(job.config).plan(job)
-
-    def arrays(self, job: Job[IndexConfig], plan: Any) -> Sequence[ArrayLayout]:
-        return _kind(job.config).arrays(job, plan)
-
-    def output_bytes(self, job: Job[IndexConfig], plan: Any) -> int:
-        return _kind(job.config).output_bytes(job, plan)
-
-    def shards(self, job: ShardJob[IndexConfig], plan: Any) -> Sequence[Any]:
-        return _kind(job.config).shards(job, plan)
 
     def open(self, job: ShardJob[IndexConfig], plan: Any) -> Any:
         return _kind(job.config).open(job, plan)
