@@ -16,6 +16,11 @@ BACKBONES = Registry(
         "huggingface": Part.within(
             "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
         ),
+        "huggingface-encoder-decoder": Part.within(
+            PACKAGE,
+            "huggingface_encoder_decoder_config:HuggingFaceEncoderDecoderConfig",
+            "huggingface_encoder_decoder:HuggingFaceEncoderDecoder",
+        ),
         "text-encoder": Part.within(
             "stages.models.backbones", "text_encoder_config:TextEncoderConfig", "text_encoder:TextEncoder"
         ),

@@ -42,6 +42,8 @@ class Inputs(NamedTuple):
     """Tokens of the source that count, bool [B, S]; None: all."""
     tokens: Tensor | None = None
     """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
+    source_embedded: Tensor | None = None
+    """Embeddings of the source, of the same table as those of the inputs, [B, S, d]."""
 
 
 @dataclass
@@ -53,7 +55,11 @@ class Encoding:
     ffn_input: Tensor | None
     """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
     state: State = None
-    """The state for the next window of the same stream."""
+    """The state for the next window of the same stream.
+
+    After a window that was read with a source it holds all that the next one needs of that, and each of its tensors
+    begins with the dimension of windows: beam search takes rows of it, and gives no source again.
+    """
     auxiliary_loss: Tensor | None = None
     """Term that training adds to the loss, a scalar (a balance of experts, say); None: nothing."""
 
@@ -65,6 +71,11 @@ class Encoding:
         """
         ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
         return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
+
+    def after(self, rows: int) -> "Encoding":
+        """The same less the first rows of every window."""
+        ffn_input = None if self.ffn_input is None else self.ffn_input[:, rows:]
+        return Encoding(self.hidden[:, rows:], ffn_input, self.state, self.auxiliary_loss)
 
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with: `hidden` or `ffn-input`.
@@ -90,6 +101,12 @@ class Backbone(nn.Module, ABC):
 
     prefix: int | None = None
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
+
+    prompt: tuple[int, ...] = ()
+    """Inputs that stand in place of the first one of every stream, `<eos>`; empty: that stays."""
+
+    source_prefix: tuple[int, ...] = ()
+    """Tokens that stand before every source."""
 
     keeps_graph: bool = False
     """Whether training lets a loss reach through the state into earlier batches of the same update."""

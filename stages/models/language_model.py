@@ -48,15 +48,30 @@ class LanguageModel(nn.Module):
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
         """
-        context = (state, document_offset, source, source_mask)
-        prefix = self.backbone.prefix
-        if prefix is None:
-            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
+        beside = {} if source is None else self._source(source, source_mask)
+
+        def read(inputs: Tensor) -> Encoding:
+            embedded = self.vocabulary.embed(inputs)
+            encoding: Encoding = self.backbone(Inputs(embedded, state, document_offset, tokens=inputs, **beside))
             return encoding
+
+        prompt, prefix = self.backbone.prompt, self.backbone.prefix
+        if prompt and state is None:
+            return read(torch.cat((_repeated(prompt, tokens), tokens[:, 1:]), 1)).after(len(prompt) - 1)
+        if prefix is None:
+            return read(tokens)
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
-        return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
+        return read(padded).without_prefix(begun)
+
+    def _source(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor | None]:
+        """Sources as `Inputs` have them, behind what the backbone expects before each."""
+        prefix = self.backbone.source_prefix
+        if prefix:
+            source = torch.cat((_repeated(prefix, source), source), 1)
+            mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
+        return {"source": source, "source_mask": mask, "source_embedded": self.vocabulary.embed(source)}
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
@@ -109,6 +124,11 @@ class LanguageModel(nn.Module):
 
     def _own(self, hidden: Tensor) -> Tensor:
         return hidden.to(next(self.parameters()).dtype)
+
+
+def _repeated(tokens: Sequence[int], rows: Tensor) -> Tensor:
+    """The same tokens for each of B rows, int64 [B, n]."""
+    return rows.new_tensor(tokens).expand(len(rows), -1)
 
 
 def new_model(vocabulary: int, segment_length: int, **settings: Any) -> LanguageModel:
