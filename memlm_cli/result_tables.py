@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Figures = Mapping[str, Any]
 
 SPLIT_COLUMNS = {
-    **{name: name for name in ("documents", "tokens", "types")},
+    **{name: name for name in ("documents", "tokens")},
+    "source_tokens": "source tokens",
+    "types": "types",
     "unknown_rate": "unknown",
     "words": "words + line ends",
     **{name: name for name in ("characters", "bytes", "paragraphs")},

@@ -49,10 +49,7 @@ class Option:
     """Whether it is given once for each value."""
     separated: bool
     """Whether commas stand between its values."""
-
-    @property
-    def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+    flag: str
 
     def value(self, given: Any) -> Any:
         """The value of the setting, from what was typed or given in Python."""
@@ -100,7 +97,8 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     kind = str if spelling.metavar else kind  # it stands for more than numbers
     help = _help(spelling.help or docstrings(owner).get(name, ""), field, owner, presets)
     repeated, separated = spelling.repeated, separated and not spelling.repeated
-    return Option(name, path, kind, help, spelling.metavar, repeated, separated)
+    flag = f"--{(spelling.flag or name).replace('_', '-')}"
+    return Option(name, path, kind, help, spelling.metavar, repeated, separated, flag)
 
 
 def _spelling(field: FieldInfo) -> Spelling | None:

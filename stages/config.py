@@ -32,6 +32,8 @@ class Spelling:
     """Whether the option is given once for each value; else values are separated by commas."""
     help: str = ""
     """Text of the help page; empty: the docstring."""
+    flag: str = ""
+    """Name of the option; empty: that of the setting."""
 
 
 class Settings(BaseModel):

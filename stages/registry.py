@@ -1,16 +1,23 @@
 """Names that users type -> the code behind them, imported only when it is used."""
 
+import hashlib
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 from stages.errors import UsageError, did_you_mean
 
 OUTSIDE = "MEMLM_PARTS"
 """Environment variable: modules with parts of one's own, separated by commas."""
+
+
+CODE = "part"
+"""Role of a module from outside among the files that an artifact was made from."""
 
 
 class UnknownPart(UsageError):
@@ -39,11 +46,15 @@ class Registry:
     lines are named by `$MEMLM_PARTS`, so that commands and worker processes know them, too.
     """
 
+    all: ClassVar[list["Registry"]] = []
+
     def __init__(self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()) -> None:
         """`others`: of parts of another kind that a name may be mistaken for."""
         self.kind = kind
         self.targets = dict(targets)
         self.others = others
+        self._own = dict(targets)
+        Registry.all.append(self)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self.targets or (import_outside() and name in self.targets))
@@ -68,6 +79,11 @@ class Registry:
             )
         return load(part.settings)
 
+    def outside_modules(self, names: Container[str]) -> set[str]:
+        """Modules from outside the package that hold the parts of these names."""
+        outside = [part for name, part in self.targets.items() if name in names and self._own.get(name) != part]
+        return {target.partition(":")[0] for part in outside for target in ([part] if isinstance(part, str) else part)}
+
     def _part(self, name: object) -> Part | str:
         if name not in self:
             known = did_you_mean(str(name), self.targets)
@@ -75,6 +91,19 @@ class Registry:
             told = f"There is no {self.kind} {name!r}; {known}{elsewhere}"
             raise UnknownPart(told) if isinstance(name, str) else UsageError(told)
         return self.targets[str(name)]
+
+
+def outside_code(names: Container[str]) -> list[list[str]]:
+    """Role (`part.MODULE`) and digest of each module from outside whose parts have one of these names.
+
+    Such code is no setting, but what it computes depends on it: it belongs to an id as a file from outside does.
+    A module without a file, such as a notebook, has none.
+    """
+    import_outside()
+    modules = sorted(set().union(*(registry.outside_modules(names) for registry in Registry.all)))
+    specs = [(module, find_spec(module) if module != "__main__" else None) for module in modules]
+    files = [(module, spec.origin) for module, spec in specs if spec is not None and spec.origin is not None]
+    return [[f"{CODE}.{module}", hashlib.blake2b(Path(file).read_bytes()).hexdigest()] for module, file in files]
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
+from stages.examples import PAIRS
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.tokenization.schema import TOKENS
 from stages.tokenization.sources import find_inputs, shared_files
@@ -76,13 +77,14 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
         from stages.text.pretrained import special_ids
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble
+        from stages.tokenization.encoded import eos_rule
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
         size_warnings.warn_of_size(tokenizer.vocabulary_size, job.reporter)
         size_warnings.warn_of_form(splits, job.reporter)
         size_warnings.warn_of_unknown(splits, job.reporter)
-        if job.config.documents is None:
+        if job.config.documents is None and not job.config.is_aligned:
             size_warnings.hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
             size_warnings.report_shares(splits, job.reporter)
@@ -92,6 +94,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             "eos_id": tokenizer.eos_id,
             "unk_id": tokenizer.unk_id,
             "tokenizer": tokenizer.kind if job.config.tokenizer == GIVEN else job.config.tokenizer,
-            "eos_after": tokenizer.eos_after,
+            "eos_after": eos_rule(tokenizer, aligned=job.config.is_aligned),
+            **({"examples": PAIRS} if job.config.is_aligned else {}),
             **special_ids(tokenizer),
         }

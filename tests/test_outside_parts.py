@@ -157,6 +157,7 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     memlm: Memlm,  # noqa: F811
     text: Path,  # noqa: F811
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
     own = ("--method", name, "--set", "memory.share=0.2", "--backbone", backbone, "--set", "model.decay=0.7")
@@ -168,11 +169,18 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     assert report.code == 0, report.err
     made = json.loads(report.out)
     assert 1 < made["metrics"]["perplexity"] < 1000
+    manifest = json.loads(memlm("artifacts", "show", model).out)
+    assert [role for role, _ in manifest["outside_files"]] == [f"part.{__name__}"]
     page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     html = (tmp_path / "page.html").read_text("utf-8")
     for said in ("--method damped", "--backbone average", "model.decay=0.7", "memory.share=0.2"):
         assert said in html
+    monkeypatch.delitem(BACKBONES.targets, backbone)
+    checked = memlm("artifacts", "verify", "--json")
+    assert checked.code == 4
+    states = {one["reference"]: (one["damaged"], one["unchecked"]) for one in json.loads(checked.out)}
+    assert states[model] == (False, True) and states[tokens] == (False, False)
 
 
 @pytest.mark.parametrize(

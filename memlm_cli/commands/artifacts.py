@@ -81,25 +81,29 @@ def verify(
     json_: JsonOption = False,
 ) -> None:
     """Hash every file again and compare, with the manifest's own digest and the id; exit 4 if one is damaged."""
+    from stages.artifacts.schema import UncheckedArtifact
     from stages.errors import ArtifactError
 
     opened = _store(store)
     chosen = references or opened.references()
     if not chosen:
         say(f"nothing in {opened.root} yet")
-    damaged = []
+    damaged: list[str] = []
+    unchecked: list[str] = []
     with ConsoleReporter("artifacts verify") as reporter:
         for reference, found in _verified(opened, chosen, reporter):
             with reporter.aside():
                 if isinstance(found, ArtifactError):
                     say(str(found))
-                    damaged.append(reference)
+                    (unchecked if isinstance(found, UncheckedArtifact) else damaged).append(reference)
                 elif not json_:
                     answer(f"{reference} is as it was made")
     if json_:
-        answer(json.dumps([{"reference": r, "damaged": r in damaged} for r in chosen]))
+        answer(json.dumps([{"reference": r, "damaged": r in damaged, "unchecked": r in unchecked} for r in chosen]))
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
+    if unchecked:
+        raise ArtifactError(f"{len(unchecked)} of {len(chosen)} cannot be checked here: {', '.join(unchecked)}")
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """Making an artifact: its identity, the lock, the draft, the manifest. The only place that knows all of it."""
 
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.registry import outside_code
 
 Status = Literal["made", "resumed", "cached"]
 
@@ -75,9 +77,18 @@ def plan(
         kind=stage.kind,
         config=config,
         inputs={role: artifact.record for role, artifact in inputs.artifacts.items()},
-        files=[[file.role, file.digest] for file in inputs.files],
+        files=[*([file.role, file.digest] for file in inputs.files), *outside_code(set(_words(config.stored())))],
     )
     return work, config, inputs
+
+
+def _words(value: Any) -> Iterator[str]:
+    """All words of some settings: names of parts are among them, in `external:lambda=NAME` too."""
+    if isinstance(value, str):
+        yield from re.findall(r"[\w-]+", value)
+    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in below:
+        yield from _words(one)
 
 
 def _require_same_store(inputs: Inputs, store: Store) -> None:

@@ -85,8 +85,12 @@ def wrong_manifest(manifest: "Manifest") -> str | None:
     return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
 
 
-def _unknown_part(manifest: "Manifest", error: UnknownPart) -> ArtifactError:
-    return ArtifactError(
+class UncheckedArtifact(ArtifactError):
+    """An artifact whose settings only a part that is missing here could read."""
+
+
+def _unknown_part(manifest: "Manifest", error: UnknownPart) -> UncheckedArtifact:
+    return UncheckedArtifact(
         f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {str(error).rstrip('.')}. "
         f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
     )

@@ -9,5 +9,13 @@ Way = Literal["windows", "stream", "pooled"]
 
 STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
-EXAMPLES = Registry("kind of examples", {STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams")})
+PAIRS = "pairs"
+"""Sentences, each with its source, to be translated."""
+EXAMPLES = Registry(
+    "kind of examples",
+    {
+        STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
+        PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
+    },
+)
 """Kinds of examples: the form of a split (`SplitForm`), which tokens are checked against, and the code."""

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -79,6 +79,9 @@ class Examples(ABC):
     A class of them is opened by the name that the tokens' metrics give as `examples`.
     """
 
+    by_tokens: ClassVar[bool] = False
+    """Whether examples differ much in length: then batches are cut by tokens, padding counted, not by examples."""
+
     ids: Any
     """Tokens of the split, an array of integers [T]."""
 
@@ -102,6 +105,11 @@ class Examples(ABC):
     @abstractmethod
     def lengths(self) -> np.ndarray:
         """Tokens of each example, int64 [count]."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Tokens of the longest sequence that each example is read with, int64 [count]."""
+        return self.lengths
 
     @abstractmethod
     def starts(self, which: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.artifacts.schema import Expected, Figures, between, offsets
+from stages.artifacts.schema import Expected, Figures, Positive, between, offsets
 
 READ = ("ids", "doc_offsets")
 """Arrays of text that every kind of examples reads."""
@@ -22,6 +22,8 @@ class SplitForm:
 
     figures: type[Figures] = Figures
     arrays: Mapping[str, ArrayForm] = field(default_factory=dict)
+    source: bool = False
+    """Whether examples are read with a source, which a model must then know to read."""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -41,5 +43,20 @@ def token_offsets(count: str) -> ArrayForm:
     return lambda figures, _: Expected((figures["documents"] + 1,), ("int64",), offsets(figures[count]))
 
 
+class PairFigures(Figures):
+    """Figures of a split of pairs, beside those of its target side."""
+
+    source_tokens: Positive
+    longest: Positive
+    """Tokens of the longest target sentence, its end included."""
+    longest_source: Positive
+
+
 TEXT = SplitForm()
 """Form of a split that is text alone."""
+PAIRS = SplitForm(
+    PairFigures,
+    {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")},
+    source=True,
+)
+"""Form of a split of pairs: documents are target sentences, and document i is read with sentence i of the source."""

@@ -1,6 +1,11 @@
 """Orders in which the batches of an epoch take examples."""
 
+from collections.abc import Iterator
+
 import numpy as np
+
+BY_LENGTH = 2
+"""Constant that separates these random draws from others of the same seed."""
 
 
 def shuffled_order(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
@@ -25,3 +30,32 @@ def aligned_order(count: int, size: int) -> np.ndarray:
     """
     batches = count // size
     return np.arange(size * batches).reshape(size, batches).T
+
+
+def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a sequence of examples into batches of at most `most` tokens, padding counted; one at least.
+
+    Args:
+        sizes: tokens of the longest sequence of each example, int [count].
+    Returns: (first, stop) of each batch: rows times the longest of them is at most `most`.
+
+    >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    first = longest = 0
+    for place, size in enumerate(sizes.tolist()):
+        longest = max(longest, size)
+        if place > first and (place + 1 - first) * longest > most:
+            yield first, place
+            first, longest = place, size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
+    """Order examples by (length, size), those that are alike in an order drawn from the seed, int64 [count].
+
+    Neighbours in it need little padding.
+    """
+    drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
+    return np.lexsort((drawn, sizes, lengths))

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
+from stages.examples.read_ahead import ReadAhead
 from stages.examples.windows import Window, document_windows, positions_back, windows
-
-READ_AHEAD_IDS = 1 << 20
-"""Ids taken from storage at a time: a stored chunk is read once, not once a batch."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +53,14 @@ class Streams(Examples):
         )
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
-        source = _Ids(self.ids, self.eos, limit=stop)
+        tokens = ReadAhead(self.ids, limit=stop)
         begins = set(self.documents.tolist()) if self.cutting.by_document else set()
         for batch in self.cutting.batches(self._ends, start, stop, batch_tokens):
             first, last = max(start, batch[0].scored_from), min(stop, batch[-1].stop)
             places = np.stack([np.arange(w.start, w.stop) for w in batch])
             read = Batch(
-                inputs=torch.from_numpy(np.stack([source.inputs(w.start, w.stop) for w in batch])),
-                targets=torch.from_numpy(source.tokens(first, last)),
+                inputs=torch.from_numpy(np.stack([self._inputs(tokens, w) for w in batch])),
+                targets=torch.from_numpy(tokens(first, last)),
                 places=places,
                 document_offset=self._offset(places),
             )
@@ -76,6 +74,12 @@ class Streams(Examples):
         if self.cutting.by_document:
             return document_windows(self.documents, context, stride, start, stop)
         return windows(int(self.documents[-1]), context, stride, start, stop)
+
+    def _inputs(self, tokens: ReadAhead, window: Window) -> np.ndarray:
+        """`<eos>` and the tokens one place earlier than a window's."""
+        if window.start > 0:
+            return tokens(window.start - 1, window.stop - 1)
+        return np.concatenate(([self.eos], tokens(0, window.stop - 1)))
 
     @property
     def _total(self) -> int:
@@ -93,25 +97,3 @@ class Streams(Examples):
     def _offset(self, places: np.ndarray) -> Tensor | None:
         """How many tokens of its own document stand before each place, if layers need to know."""
         return torch.from_numpy(positions_back(self.documents, places)) if self.cutting.document_offsets else None
-
-
-class _Ids:
-    """Reads a split's ids before `limit` in long stretches; gives inputs and tokens as int64."""
-
-    def __init__(self, ids: Any, eos: int, limit: int) -> None:
-        self._ids, self._eos, self._limit = ids, eos, limit
-        self._first = 0
-        self._held = np.empty(0, np.int64)
-
-    def tokens(self, start: int, stop: int) -> np.ndarray:
-        """x_start … x_{stop-1}."""
-        if start < self._first or stop > self._first + len(self._held):
-            ahead = max(stop, min(start + READ_AHEAD_IDS, self._limit))
-            self._first, self._held = start, np.asarray(self._ids[start:ahead]).astype(np.int64)
-        return self._held[start - self._first : stop - self._first]
-
-    def inputs(self, start: int, stop: int) -> np.ndarray:
-        """Inputs start … stop-1, which are `<eos>` and the tokens one place earlier."""
-        if start > 0:
-            return self.tokens(start - 1, stop - 1)
-        return np.concatenate(([self._eos], self.tokens(0, stop - 1)))

@@ -3,24 +3,28 @@
 A sample is scaled up. A vocabulary of words grows with the text, so nothing is known of a large one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stages.artifacts.stage import Inputs
+from stages.examples import PAIRS
 from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.text.aligned import SIDES
 from stages.text.automatic import text_bytes
 from stages.text.config import GIVEN, TokenizeConfig
-from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH
+from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
 from stages.text.pretrained import special_ids
 from stages.text.records import TextFile, beginnings
 from stages.text.spool import SHARD_CHARACTERS, Pieces
-from stages.text.tokenizer import TextTokenizer
+from stages.text.tokenizer import EosRule, TextTokenizer
 from stages.text.tokens import SPLITS
+from stages.tokenization.aligned import aligned_text
 from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
+from stages.tokenization.encoded import eos_rule
 from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
 from stages.tokenization.spooling import chosen_tokenizer, counts_words
 
@@ -42,8 +46,8 @@ class Counted:
     paragraphs: int = 0
     bytes: int = 0
 
-    def add(self, pieces: Pieces, tokenizer: TextTokenizer) -> None:
-        self.tokens += len(tokenizer.encode(pieces)[0])
+    def add(self, pieces: Pieces, tokenizer: TextTokenizer, rule: EosRule | None = None) -> None:
+        self.tokens += len(tokenizer.encode(pieces, rule)[0])
         self.documents += len(pieces.where(OPENS_DOCUMENT))
         self.paragraphs += len(pieces.where(OPENS_PARAGRAPH))
         self.bytes += sum(len(text.encode()) for text in pieces.texts)
@@ -56,6 +60,8 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
     """Counts all of a small text, and a sample of a large one."""
 
     def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:
+        if config.is_aligned:
+            return _aligned_cost(config, inputs)
         texts = _texts(config, inputs)
         sizes = {role: text_bytes(files) for role, files in texts.items()}
         learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
@@ -89,6 +95,31 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
         return Work(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
 
 
+def _aligned_cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
+    """Counts of all pairs: there is no part of two files that surely belongs together but their beginning."""
+    pairs = aligned_text(inputs, config)
+    learnt = (pairs[split].pieces(side) for split in ("train",) if split in pairs for side in SIDES)
+    tokenizer = chosen_tokenizer(config, inputs, (part for pieces in learnt for part in _cut(pieces)))
+    rule = eos_rule(tokenizer, aligned=True)
+    splits: dict[str, dict[str, int]] = {}
+    size = 0
+    for split, text in pairs.items():
+        counted = {side: Counted() for side in SIDES}
+        for side in SIDES:
+            for part in _cut(text.pieces(side)):
+                counted[side].add(part, tokenizer, rule)
+        splits[split] = counted["target"].scaled(1) | {"source_tokens": counted["source"].tokens}
+        size += sum(one.bytes for one in counted.values())
+    tokens = sum(split["tokens"] + split["source_tokens"] for split in splits.values())
+    return Cost(
+        files=_files(splits, tokenizer),
+        metrics=_metrics(config, splits, tokenizer),
+        scratch=size + 2 * tokens * tokenizer.dtype.itemsize,
+        approximate=False,
+        copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
+    )
+
+
 def _most_bytes(config: TokenizeConfig, sizes: Mapping[str, int]) -> int:
     return max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
 
@@ -102,18 +133,23 @@ def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
 def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces]:
     """The beginning of each file, as shards of a spool have it."""
     for file in files:
-        texts: list[str] = []
-        marks: list[int] = []
-        held = 0
-        for piece in beginnings([file], documents, most / len(files)):
-            held += len(piece.text)
-            texts.append(piece.text)
-            marks.append(piece.marks)
-            if held >= SHARD_CHARACTERS:
-                yield Pieces(texts, np.array(marks, np.uint8))
-                texts, marks, held = [], [], 0
-        if texts:
+        yield from _cut(beginnings([file], documents, most / len(files)))
+
+
+def _cut(pieces: Iterable[MarkedPiece]) -> Iterator[Pieces]:
+    """Text in parts as large as shards of a spool."""
+    texts: list[str] = []
+    marks: list[int] = []
+    held = 0
+    for piece in pieces:
+        held += len(piece.text)
+        texts.append(piece.text)
+        marks.append(piece.marks)
+        if held >= SHARD_CHARACTERS:
             yield Pieces(texts, np.array(marks, np.uint8))
+            texts, marks, held = [], [], 0
+    if texts:
+        yield Pieces(texts, np.array(marks, np.uint8))
 
 
 def _splits(config: TokenizeConfig, figures: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -136,6 +172,9 @@ def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[
             "paragraph_ends": (counts["paragraphs"], np.dtype(np.int64)),
             "paragraph_hashes": (counts["paragraphs"], np.dtype(np.uint64)),
         }
+        if "source_tokens" in counts:
+            rows["source_ids"] = (counts["source_tokens"], tokenizer.dtype)
+            rows["source_offsets"] = (counts["documents"] + 1, np.dtype(np.int64))
         layouts = [array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()]
         files |= {f"{layout.name}/c/0": layout.stored_bytes for layout in layouts}
     return files
@@ -148,6 +187,7 @@ def _metrics(config: TokenizeConfig, splits: dict[str, dict[str, int]], tokenize
         "eos_id": tokenizer.eos_id,
         "unk_id": tokenizer.unk_id,
         "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
-        "eos_after": tokenizer.eos_after,
+        "eos_after": eos_rule(tokenizer, aligned=config.is_aligned),
+        **({"examples": PAIRS} if config.is_aligned else {}),
         **special_ids(tokenizer),
     }

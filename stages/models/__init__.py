@@ -13,6 +13,7 @@ BACKBONES = Registry(
             "stages.models.backbones", "transformer_xl_config:TransformerXLConfig", "transformer_xl:TransformerXL"
         ),
         "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
+        "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
         "huggingface": Part.within(
             "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
         ),

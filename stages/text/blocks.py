@@ -16,6 +16,7 @@ from stages.text.files import compression
 
 RAW_BLOCK = 2**18
 COMPRESSED_BLOCK = 2**10
+NEWLINE = b"\n"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
 
@@ -87,7 +88,7 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
 
 
 def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
-    held, offset = b"", 0
+    held, offset, line = b"", 0, 1
     for block in chain(blocks, [None]):
         data = held + (block or b"")
         if offset == 0 and data.startswith(UTF16_MARKS):
@@ -100,12 +101,12 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
             text, used = codecs.utf_8_decode(data, "strict", block is None)
         except UnicodeDecodeError as error:
             raise DataError(
-                f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}; "
-                "convert it to UTF-8 first."
+                f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}, in line "
+                f"{line + data.count(NEWLINE, 0, error.start)}; convert it to UTF-8 first."
             ) from error
         if offset == 0:
             text = text.removeprefix("\ufeff")
-        held, offset = data[used:], offset + used
+        held, offset, line = data[used:], offset + used, line + data.count(NEWLINE, 0, used)
         if text:
             yield text
 

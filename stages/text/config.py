@@ -67,6 +67,16 @@ class TokenizeConfig(StageConfig):
     all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
     """Longest record of .jsonl, or row, that is read."""
+    source_language: Annotated[str | None, Field(min_length=1), Spelling("SUFFIX", flag="source")] = None
+    """Text of two languages, to translate from this one: `--train PREFIX` reads PREFIX.SUFFIX, also .gz, .xz or .zst,
+    or both fields of a .jsonl; None: text of one."""
+    target_language: Annotated[str | None, Field(min_length=1), Spelling("SUFFIX", flag="target")] = None
+    """Suffix of the language to translate into."""
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the text is pairs of sentences."""
+        return self.source_language is not None
 
     @field_validator("tokenizer")
     @classmethod
@@ -109,6 +119,20 @@ class TokenizeConfig(StageConfig):
             raise ValueError("eos goes with the tokenizer of a pretrained model")
         if self.lowercase and self.tokenizer == GIVEN:
             raise ValueError("lowercase does not go with a given tokenizer, which decides by itself")
+        return self
+
+    @model_validator(mode="after")
+    def _two_languages(self) -> Self:
+        languages = self.source_language, self.target_language
+        if languages == (None, None):
+            return self
+        if None in languages:
+            raise ValueError("a source needs a target, and a target a source: give --source and --target")
+        if languages[0] == languages[1]:
+            raise ValueError(f"source and target are both {languages[0]!r}: name two languages")
+        for name in ("documents", "split", "column", "files"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} does not go with --source and --target: their documents are lines of a split")
         return self
 
     def _check_vocab_size(self, size: int) -> None:

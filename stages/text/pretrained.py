@@ -12,7 +12,7 @@ from stages.errors import content_of
 from stages.text.bpe import library_errors
 from stages.text.documents import ENDS_DOCUMENT
 from stages.text.spool import Pieces
-from stages.text.tokenizer import UNK, TextTokenizer
+from stages.text.tokenizer import UNK, EosRule, TextTokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -76,7 +76,8 @@ class PretrainedTokenizer(TextTokenizer):
         left, right = before[-AROUND_CUT:], after[:AROUND_CUT]
         return self._parts(left + right) == self._parts(left) + self._parts(right)
 
-    def encode(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
+        assert rule in (None, self.eos_after), "its library knows no other"
         closing = pieces.where(ENDS_DOCUMENT)
         starts = np.concatenate(([0], closing + 1)).tolist()
         parts = [self._joined(pieces.texts[a:b]) for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)]

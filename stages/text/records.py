@@ -105,7 +105,7 @@ def _row_records(file: TextFile, file_name: str) -> Iterator[Record]:
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
     # While a text is used, neither its line nor its record is held.
-    for number, line in _lines(text_blocks(file.path, file.digest), file):
+    for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
@@ -116,7 +116,7 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
             del text
 
 
-def _lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
+def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
     """Numbers from 1, and whole lines without their ends.
 
     Raises: DataError for a line that is larger than the file's records may be, before all of it is read.
@@ -150,22 +150,36 @@ def _taken(parts: list[str]) -> str:
     return text
 
 
-def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
-    """A JSON object that has a text in a field."""
+def json_line(where: str, line: str, wanted: str) -> dict[str, Any]:
+    """The JSON object of a line. Raises: DataError, saying what is wanted of it, if it is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: no valid JSON ({error}).") from error
-    if not isinstance(record, dict) or not isinstance(record.get(field), str):
-        raise DataError(f'{where}: expected a JSON object with a field "{field}" that is a string.')
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: expected a JSON object {wanted}.")
+    return record
+
+
+def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
+    """A JSON object that has a text in a field."""
+    wanted = f'with a field "{field}" that is a string'
+    record = json_line(where, line, wanted)
+    if not isinstance(record.get(field), str):
+        raise DataError(f"{where}: expected a JSON object {wanted}.")
+    require_unicode(where, record[field])
+    return record
+
+
+def require_unicode(where: str, text: str) -> None:
+    """Raises: DataError for half of a surrogate pair, which JSON can hold and no file of text."""
     done = 0
-    for block in _blocks(record[field]):
+    for block in _blocks(text):
         try:
             block.encode()
         except UnicodeEncodeError as error:
             raise DataError(f"{where}: half of a surrogate pair at character {done + error.start}.") from error
         done += len(block)
-    return record
 
 
 def _blocks(text: str) -> Iterator[str]:

@@ -48,14 +48,20 @@ class TextTokenizer(ABC):
         """Whether ids stay the same where a document is cut between these two consecutive pieces."""
         return True
 
-    def encode(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P]."""
-        return self.closed(*self.encode_texts(pieces.texts), pieces)
+    def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P].
 
-    def closed(self, ids: np.ndarray, counts: np.ndarray, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
+        Args:
+            rule: where `<eos>` is put; None: as is usual for the tokenizer.
+        """
+        return self.closed(*self.encode_texts(pieces.texts), pieces, rule)
+
+    def closed(
+        self, ids: np.ndarray, counts: np.ndarray, pieces: Pieces, rule: EosRule | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P]; returns what `encode` returns."""
         ends = np.cumsum(counts)
-        closing = pieces.where({"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[self.eos_after])
+        closing = pieces.where({"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[rule or self.eos_after])
         counts = counts.copy()
         counts[closing] += 1
         ids = np.insert(ids.astype(self.dtype), ends[closing], self.eos_id)

@@ -15,7 +15,7 @@ from stages.text.form import counted
 from stages.text.names import names_file
 from stages.text.tokens import SPLITS
 from stages.tokenization.encoded import Work, scratch_file
-from stages.tokenization.spooling import TextShard
+from stages.tokenization.spooling import SCANNED, TextShard
 
 ROW_BYTES = 2**21
 """Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
@@ -29,11 +29,21 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
     paragraphs = documents = 0
     splits: dict[str, dict[str, Any]] = {}
     train: np.ndarray | None = None
+    learned: _PairHashes | None = None
     for split in SPLITS:
-        own = [shard for shard in shards if shard.split == split]
+        own = [shard for shard in shards if shard.split == split and shard.side != "source"]
         if own:
             records = [job.draft.record(shard.key) for shard in own]
             figures = splits[split] = _split_metrics(split, records)
+            source = [shard for shard in shards if shard.split == split and shard.side == "source"]
+            if source:  # its paragraphs and documents stand before those of the target
+                pairs = figures["documents"]
+                figures |= _write_source(job, work, source)
+                hashes = _PairHashes.of(work, paragraphs, pairs)
+                learned = hashes if split == "train" else learned
+                figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
+                figures |= {"longest": max(record["longest"] for record in records)} | hashes.seen_in(learned)
+                paragraphs, documents = paragraphs + pairs, documents + pairs
             seen = _types(job.folder, own, work.tokenizer.vocabulary_size)
             train = seen if split == "train" else train
             figures["types"] = int(np.count_nonzero(seen))
@@ -44,6 +54,42 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
             paragraphs += figures["paragraphs"]
             documents += figures["documents"]
     return splits
+
+
+def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, Any]:
+    """Write the source side of a split's pairs; returns its figures."""
+    records = [job.draft.record(shard.key) for shard in shards]
+    tokens = [0, *accumulate(record["tokens"] for record in records)]
+    ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
+    offsets = _gathered(job, shards, records, "documents", "documents", tokens, tokens[-1])
+    split = shards[0].split
+    _write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
+    _write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
+    return {
+        "source_tokens": tokens[-1],
+        "source_unknown_rate": sum(record["unknown"] for record in records) / tokens[-1],
+        "longest_source": max(record["longest"] for record in records),
+    }
+
+
+class _PairHashes(NamedTuple):
+    """Hashes of the source sentences and of the pairs of a split, uint64 [pairs] each."""
+
+    sources: np.ndarray
+    pairs: np.ndarray
+
+    @classmethod
+    def of(cls, work: Work, before: int, pairs: int) -> "_PairHashes":
+        """`before`: paragraphs of the spool before the source side, behind which the target side follows."""
+        source, target = (work.spool.hashes(first, first + pairs) for first in (before, before + pairs))
+        return cls(source, source * np.uint64(0x9E3779B97F4A7C15) + target)
+
+    def seen_in(self, train: "_PairHashes | None") -> dict[str, float]:
+        """Share of sources, and of whole pairs, that stand in train; nothing where that is this, or not there."""
+        if train is None or train is self:
+            return {}
+        both = zip(("sources_in_train", "pairs_in_train"), self, train, strict=True)
+        return {name: float(np.isin(own, learned).mean()) for name, own, learned in both}
 
 
 def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
@@ -75,15 +121,9 @@ def _write_arrays(
     `paragraphs_before` is how many paragraphs the spool has before this split.
     """
     tokens = [0, *accumulate(record["tokens"] for record in records)]
-
-    def gather(name: str, count: str, shifts: Sequence[int]) -> list[Part]:
-        files = [job.folder / scratch_file(shard, name) for shard in shards]
-        return [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=True)]
-
-    end = Part(1, lambda: np.array([tokens[-1]]))
-    ids = Concatenation(gather("ids", "tokens", [0] * len(shards)))
-    documents = Concatenation([*gather("documents", "documents", tokens[:-1]), end])
-    paragraphs = Concatenation([*gather("paragraphs", "paragraphs", tokens[:-1]), end])
+    ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
+    documents = _gathered(job, shards, records, "documents", "documents", tokens, tokens[-1])
+    paragraphs = _gathered(job, shards, records, "paragraphs", "paragraphs", tokens, tokens[-1])
     last = len(paragraphs) - 1
 
     def ends(a: int, b: int) -> np.ndarray:
@@ -97,6 +137,21 @@ def _write_arrays(
     _write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
     _write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
     _write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
+
+
+def _gathered(
+    job: Job[TokenizeConfig],
+    shards: Sequence[TextShard],
+    records: Sequence[Mapping[str, int]],
+    name: str,
+    count: str,
+    shifts: Sequence[int],
+    end: int | None = None,
+) -> "Concatenation":
+    """Join the values that shards left under a name, each shifted by so much, and `end` behind them."""
+    files = [job.folder / scratch_file(shard, name) for shard in shards]
+    parts = [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=False)]
+    return Concatenation(parts if end is None else [*parts, Part(1, lambda: np.array([end]))])
 
 
 def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:

@@ -8,6 +8,7 @@ from stages.reporting import Reporter
 from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.config import DEFAULT_SHARES, GIVEN, TokenizeConfig
 from stages.text.records import TextFile
+from stages.tokenization.aligned import vocabulary_settings
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import columns_read, given_tokenizer, pretrained_tokenizer, text_files
 
@@ -15,12 +16,15 @@ from stages.tokenization.sources import columns_read, given_tokenizer, pretraine
 def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
     """The settings that these inputs decide, by name."""
     columns = columns_read(inputs)
-    changes: dict[str, Any] = {"column": columns.pop() if len(columns) == 1 else None}
+    alone = len(columns) == 1 and not config.is_aligned
+    changes: dict[str, Any] = {"column": columns.pop() if alone else None}
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
         changes["split"] = DEFAULT_SHARES
     if given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None:
         changes["tokenizer"] = GIVEN
         return changes
+    if config.is_aligned:
+        return changes | vocabulary_settings(config)
     files = text_files(inputs, config, "train", ONE_CORPUS)
     if config.tokenizer == "bpe" and config.vocab_size is None:
         shares = changes.get("split", config.split)

@@ -11,7 +11,7 @@ from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.form import counted
 from stages.text.open_tokenizer import open_tokenizer
 from stages.text.spool import Pieces, Spool
-from stages.text.tokenizer import TextTokenizer
+from stages.text.tokenizer import EosRule, TextTokenizer
 from stages.text.vocabulary import words
 from stages.text.word import SplitText, WordTokenizer
 from stages.tokenization.sources import TOKENIZER_FILE
@@ -40,7 +40,13 @@ class Work:
         if isinstance(tokenizer, WordTokenizer) and split.exists():
             text = SplitText.read(split)
             return *tokenizer.closed(*tokenizer.encode_split(text), pieces), len(text.places)
-        return *tokenizer.encode(pieces), sum(len(words(piece)) for piece in pieces.texts)
+        rule = eos_rule(tokenizer, aligned=shard.side is not None)
+        return *tokenizer.encode(pieces, rule), sum(len(words(piece)) for piece in pieces.texts)
+
+
+def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
+    """Where `<eos>` is put: behind every sentence of a pair, even where text of one language has none."""
+    return "document" if aligned and tokenizer.eos_after == "never" else tokenizer.eos_after
 
 
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
@@ -63,6 +69,9 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
         "words": words_inside + len(pieces.where(ENDS_LINE)),
         **counted(pieces.texts),
     }
+    if shard.side is not None:  # sentences, whose newlines are not there
+        record["line_ends"] = len(documents)
+        record["longest"] = int(np.diff(np.append(documents, len(ids))).max())
     output = ShardOutput(folder, record)
     for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
         save_arrays(output.add(scratch_file(shard, name)), values)

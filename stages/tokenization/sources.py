@@ -13,6 +13,7 @@ from stages.text.files import file_digest, find_files, format_of
 from stages.text.records import TextFile
 from stages.text.tables import require_column
 from stages.text.tokens import SPLITS
+from stages.tokenization.aligned import aligned_inputs
 from stages.tokenization.corpora import ONE_CORPUS, NamedFile, given_specs, named_files
 
 TOKENIZER = "tokenizer"
@@ -34,10 +35,13 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
     specs, tokenizer = given_specs(config, references), references.get(TOKENIZER)
     _check_vocabulary_source(config, list(specs), tokenizer)
     left_out: list[str] = []
-    named = named_files(config, specs, store.root, left_out.append)
-    _check_vocabulary_source(config, list(named), tokenizer)
-    files = [_input_file(role, file, config) for role, found in named.items() for file in found]
-    _check_column(config, files)
+    if config.is_aligned:
+        files = aligned_inputs(config, references)
+    else:
+        named = named_files(config, specs, store.root, left_out.append)
+        _check_vocabulary_source(config, list(named), tokenizer)
+        files = [_input_file(role, file, config) for role, found in named.items() for file in found]
+        _check_column(config, files)
     if tokenizer is None:
         return Inputs(files=tuple(files), left_out=tuple(left_out))
     if is_location(tokenizer):

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import cast
 
 from stages.artifacts.stage import Inputs, Job, Shard
 from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
+from stages.text.aligned import SIDES, Side
 from stages.text.config import TokenizeConfig
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.open_tokenizer import open_tokenizer
@@ -17,6 +19,7 @@ from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
 from stages.text.survey import lacks_words
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
+from stages.tokenization.aligned import aligned_text, report_pairs
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import (
     TOKENIZER,
@@ -43,6 +46,8 @@ class TextShard(Shard):
 
     split: str
     text: TextRange
+    side: Side | None = None
+    """Side of pairs that it is; None: its text is no pairs."""
 
 
 def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
@@ -76,33 +81,44 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
         return bool(closed) or tokenizer is None or tokenizer.may_cut(piece.text, following.text)
 
     record: dict[str, list[dict[str, int]]] = {}
-    documents = job.config.documents or "file"
+    left_out: dict[str, int] = {}
+
+    def write(role: str, pieces: Iterable[MarkedPiece]) -> None:
+        first = sum(map(len, record.values()))
+        shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"), may_end)
+        record[role] = [asdict(shard) for shard in shards]
+
     job.reporter.info("reading text")
     for sentence in job.inputs.left_out:
         job.reporter.warning(sentence)
-    for role in (ONE_CORPUS, *SPLITS):
-        files = text_files(job.inputs, job.config, role)
-        if files:
-            first = sum(map(len, record.values()))
-            pieces = read_corpus(files, documents)
-            shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"), may_end)
-            record[role] = [asdict(shard) for shard in shards]
+    if job.config.is_aligned:
+        for split, pairs in aligned_text(job.inputs, job.config).items():
+            for side in SIDES:
+                write(f"{split}.{side}", pairs.pieces(side))
+            report_pairs(split, pairs, job.reporter)
+            left_out[split] = pairs.dropped
+    else:
+        for role in (ONE_CORPUS, *SPLITS):
+            files = text_files(job.inputs, job.config, role)
+            if files:
+                write(role, read_corpus(files, job.config.documents or "file"))
     _warn_of_length(job, max(shard["characters"] for shards in record.values() for shard in shards))
-    job.draft.commit(SCANNED, record)
+    job.draft.commit(SCANNED, {"shards": record, "empty_dropped": left_out})
 
 
 def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
     """The spool's shards, those that a split cuts through in parts."""
-    scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED).items()}
+    scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED)["shards"].items()}
     if ONE_CORPUS in scanned:
         assert job.config.split is not None
         parts = cut_by_shares(spool, scanned[ONE_CORPUS], job.config.split, job.config.documents)
         ranges = dict(zip(SPLITS, parts, strict=False))
     else:
-        ranges = {split: whole(shards) for split, shards in scanned.items()}
-    for split, inside in ranges.items():
+        ranges = {role: whole(shards) for role, shards in scanned.items()}
+    for role, inside in ranges.items():
+        split, _, side = role.partition(".")
         for count, text in enumerate(inside):
-            yield TextShard(f"{split}-{count:05d}", split, text)
+            yield TextShard(f"{role.replace('.', '-')}-{count:05d}", split, text, cast(Side | None, side or None))
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:

@@ -211,8 +211,8 @@ def test_every_answer_can_be_json(memlm: Memlm, store: Store, made: Lineage) -> 
     assert [entry["reference"] for entry in told("graph", made.model)] == [made.tokens, made.model, made.datastore]
     (store.root / made.model / "config.json").write_text("{}")
     assert told("verify", made.tokens, made.model, code=4) == [
-        {"reference": made.tokens, "damaged": False},
-        {"reference": made.model, "damaged": True},
+        {"reference": made.tokens, "damaged": False, "unchecked": False},
+        {"reference": made.model, "damaged": True, "unchecked": False},
     ]
     (removed,) = told("rm", made.datastore)
     assert removed["reference"] == made.datastore

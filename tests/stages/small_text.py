@@ -18,6 +18,7 @@ from tests.stages.small_store import ModelConfig, small_model
 
 WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
 LSTM = {"backbone": "lstm", "layers": 2, "width": 8, "dropout": 0.0}
+SRU = {"backbone": "sru++", "layers": 2, "width": 8, "dropout": 0.0, "segment_length": 8, "mem_length": 5}
 TRANSFORMER_XL = {
     **{"backbone": "transformer-xl", "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     **{"segment_length": 8, "mem_length": 5},

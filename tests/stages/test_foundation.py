@@ -1,5 +1,6 @@
 """Errors, registries, settings and signals that every stage builds on."""
 
+import hashlib
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from stages.config import OneOf, Settings, StageConfig, read_toml
 from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.interrupts import Terminated, deferred_signals
 from stages.methods import METHODS
-from stages.registry import OUTSIDE, Part, Registry, import_outside
+from stages.registry import OUTSIDE, Part, Registry, import_outside, outside_code
 from stages.reports.remarks.gains import trained_with_memory
 
 
@@ -80,6 +81,14 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_part_from_outside_is_known_when_it_is_asked_for(outside: Path) -> None:
     outside.write_text(f"import {__name__} as here\nhere.OUTSIDE_TOOLS.targets['axe'] = 'os.path:join'\n")
     assert "axe" in OUTSIDE_TOOLS and OUTSIDE_TOOLS.load("axe") is os.path.join
+
+
+def test_code_from_outside_belongs_to_the_work_that_uses_it(outside: Path) -> None:
+    outside.write_text(f"import {__name__} as here\nhere.OUTSIDE_TOOLS.targets['axe'] = 'outside_tools:cut'\ncut = 1\n")
+    [(role, digest)] = outside_code({"axe", "os"})
+    assert role == "part.outside_tools" and digest == hashlib.blake2b(outside.read_bytes()).hexdigest()
+    outside.write_text(outside.read_text("utf-8") + "# another\n")
+    assert outside_code({"axe"}) != [[role, digest]] and outside_code({"saw"}) == []
 
 
 def test_a_method_from_outside_is_known_to_who_reads_a_report(outside: Path) -> None:

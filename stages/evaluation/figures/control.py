@@ -18,6 +18,7 @@ from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
+from stages.registry import CODE
 from stages.retrieval.sources.settings import Past
 from stages.search.exclusion import forbidden_rows
 from stages.text.tokens import TokenSplit, open_split, start_id
@@ -243,7 +244,8 @@ def learned_text(model: Artifact) -> CountedText | None:
     """The text that a model was trained on; None of a model that learned elsewhere, whose tokens say nothing of it."""
     tokens: Any = model.input("tokens")
     splits = tokens.metrics["splits"]
-    if model.manifest.outside_files or LEARNED not in splits:
+    weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
+    if weights or LEARNED not in splits:
         return None
     held = open_split(tokens.zarr("tokens.zarr"), LEARNED)
     return CountedText(digests_of(tokens, LEARNED), tokens.reference, LEARNED, splits[LEARNED]["tokens"], held)

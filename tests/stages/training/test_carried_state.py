@@ -10,6 +10,7 @@ import torch
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
 from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.sru_plus_plus_config import SRUPlusPlusConfig
 from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.layers.compressive_settings import CompressiveSettings
 from stages.models.layers.infinity_settings import InfinitySettings
@@ -24,18 +25,19 @@ from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, 
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
 XL = TransformerXLConfig(vocab_size=V, width=8, heads=2, ffn_width=8, dropout=0.3, segment_length=8, mem_length=12)
+SRU = SRUPlusPlusConfig(vocab_size=V, width=8, layers=2, dropout=0.3, segment_length=8, mem_length=12)
 KEYS = XL.model_copy(
     update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
 )
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
-BACKBONES = pytest.mark.parametrize("model", [LSTM, XL], ids=["lstm", "transformer-xl"])
+BACKBONES = pytest.mark.parametrize("model", [LSTM, XL, SRU], ids=["lstm", "transformer-xl", "sru++"])
 SLOTS = XL.model_copy(update={"attention": CompressiveSettings(long_length=5, rate=4)})
 ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, neighbors=3)})
 SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
 ALL = pytest.mark.parametrize(
     "model",
-    [LSTM, XL, KEYS, SLOTS, ENTRIES, SIGNAL],
-    ids=["lstm", "transformer-xl", "product-keys", "compressive", "memorizing", "infinity"],
+    [LSTM, XL, SRU, KEYS, SLOTS, ENTRIES, SIGNAL],
+    ids=["lstm", "transformer-xl", "sru++", "product-keys", "compressive", "memorizing", "infinity"],
 )
 
 

@@ -57,6 +57,13 @@ def test_the_full_softmax_of_bytes_leaves_38_million_parameters():
 
 
 @pytest.mark.parametrize(
+    ("name", "types", "millions"), [("sru-enwik8", BYTES, 42), ("sru-wikitext103", WIKITEXT103_TYPES, 150)]
+)
+def test_sru_have_the_published_number_of_weights(name, types, millions):
+    assert parameters(name, types) / 1e6 == pytest.approx(millions, rel=0.02)
+
+
+@pytest.mark.parametrize(
     ("name", "shape", "relative"),
     [("spalm-wikitext103", (512, 5184, 18), True), ("spalm-wikitext103-encoder", (512, 5440, 18), False)],
 )

@@ -1,0 +1,116 @@
+"""Pairs of sentences: each target sentence is read with its source, in rows that are padded."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.examples.cutting import Cutting
+from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
+from stages.examples.orders import token_batches
+from stages.examples.read_ahead import ReadAhead
+from stages.examples.windows import Window
+
+
+@dataclass(frozen=True)
+class Pairs(Examples):
+    """Example i is document i, a sentence of the target, which is read with sentence i of the source.
+
+    Its first input is `eos`, whatever stands before it in the split. Both sides of a row are padded with `eos`.
+    """
+
+    by_tokens: ClassVar[bool] = True
+
+    ids: Any
+    eos: int
+    offsets: Any
+    source_ids: Any
+    source_offsets: Any
+
+    @classmethod
+    def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
+        """A sentence is one window, however a model wants text to be cut."""
+        return cls(split["ids"], eos, split["doc_offsets"], split["source_ids"], split["source_offsets"])
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        return np.asarray(self.offsets[:])
+
+    @cached_property
+    def sources(self) -> np.ndarray:
+        """The first token of each source sentence, and the end, int64 [count + 1]."""
+        return np.asarray(self.source_offsets[:])
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.documents)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        return np.maximum(self.lengths, np.diff(self.sources))
+
+    def starts(self, which: np.ndarray) -> np.ndarray:
+        return self.documents[which]
+
+    def batch(self, which: np.ndarray) -> Batch:
+        target = _rows(self.ids, self.documents[which], self.lengths[which], self.eos)
+        source = _rows(self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos)
+        return self._batch(which, target, source)
+
+    def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
+        """A block is whole sentences, of which the first and the last may be scored in part."""
+        if start == stop:
+            return
+        first, last = self._documents_of(start, stop)
+        tokens = ReadAhead(self.ids, int(self.documents[last]))
+        source_tokens = ReadAhead(self.source_ids, int(self.sources[last]))
+        for begin, end in token_batches(self.sizes[first:last], batch_tokens):
+            which = np.arange(first + begin, first + end)
+            target = self._stretch(tokens, self.documents, which)
+            source = self._stretch(source_tokens, self.sources, which)
+            windows = self._windows(which)
+            a, b = max(start, windows[0].start), min(stop, windows[-1].stop)
+            batch = self._batch(which, target, source)
+            batch.targets = torch.from_numpy(tokens(a, b))
+            yield Block(a, b, windows, batch, continues=False)
+
+    def windows(self, start: int, stop: int) -> list[Window]:
+        return self._windows(np.arange(*self._documents_of(start, stop))) if start < stop else []
+
+    def _documents_of(self, start: int, stop: int) -> tuple[int, int]:
+        """The first sentence that tokens [start, stop) belong to, and the one behind the last."""
+        first, last = np.searchsorted(self.documents, (start, stop - 1), side="right").tolist()
+        return first - 1, last
+
+    def _windows(self, which: np.ndarray) -> list[Window]:
+        bounds = zip(self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True)
+        return [Window(begin, end, begin) for begin, end in bounds]
+
+    def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Rows of sentences that follow each other in storage."""
+        begin, end = offsets[which[0]], offsets[which[-1] + 1]
+        return _rows(tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos)
+
+    def _batch(self, which: np.ndarray, target: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> Batch:
+        targets, mask = target
+        begin = torch.full((len(which), 1), self.eos)
+        return Batch(
+            inputs=torch.cat((begin, targets[:, :-1]), 1),
+            targets=targets,
+            places=self.starts(which)[:, None] + np.arange(targets.shape[1]),
+            mask=mask,
+            source=source[0],
+            source_mask=source[1],
+        )
+
+
+def _rows(ids: Any, starts: np.ndarray, lengths: np.ndarray, padding: int) -> tuple[Tensor, Tensor]:
+    """Sentences of some ids as rows, int64 [B, L], and which of their tokens count, bool [B, L]."""
+    place = np.arange(lengths.max())
+    mask = place < lengths[:, None]
+    rows = np.where(mask, ids[np.where(mask, starts[:, None] + place, 0)], padding)
+    return torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(mask)
