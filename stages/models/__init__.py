@@ -31,6 +31,8 @@ IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
 ENCODER = "text-encoder"
 """The backbone that is imported, too, and makes keys alone: it is never trained."""
+TRANSLATOR = "huggingface-encoder-decoder"
+"""The backbone that is imported, too, and reads sources."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
 NAMED = {
@@ -43,7 +45,7 @@ NAMED = {
 
 def trainable_backbones() -> list[str]:
     """The backbones that training can begin with."""
-    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER)]
+    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER, TRANSLATOR)]
 
 
 def backbone_of(name: str) -> str:

@@ -22,10 +22,9 @@ from stages.pretrained.encoder_decoder import (
     describe_encoder_decoder,
     encoder_decoder_weights,
 )
+from stages.pretrained.imported import Imported
 from stages.pretrained.location import Location
 from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
-
-Imported = HuggingFaceConfig | TextEncoderConfig | HuggingFaceEncoderDecoderConfig
 
 
 def describe(location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES) -> Imported:

@@ -26,8 +26,9 @@ class HuggingFaceEncoderDecoder(Backbone):
         super().__init__()
         self.prompt, self.source_prefix = config.prompt, config.source_prefix
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
-        self.model = sides_of(encoder_decoder(config.architecture))
-        names = signature(self.model.decoder.forward).parameters
+        self.model: Any = sides_of(encoder_decoder(config.architecture))
+        decoder: Any = self.model.decoder
+        names = signature(decoder.forward).parameters
         self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
 
     def read(self, inputs: Inputs) -> Encoding:
