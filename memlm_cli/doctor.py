@@ -87,7 +87,7 @@ def _devices(broken: Facts) -> Facts:
 
         found |= {"threads": cpu_threads(), "gpus": gpus()}
     if _usable("faiss", broken):
-        from stages.search.devices import searching_gpus
+        from stages.search.open import searching_gpus
 
         found["searching_gpus"] = searching_gpus()
     return found

@@ -82,9 +82,9 @@ COMMANDS = {
         {"add": Reference("Text to add, tokenized with the datastore's vocabulary.", ("tokens",))},
     ),
     "build-index": Command(
-        "Datastore -> index: finds the nearest keys.",
-        "Keys to search",
-        ("datastore",),
+        "Datastore -> index: finds the nearest keys. Tokens -> index (--index exact): finds exact matches.",
+        "Keys to search, or tokens whose contexts are sorted",
+        ("datastore", "tokens"),
         {
             "update": Reference(
                 "Of a datastore that was updated: the index of the one before, which is changed instead of building "

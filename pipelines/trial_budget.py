@@ -12,8 +12,8 @@ from stages.errors import DataError, UsageError
 from stages.metrics import MOST_PASSES, NEARLY
 from stages.numbers import number, size
 from stages.text.automatic import bpe_vocabulary
-from stages.training.automatic import weights, worthwhile_passes
 from stages.training.config import TrainConfig
+from stages.training.resolve import weights, worthwhile_passes
 
 FEWEST_BYTES = 50_000
 """Less text has a test split of a page or two, on which every number is luck."""

@@ -18,3 +18,16 @@ def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
         mallopt(M_MMAP_THRESHOLD, mapped)
         if trimmed is not None:
             mallopt(M_TRIM_THRESHOLD, trimmed)
+
+
+LARGE, PIECE = 8 << 20, 2 << 20
+"""Bytes of blocks that are returned; PIECE: where lists are read piece by piece, and little is kept between them."""
+
+
+def return_large_blocks(size: int = LARGE) -> None:
+    """Let blocks of 8 MB and more, or of another size, go back to the system when they are freed.
+
+    glibc learns from the first large block to keep such memory, once for every thread that Zarr reads
+    with: some 100 MB after a few shards. A fixed threshold ends the learning.
+    """
+    set_thresholds(mapped=size)

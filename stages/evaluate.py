@@ -33,7 +33,7 @@ from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
-from stages.search.size import memory_to_search
+from stages.search.automatic import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore

@@ -23,9 +23,9 @@ from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
+from stages.search.automatic import memory_to_search
 from stages.search.exclusion import excluding_fewer
 from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
-from stages.search.size import memory_to_search
 from stages.text.tokens import open_split
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return [shard for split in plan.splits for shard in plan.shards(split)]
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
+        from stages.allocator import return_large_blocks
         from stages.encoding.key_encoder import KeyEncoder
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
@@ -230,7 +231,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.lineage.keys import stored_keys
         from stages.lineage.rows import DatastoreRows
         from stages.models.devices import resolve_device
-        from stages.search.allocator import return_large_blocks
         from stages.search.open import open_searcher
 
         return_large_blocks()

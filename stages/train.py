@@ -82,7 +82,7 @@ class Train(Stage[TrainConfig]):
             require_compiler(execution.device)
 
     def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
-        from stages.training.room import training_bytes
+        from stages.training.sizes import training_bytes
 
         return training_bytes(config, config.model, segments(config, inputs["tokens"]))
 

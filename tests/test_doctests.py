@@ -21,6 +21,7 @@ WORKED = [
     "stages.models.cross_entropy",
     "stages.models.gate",
     "stages.models.layers.compressive",
+    "stages.models.layers.hashed_ngrams",
     "stages.models.layers.infinity",
     "stages.models.layers.memorizing",
     "stages.models.layers.product_keys",
@@ -32,9 +33,9 @@ WORKED = [
     "stages.retrieval.memory_words",
     "stages.retrieval.read",
     "stages.retrieval.reading",
-    "stages.search.size",
+    "stages.search.automatic",
     "stages.text.vocabulary",
-    "stages.training.automatic",
+    "stages.training.resolve",
     "stages.web.rendering",
 ]
 

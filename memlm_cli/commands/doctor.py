@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
-from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -13,7 +12,7 @@ from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.tables import Row, table
 from stages.errors import UsageError
-from stages.numbers import number, percent, size
+from stages.numbers import size
 
 Facts = Mapping[str, Any]
 NARROW, WIDEST = 30, 70
@@ -24,22 +23,11 @@ def doctor(
     context: typer.Context,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
-    benchmark: Annotated[
-        bool,
-        typer.Option(
-            "--benchmark",
-            help="Measure this machine as well, for less than five minutes: products of matrices, memory, the store's "
-            "disk, search, training, each beside what its bytes and operations should take.",
-        ),
-    ] = False,
-    device: Annotated[str, typer.Option(help="With --benchmark: auto, cpu or cuda.", rich_help_panel=None)] = "auto",
 ) -> None:
     """Versions, devices, memory, the store, settings in force and from where; exit 2 if something is broken."""
     from memlm_cli.doctor import examine
 
     found = examine(context, store)
-    if benchmark and not found["problems"]:
-        found["speed"] = _speed(store, device)
     if json_:
         answer(json.dumps(found))
     else:
@@ -64,32 +52,8 @@ def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     settings = [(_option(s), _value(s["value"]), s["from"]) for s in found["settings"]]
     variables = [(f"${name}", value, "environment") for name, value in found["variables"].items()]
     yield "Settings", ("", "value", "from"), [*settings, *variables]
-    if "speed" in found:
-        columns = ("", "measured", "expected", "reached", "expected by")
-        yield "Speed", columns, [_kernel(row) for row in found["speed"]]
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]] or [("none: memlm has what it needs",)]
     yield "Problems", ("",), verdict
-
-
-def _speed(store: Path, device: str) -> list[Facts]:
-    """Measure the speed of this machine, and of the store's disk."""
-    from memlm_cli.console import ConsoleReporter
-    from stages.speed import benchmark
-
-    place = next(path for path in (store.absolute(), *store.absolute().parents) if path.exists())
-    with ConsoleReporter("doctor") as reporter:
-        return [row._asdict() for row in benchmark(place, device, reporter)]
-
-
-def _kernel(row: Facts) -> Row:
-    known = row["expected"] is not None
-    return (
-        row["name"],
-        f"{number(row['measured'])} {row['unit']}",
-        f"{number(row['expected'])} {row['unit']}" if known else "?",
-        percent(row["measured"] / row["expected"]) if known else "?",
-        row["source"],
-    )
 
 
 def _extra(extra: Facts) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from stages.artifacts.stage import Inputs
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.models.config import model_of, shape_of
 from stages.neighbors import NeighborsConfig, query_layouts
-from stages.search.size import memory_to_search
+from stages.search.automatic import memory_to_search
 
 
 class NeighborsForecast(Forecast[NeighborsConfig]):

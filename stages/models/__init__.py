@@ -14,6 +14,9 @@ BACKBONES = Registry(
         ),
         "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
         "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
+        "encoder-decoder": Part.within(
+            PACKAGE, "encoder_decoder_config:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"
+        ),
         "huggingface": Part.within(
             "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
         ),

@@ -40,10 +40,10 @@ class Inputs(NamedTuple):
     """Tokens of a second sequence that each window is read with (a sentence to translate), int64 [B, S]."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
+    source_embedded: Tensor | None = None
+    """Embeddings of these tokens by the model's own vocabulary, [B, S, d]."""
     tokens: Tensor | None = None
     """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
-    source_embedded: Tensor | None = None
-    """Embeddings of the source, of the same table as those of the inputs, [B, S, d]."""
 
 
 @dataclass
@@ -55,11 +55,7 @@ class Encoding:
     ffn_input: Tensor | None
     """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
     state: State = None
-    """The state for the next window of the same stream.
-
-    After a window that was read with a source it holds all that the next one needs of that, and each of its tensors
-    begins with the dimension of windows: beam search takes rows of it, and gives no source again.
-    """
+    """The state for the next window of the same stream."""
     auxiliary_loss: Tensor | None = None
     """Term that training adds to the loss, a scalar (a balance of experts, say); None: nothing."""
 
@@ -102,12 +98,6 @@ class Backbone(nn.Module, ABC):
     prefix: int | None = None
     """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
 
-    prompt: tuple[int, ...] = ()
-    """Inputs that stand in place of the first one of every stream, `<eos>`; empty: that stays."""
-
-    source_prefix: tuple[int, ...] = ()
-    """Tokens that stand before every source."""
-
     keeps_graph: bool = False
     """Whether training lets a loss reach through the state into earlier batches of the same update."""
 
@@ -118,6 +108,28 @@ class Backbone(nn.Module, ABC):
     def forward(self, inputs: Inputs) -> Encoding:
         """`read`, as torch's hooks and compiler see it."""
         return self.read(inputs)
+
+
+class ReadsSource(ABC):
+    """A backbone that reads a source once, and then its target piece by piece.
+
+    `read` takes what `begin` made as a state, and gives that behind the inputs. Its tensors begin with a dimension of
+    rows, so a row can be dropped or repeated.
+    """
+
+    prompt: tuple[int, ...] = ()
+    """Inputs that stand in place of the first one of every target, `<eos>`; empty: that stays."""
+    source_prefix: tuple[int, ...] = ()
+    """Tokens that stand before every source."""
+
+    @abstractmethod
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """The state of rows that have read their sources, and no target yet.
+
+        Args:
+            source: embeddings, [B, S, d].
+            mask: positions that count, bool [B, S]; None: all.
+        """
 
 
 class Compilable(ABC):

@@ -89,10 +89,10 @@ class Reads(NamedTuple):
     """Representations that memory can be searched with; the first is the default of datastores."""
     longest_context: int | None = None
     """Inputs of the longest window that it can read; None: any."""
-    source: bool = False
-    """Whether every window is read with a second sequence, as by a model that translates."""
     documents: bool = False
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
+    source: bool = False
+    """Whether each window is read with a source, as in translation."""
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):

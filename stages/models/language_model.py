@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError, content_of
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, State
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.vocabulary import make_vocabulary
@@ -48,34 +48,54 @@ class LanguageModel(nn.Module):
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
         """
-        beside = {} if source is None else self._source(source, source_mask)
-
-        def read(inputs: Tensor) -> Encoding:
-            embedded = self.vocabulary.embed(inputs)
-            encoding: Encoding = self.backbone(Inputs(embedded, state, document_offset, tokens=inputs, **beside))
-            return encoding
-
-        prompt, prefix = self.backbone.prompt, self.backbone.prefix
+        source, source_mask = self._with_prefix(source, source_mask)
+        embedded = None if source is None else self.vocabulary.embed(source)
+        context = (state, document_offset, source, source_mask, embedded)
+        prefix, prompt = self.backbone.prefix, self._prompt
         if prompt and state is None:
-            return read(torch.cat((_repeated(prompt, tokens), tokens[:, 1:]), 1)).after(len(prompt) - 1)
+            tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
-            return read(tokens)
+            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
+            return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
-        return read(padded).without_prefix(begun)
+        return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
 
-    def _source(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor | None]:
-        """Sources as `Inputs` have them, behind what the backbone expects before each."""
-        prefix = self.backbone.source_prefix
-        if prefix:
-            source = torch.cat((_repeated(prefix, source), source), 1)
-            mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
-        return {"source": source, "source_mask": mask, "source_embedded": self.vocabulary.embed(source)}
+    @property
+    def _prompt(self) -> tuple[int, ...]:
+        """Inputs in place of the first one of a target, if the backbone wants others."""
+        return self.backbone.prompt if isinstance(self.backbone, ReadsSource) else ()
+
+    def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Sources and their mask behind what the backbone expects before each."""
+        prefix = self.backbone.source_prefix if isinstance(self.backbone, ReadsSource) else ()
+        if source is None or not prefix:
+            return source, mask
+        mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
+        return torch.cat((source.new_tensor(prefix).expand(len(source), -1), source), 1), mask
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
         return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
+
+    def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
+        """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.
+
+        The first token behind it is `<eos>`, or the last one of the backbone's prompt: the others are read here.
+
+        Args:
+            mask: tokens that count, bool [B, S]; None: all.
+        Raises: UsageError of a model that reads none.
+        """
+        if not isinstance(self.backbone, ReadsSource):
+            raise UsageError(f"A model with backbone {self.config.backbone!r} reads no source: it does not translate.")
+        source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]
+        state: State = self.backbone.begin(self.vocabulary.embed(source), mask)
+        if len(self._prompt) > 1:
+            prompt = source.new_tensor(self._prompt[:-1]).expand(len(source), -1)
+            state = self.encode(prompt, state).state
+        return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
@@ -124,11 +144,6 @@ class LanguageModel(nn.Module):
 
     def _own(self, hidden: Tensor) -> Tensor:
         return hidden.to(next(self.parameters()).dtype)
-
-
-def _repeated(tokens: Sequence[int], rows: Tensor) -> Tensor:
-    """The same tokens for each of B rows, int64 [B, n]."""
-    return rows.new_tensor(tokens).expand(len(rows), -1)
 
 
 def new_model(vocabulary: int, segment_length: int, **settings: Any) -> LanguageModel:

@@ -11,8 +11,7 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.errors import ArtifactError
 from stages.search.config import IndexConfig
-from stages.search.factory import empty_index
-from stages.search.factory_string import refusals
+from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.lists import ROW_BYTES, ListsInMemory, write_with_lists
 

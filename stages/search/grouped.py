@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 
-from stages.search.blocks import ListBlocks
-from stages.search.bounds import ScoreTable
-from stages.search.decoded import DecodedLists
-from stages.search.list_queries import ListQueries, some_queries
-from stages.search.lists import Lists, ListsInMemory
+from stages.search.blocks import ListBlocks, ListQueries, some_queries
+from stages.search.exact import ScanningSearcher
+from stages.search.lists import DecodedLists, Lists, ListsInMemory
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
-from stages.search.scanning import ScanningSearcher
 from stages.search.searcher import block_bytes
-from stages.search.top_k import TooMany, TopKBuffer
+from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, thread_pool
 
 if TYPE_CHECKING:

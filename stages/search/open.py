@@ -7,11 +7,11 @@ from typing import Any
 import faiss
 import numpy as np
 
+from stages.allocator import PIECE, return_large_blocks
 from stages.errors import ArtifactError, content_of
 from stages.machine import free_memory_bytes
 from stages.numbers import size
 from stages.reporting import Reporter
-from stages.search.allocator import PIECE, return_large_blocks
 from stages.search.build import add_keys, trained_index
 from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
@@ -177,3 +177,8 @@ def _whole_keys(ivf: Any) -> bool:
     if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
         return ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual
     return isinstance(ivf, faiss.IndexIVFFlat)
+
+
+def searching_gpus() -> int:
+    """GPUs that FAISS sees; its build for the CPU sees none."""
+    return int(getattr(faiss, "get_num_gpus", int)())

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float32, Int64
 
 from stages.search.distances import pair_scores
 from stages.search.ranking import packed
-from stages.search.runs import runs
+from stages.search.top_k import runs
 from stages.threads import ThreadPool, in_turn
 
 TILE_SCORES = 1 << 19

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from stages.search.ranking import NO_ROW
-from stages.search.tensor_exact import WithAll
-from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, parts
+from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, WithAll, parts
 from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, rows_of, smallest
 
 if TYPE_CHECKING:
-    from stages.search.decoded import DecodedLists
+    from stages.search.lists import DecodedLists
 
 BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
 """Blocks in a list of usual length, at the least; the least and largest number of keys in one."""

@@ -1,13 +1,27 @@
-"""Pairs found in pieces, of many queries at once, put together as the best of each query."""
+"""Pairs and scores found in pieces, of many queries at once: the best of each query, or a bound on them."""
 
 from threading import Lock
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, Integer
 
 from stages.search.ranking import MISSING, packed, unpacked
-from stages.search.runs import runs
 from stages.threads import ThreadPool
+
+
+def runs(
+    starts: Integer[np.ndarray, " m"], lengths: Integer[np.ndarray, " m"], step: int = 1
+) -> Int64[np.ndarray, " total"]:
+    """As many numbers as each length says, from its start on, one run after the other; step 0: the start itself."""
+    some = lengths > 0
+    starts, lengths = starts[some], lengths[some]
+    ends = np.cumsum(lengths)
+    out = np.full(int(ends[-1]) if len(ends) else 0, step, np.int64)
+    if len(ends):
+        out[0] = starts[0]
+        out[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
+    return np.cumsum(out)  # in place it would hold other threads up
+
 
 TABLE_PAIRS, TABLES = 1 << 18, 4
 """Pairs that a thread sorts at a time: 2 MB; and how many times, if it can be."""
@@ -111,3 +125,50 @@ def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
         parts.append(order[start:stop])
         stop = start
     return parts
+
+
+TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
+"""Scores and queries that a thread ranks at a time."""
+
+
+class ScoreTable:
+    """Room for scores of n queries.
+
+    Args:
+        sizes: [n, m] scores that each of m cells of a query takes; cell c of query q has the number q * m + c.
+        rank: which of its smallest scores is asked for.
+    """
+
+    def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
+        ends = np.cumsum(sizes, axis=1)
+        self._rank, self._totals = rank, ends[:, -1].copy()
+        self._table = np.empty((len(sizes), max(rank, int(self._totals.max(initial=0)))), np.float32)
+        ends += np.arange(0, self._table.size, self._table.shape[1])[:, None]
+        self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
+
+    def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
+        """Put scores into these cells, as many of each row as its cell takes."""
+        sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
+        if (sizes == width).all():
+            self._from_any_place(width)[starts] = scores
+        else:
+            self._table.reshape(-1)[runs(starts, sizes)] = scores[np.arange(width) < sizes[:, None]]
+
+    def _from_any_place(self, width: int) -> np.ndarray:
+        """[places, width] so many numbers of the table from any place of it on."""
+        return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
+
+    def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
+        """The score of this rank of each query, +inf where it has fewer."""
+        out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
+
+        def rank(part: slice) -> None:
+            own, totals = self._table[part], self._totals[part]
+            least = int(totals.min())
+            own[:, least:][np.arange(least, width) >= totals[:, None]] = np.inf
+            own.partition(self._rank - 1, axis=1)
+            out[part] = own[:, self._rank - 1]
+
+        step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
+        pool(rank, [slice(first, first + step) for first in range(0, len(out), step)])
+        return out

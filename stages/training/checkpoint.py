@@ -1,9 +1,13 @@
-"""Checkpoints: one file, replaced at once, with all that a training run needs to resume as if it had not stopped."""
+"""Checkpoints: one file, replaced at once, with all that a training run needs to resume as if it had not stopped.
+
+Beside it lie the weights that did best on the validation split.
+"""
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +16,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from stages.artifacts.durable import write_atomically
+from stages.artifacts.checksums import file_entry
+from stages.artifacts.durable import fsync, write_atomically
 from stages.errors import ArtifactError
-from stages.methods.method import Carried
+from stages.methods.method import Carried, Remembers
 from stages.models.backbone import named_below
+from stages.models.language_model import LanguageModel, save_weights
+from stages.training.journal import LINES, Journal, is_whole
+from stages.training.low_rank import whole_weights
+from stages.training.materials import Run
+from stages.training.progress import Progress
+from stages.training.ranks import gather_over_ranks
+from stages.training.update import Updates
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "random/", "carried/"
@@ -124,3 +136,99 @@ def set_random_state(state: dict[str, Tensor]) -> None:
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
+
+
+def best_weights(step: object) -> str:
+    """Name of the file with the weights that did best, at `step`."""
+    return f"best-{step}.safetensors"
+
+
+def save_best(model: LanguageModel, folder: Path, step: int) -> str:
+    """Write the weights of a step that does best so far; those of others stay until `drop_others`.
+
+    Returns: the BLAKE2b of the file.
+    """
+    file = folder / best_weights(step)
+    save_weights(whole_weights(model), file)
+    fsync(file)
+    return file_entry(file)["blake2b"]
+
+
+def best_file(folder: Path, progress: Progress) -> Path | None:
+    """The weights that did best, if there was a validation.
+
+    Raises: ArtifactError if the file is not as it was saved.
+    """
+    if progress.valid_step is None:
+        return None
+    file = folder / best_weights(progress.valid_step)
+    if progress.valid_digest is not None and not (
+        file.is_file() and file_entry(file)["blake2b"] == progress.valid_digest
+    ):
+        raise damaged_checkpoint(folder / CHECKPOINT, f"{file.name} is not as it was saved")
+    return file
+
+
+def drop_others(folder: Path, progress: Progress) -> None:
+    """Remove the weights of steps that did best before; no checkpoint speaks of them any more."""
+    for path in folder.glob(best_weights("*")):
+        if path.name != best_weights(progress.valid_step):
+            path.unlink()
+
+
+class Saver:
+    """Saves a run in its folder, and restores it."""
+
+    def __init__(self, run: Run, updates: Updates) -> None:
+        self._run, self._updates = run, updates
+        self._path = run.folder / CHECKPOINT
+        self._saved_at = time.monotonic()
+
+    def is_due(self, progress: Progress) -> bool:
+        """Whether to save after a step: at the end, when it is time, and with weights that do best so far."""
+        return (
+            progress.step == self._run.config.steps
+            or time.monotonic() - self._saved_at >= self._run.checkpoint_seconds
+            or progress.valid_step == progress.step
+        )
+
+    def save(self, progress: Progress, journal: Journal | None) -> None:
+        """Write a checkpoint; every process must ask, the first one writes."""
+        run, method = self._run, self._run.method
+        ranks = gather_over_ranks(run.fabric, RankState(random_state(), self._updates.carried.each(Tensor.cpu)))
+        if journal is not None:
+            progress.journal_bytes, progress.journal_digest = journal.sync()
+            fsync(run.folder)  # the journal and the best weights have their names before the checkpoint counts on them
+            kept = method.state_dict() if isinstance(method, Remembers) else {}
+            save_checkpoint(self._path, run.model, self._updates.bare_optimizer, ranks, asdict(progress), kept)
+            drop_others(run.folder, progress)
+        self._saved_at = time.monotonic()
+
+    def restore(self) -> Progress:
+        """Put back what the folder holds of a run; returns where it goes on, the start if it holds nothing.
+
+        Raises: ArtifactError if the checkpoint, or what it speaks of, is not as it was saved.
+        """
+        if not self._path.is_file():
+            return Progress()
+        run, fabric = self._run, self._run.fabric
+        saved = load_checkpoint(
+            self._path, run.model, self._updates.bare_optimizer, fabric.global_rank, fabric.world_size
+        )
+        progress = self._progress(saved.progress)
+        self._updates.carried = saved.carried.each(lambda tensor: tensor.to(fabric.device))
+        if isinstance(run.method, Remembers):
+            run.method.load_state_dict(saved.method)
+        run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
+        return progress
+
+    def _progress(self, saved: dict[str, Any]) -> Progress:
+        try:
+            progress = Progress(**saved)
+        except TypeError as error:
+            raise damaged_checkpoint(self._path, str(error)) from error
+        if self._run.fabric.is_global_zero:
+            best_file(self._run.folder, progress)
+            if not is_whole(self._run.folder, progress.journal_bytes, progress.journal_digest):
+                raise damaged_checkpoint(self._path, f"{LINES} is not as it was saved")
+        return progress

@@ -10,14 +10,12 @@ from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import LearnsTasks
 from stages.training.batches import TaskOrder, batch_size
-from stages.training.best import save_best
-from stages.training.course import Course, exp
+from stages.training.checkpoint import Saver, save_best
+from stages.training.journal import Course, exp
+from stages.training.materials import Run
 from stages.training.progress import Progress
 from stages.training.ranks import mean_over_ranks
-from stages.training.readings import UpdateReadings
-from stages.training.run import Run
-from stages.training.saver import Saver
-from stages.training.update import Updates
+from stages.training.update import UpdateReadings, Updates
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}

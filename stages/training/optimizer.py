@@ -1,12 +1,15 @@
-"""Optimizers by name, with fused kernels where torch has them."""
+"""Optimizers by name, with fused kernels where torch has them; what learns at which rate, and the rate of each step."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from stages.methods.method import ParameterGroup
-from stages.training.config import OptimizerConfig
+from stages.models.layers.sublayer import LearnsApart
+from stages.training.config import OptimizerConfig, ScheduleConfig
 
 
 def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
@@ -41,3 +44,51 @@ def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, A
         {"params": matrices, "weight_decay": decay, **shared},
         {"params": vectors, "weight_decay": 0.0, **shared},
     )
+
+
+def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:
+    """The groups without what layers of the model learn apart, and then groups of that."""
+    asked = [part.apart() for part in model.modules() if isinstance(part, LearnsApart)]
+    apart = {id(parameter) for one in asked for parameter in one.parameters}
+    common = [group._replace(parameters=[p for p in group.parameters if id(p) not in apart]) for group in learnt]
+    return common + [
+        ParameterGroup(both, group.lr_factor, one.lr, apart=True)
+        for group in learnt
+        for one in asked
+        if (both := _in_both(group.parameters, one.parameters))
+    ]
+
+
+def _in_both(some: Sequence[nn.Parameter], others: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+    wanted = {id(parameter) for parameter in others}
+    return [parameter for parameter in some if id(parameter) in wanted]
+
+
+def clipped_together(model: nn.Module, groups: Sequence[ParameterGroup]) -> list[list[nn.Parameter]]:
+    """The parameters whose gradients share one norm: all that do not learn apart, and each group of those that do."""
+    alone = [group.parameters for group in groups if group.apart]
+    apart = {id(parameter) for parameters in alone for parameter in parameters}
+    return [[parameter for parameter in model.parameters() if id(parameter) not in apart], *alone]
+
+
+def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
+    """Learning rate of an update as a multiple of the highest one.
+
+    Rises linearly over the warm-up, then: `cosine` falls to `final` at the last step, `inverse-sqrt`
+    falls as sqrt(warmup / step), `constant` stays.
+
+    Args:
+        step: number of the update, from 1.
+        steps: all updates of the training.
+    """
+    warmup = schedule.warmup
+    if step < warmup:
+        return step / warmup
+    match schedule.name:
+        case "cosine":
+            progress = (step - warmup) / max(1, steps - warmup)
+            return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * min(1.0, progress))) / 2
+        case "inverse-sqrt":
+            return math.sqrt(max(1, warmup) / step)
+        case _:
+            return 1.0

@@ -1,24 +1,23 @@
-"""Files and figures of a training run."""
+"""Files and figures of a training run, and whether it went on long enough."""
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
 from stages.metrics import perplexity
 from stages.models.language_model import save_weights
 from stages.numbers import rate
-from stages.training.automatic import weights
-from stages.training.best import best_file
+from stages.training.checkpoint import best_file
 from stages.training.config import TrainConfig
-from stages.training.convergence import convergence, read_validations
 from stages.training.journal import LINES, LOGS
 from stages.training.loop import Trainer
 from stages.training.low_rank import own_parameters, whole_weights
 from stages.training.materials import mapped_bytes, passing_bytes
-from stages.training.resolve import train_tokens
+from stages.training.resolve import train_tokens, weights
 from stages.training.sizes import checkpoint_bytes
 
 
@@ -71,3 +70,45 @@ def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
         "tokens_per_second": rate(tokens, progress.seconds) if progress.seconds else None,
         **convergence(tokens / train_tokens(job.inputs["tokens"]), read_validations(job.draft.scratch / LINES)),
     }
+
+
+NOTABLE = 0.01
+"""Nats a token, one percent of perplexity: less is no change."""
+LATE = 0.8
+"""The end of a run is what comes after this share of its steps."""
+
+
+class Validation(NamedTuple):
+    """The loss on the validation split, nats a token, after a step."""
+
+    step: int
+    loss: float
+
+
+def read_validations(lines: Path) -> list[Validation]:
+    """All validations of a journal (`training.jsonl`), in order."""
+    records = (json.loads(line) for line in lines.read_text("utf-8").splitlines())
+    return [Validation(line["step"], line["valid_loss"]) for line in records if line.get("valid_loss") is not None]
+
+
+def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:
+    """Metrics of a model that describe convergence.
+
+    `passes` over the training split; `last_validations`: the last one, before it the last one from before the end of
+    the run; `still_falling`: whether the loss was lowest after that one, notably below it, and stayed there, None where
+    there are not both. Of a model that overfits, it falls at the end from far above what it was before.
+    """
+    last = validations[-1:]
+    before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]
+    compared = [*(before or validations[:-1])[-1:], *last]
+    return {
+        "passes": round(passes, 4),
+        "last_validations": [one._asdict() for one in compared],
+        "still_falling": _fell_late(validations, compared[0]) if len(compared) == 2 else None,
+    }
+
+
+def _fell_late(validations: Sequence[Validation], before: Validation) -> bool:
+    last, lowest = validations[-1], min(validations, key=lambda one: one.loss)
+    late = lowest.step > before.step and before.loss - lowest.loss > NOTABLE
+    return late and last.loss - lowest.loss <= NOTABLE

@@ -1,4 +1,7 @@
-"""Settings of a training run that follow from its inputs. Free of torch until a model must be counted."""
+"""Settings of a training run that follow from its inputs, never from the clock: a command names the same work anywhere.
+
+Free of torch until a model must be counted.
+"""
 
 import math
 
@@ -7,15 +10,50 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
+from stages.metrics import MOST_PASSES
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import passes
-from stages.training.automatic import PASSES_OF_IMPORTED, validations, weights, worthwhile_passes
 from stages.training.config import AUTO, TrainConfig
 from stages.training.sizes import segments
 from stages.training.sources import IMPORTED
+
+PASSES_OF_IMPORTED = 2.0
+"""Passes over the text for a model that already knows its language: with more it learns the text by heart."""
+TOKENS_A_WEIGHT = 20
+"""Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
+VALIDATIONS = 20
+"""Validations of a run. The weights of the best are kept, so they must come often enough to find it."""
+
+
+def worthwhile_passes(tokens: int, weights: int) -> float:
+    """Passes over the training split that a model of so many weights learns from.
+
+    >>> worthwhile_passes(tokens=4_000_000, weights=800_000)
+    4.0
+    >>> worthwhile_passes(tokens=100_000, weights=800_000)
+    8.0
+    >>> worthwhile_passes(tokens=10**9, weights=800_000)
+    1.0
+    """
+    return float(min(max(TOKENS_A_WEIGHT * weights / max(tokens, 1), 1), MOST_PASSES))
+
+
+def validations(steps: int) -> int:
+    """Steps between validations."""
+    return max(1, steps // VALIDATIONS)
+
+
+def weights(model: BackboneConfig) -> int:
+    """How many numbers a model learns, its sizes being known."""
+    import torch
+
+    from stages.models.language_model import LanguageModel
+
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in LanguageModel(model).parameters())
 
 
 def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
@@ -98,7 +136,7 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
 
 def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) -> None:
     from stages.models.devices import device_type
-    from stages.training.room import require_room
+    from stages.training.sizes import require_room
 
     require_room(config, config.model, segments(config, tokens), device_type(execution.device))
 

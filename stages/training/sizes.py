@@ -1,10 +1,117 @@
-"""Bytes of the files that training writes, by arithmetic: weights, checkpoints, carried states."""
+"""Bytes of memory and of files that training takes, by arithmetic, before anything is allocated."""
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
+from stages.errors import ResourceError
+from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
+from stages.models.config import BackboneConfig
+from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
+from stages.numbers import size
 from stages.training.config import TrainConfig
-from stages.training.room import NUMBER, factor_numbers
+
+NUMBER = 4
+"""Bytes of a weight, a gradient, a moment or an activation, in float32."""
+MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
+"""Numbers that an optimizer keeps a weight."""
+
+
+def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: str) -> None:
+    """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer, and
+    what these remember.
+
+    Args:
+        model: that is to be trained, its sizes filled in.
+        segments: whole segments of the training split; a batch has no more.
+        device: cpu or cuda.
+    Raises: ResourceError, saying how much is needed and how much there is.
+    """
+    memory, weights, a_segment = _memory(device), _weight_bytes(config, model), _hidden_bytes(config, model)
+    if weights + a_segment > memory:
+        remembered = _remembered_bytes(config, model)
+        of_layers = f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
+        raise ResourceError(
+            f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
+            f"moments of {config.optimizer.name}), a segment of {config.segment_length:,} tokens more than "
+            f"{size(a_segment)} beside it{of_layers}, and {device} has {size(memory)}: choose smaller sizes "
+            "(model.width, model.layers, model.ffn_width, model.lookup, model.feed_forward, the vocabulary, "
+            "--segment-length, --long-length)."
+        )
+    batch = min(config.batch_segments, max(1, segments))
+    fitting = (memory - weights) // a_segment
+    if batch > fitting:
+        raise ResourceError(
+            f"A batch of {batch:,} segments of {config.segment_length:,} tokens takes more than "
+            f"{size(batch * a_segment)} beside the model, and {device} has {size(memory)}: "
+            f"--batch-tokens {fitting * config.segment_length} fits, with --accumulate for as large updates."
+        )
+
+
+def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) -> int:
+    """Minimum bytes of memory: weights, gradients, moments, and a batch's hidden states."""
+    batch = min(config.batch_segments, max(1, segments))
+    return _weight_bytes(config, model) + batch * _hidden_bytes(config, model)
+
+
+def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Bytes of the weights, and of gradients and moments of what learns."""
+    if config.lora is None:
+        return _parameters(model) * learning_bytes(config)
+    return _parameters(model) * NUMBER + learning_bytes(config) * factor_numbers(model, config.lora)
+
+
+def learning_bytes(config: TrainConfig) -> int:
+    """Bytes that a number takes which learns: itself, its gradient, its moments."""
+    return NUMBER * (2 + MOMENTS[config.optimizer.name])
+
+
+def factor_numbers(model: BackboneConfig, rank: int) -> int:
+    """How many numbers learn beside an imported model's own."""
+    from stages.models.language_model import LanguageModel
+    from stages.training.low_rank import added_numbers
+
+    return added_numbers(LanguageModel(model), rank)
+
+
+def _memory(device: str) -> int:
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return memory_bytes()
+
+
+def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
+    layers remember."""
+    layers: int = getattr(model, "layers", 1)
+    numbers = model.width * (layers + 1) + _taken_numbers(model)
+    return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
+
+
+def _taken_numbers(model: BackboneConfig) -> int:
+    """Numbers that all layers read from memory for one position."""
+    if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
+        return 0
+    blocks = len(model.attention.layers or range(model.layers))  # no list of them: there may be very many
+    return blocks * model.attention.taken_numbers(model)
+
+
+def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
+    if not remembers(model, config.segment_length):
+        return 0
+    return model.state_bytes(config.segment_length)
+
+
+def _parameters(model: BackboneConfig) -> int:
+    from stages.models.language_model import parameter_count
+
+    try:
+        return parameter_count(model)
+    except RuntimeError:  # one matrix alone has more numbers than torch counts
+        return 2**63
+
 
 MOST_MOMENTS = 2
 """Optimizer moments that a checkpoint holds for each number that learns."""

@@ -67,8 +67,8 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     from stages.models.language_model import LanguageModel
     from stages.models.windows import WindowSettings
     from stages.training.loop import Trainer
+    from stages.training.materials import Run
     from stages.training.ranks import make_fabric
-    from stages.training.run import Run
 
     place = resolve_device(device)
     timed = config.model_copy(

@@ -1,6 +1,7 @@
 """Updates of the weights: the objective, the optimizer, and the state that batches carry to the next."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import reduce
 
 import torch
@@ -8,15 +9,98 @@ from torch import Tensor, nn
 
 from stages.examples.examples import Batch
 from stages.methods.method import BatchIndex, Carried, Method, OwnsStep, Update
+from stages.models.backbone import Encoding
+from stages.models.devices import autocast
+from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder
-from stages.training.compiling import compiled
-from stages.training.groups import clipped_together, set_apart
+from stages.training.compiling import Compiled, compiled
 from stages.training.low_rank import factors_alone
-from stages.training.objective import Objective
-from stages.training.optimizer import make_optimizer, set_learning_rates
-from stages.training.readings import UpdateReadings
-from stages.training.run import Run
-from stages.training.schedule import learning_rate_factor
+from stages.training.materials import Run
+from stages.training.optimizer import (
+    clipped_together,
+    learning_rate_factor,
+    make_optimizer,
+    set_apart,
+    set_learning_rates,
+)
+
+
+class Objective(nn.Module):
+    """The loss as the forward pass of a module, for data-parallel wrappers to see."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        method: Method,
+        device: torch.device,
+        precision: str,
+        compiled: Compiled | None = None,
+    ) -> None:
+        """`compiled`: parts of the model that are compiled; None: none are."""
+        super().__init__()
+        self._compiled = compiled
+        self.model, self.method = model, method
+        self.device, self.precision = device, precision
+        self.auxiliary: Tensor | None = None
+        """Term that layers added to the latest loss, float64 []; None: nothing."""
+
+    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The loss of a batch, and what it leaves."""
+        auxiliary: list[Tensor] = []
+
+        def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
+            if encoding.auxiliary_loss is not None:
+                auxiliary.append(encoding.auxiliary_loss)
+
+        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
+        with (
+            self._compiled.used() if self._compiled else nullcontext(),
+            autocast(self.device, self.precision),
+            self.model.backbone.register_forward_hook(keep),
+        ):
+            loss, carried = self.method.loss(self.model, batch, carried)
+        self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
+        return sum(auxiliary, start=loss), carried
+
+
+class Reading:
+    """A number, copied while the host goes on."""
+
+    def __init__(self, number: Tensor) -> None:
+        """`number`: a scalar, the last thing that was asked of its device: `value` waits for no more than that."""
+        self._copy = number.detach().to("cpu", non_blocking=True)
+        self._copied = torch.cuda.Event() if number.is_cuda else None
+        if self._copied is not None:
+            self._copied.record()
+
+    def value(self) -> float:
+        """The number, once it is there."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._copy)
+
+
+class UpdateReadings:
+    """Figures that an update reports."""
+
+    def __init__(self, step: int, loss: Tensor, auxiliary: Tensor | None, documents: int) -> None:
+        """Args:
+        step: its number, from 1.
+        loss: a scalar.
+        auxiliary: what of it layers added, a scalar; None: nothing.
+        documents: of how many it has read a part.
+        """
+        self.step, self.documents = step, documents
+        self._loss = Reading(loss)
+        self._auxiliary = None if auxiliary is None else Reading(auxiliary)
+
+    @property
+    def loss(self) -> float:
+        return self._loss.value()
+
+    @property
+    def auxiliary(self) -> float | None:
+        return None if self._auxiliary is None else self._auxiliary.value()
 
 
 class Updates:

@@ -1,56 +1,49 @@
 """A language model that reads a source, as a decoder."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from stages.models.backbone import ReadsSource
 from stages.models.devices import autocast
-from stages.models.language_model import LanguageModel, State
+from stages.models.language_model import LanguageModel
 from stages.translation.decoder import Step, select_rows
 
-
-class Progress(NamedTuple):
-    """R translations so far: the source until the first step has read it, then the model's state."""
-
-    source: Tensor | None
-    mask: Tensor | None
-    state: State
+State = Mapping[str, Tensor]
 
 
+@dataclass(frozen=True)
 class ModelDecoder:
-    """Steps of a model, one token a row; a target begins with `<eos>`, or what the model reads in its place."""
+    """A model in evaluation mode, whose backbone reads sources."""
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        eos: int,
-        never: Sequence[int],
-        key: str = "hidden",
-        precision: str = "fp32",
-        scores: bool = False,
-    ) -> None:
-        """Args:
-        model: in evaluation mode, whose backbone reads sources.
-        never: tokens that no target holds.
-        key: representation that memory is searched with: `ffn-input` or `hidden`.
-        precision: of the forward pass, `fp32` or `bf16`.
-        scores: whether the log-normalizers of scores are computed, for memory that is read by `joint`.
-        """
-        self.start, self.eos, self.never = eos, eos, tuple(never)
-        self._model, self._key, self._precision, self._scores = model, key, precision, scores
+    model: LanguageModel
+    eos: int
+    """Ends source and target, and is the first input of a target unless the model wants another."""
+    key: str = "hidden"
+    """Representation that memory is searched with: `ffn-input` or `hidden`."""
+    never: tuple[int, ...] = ()
+    precision: str = "fp32"
+    """Of the forward pass, `fp32` or `bf16`."""
+    scores: bool = False
+    """Whether log-normalizers are computed, for memory that is read by `joint`."""
 
-    def begin(self, source: Tensor, mask: Tensor) -> Progress:
-        return Progress(source, mask, None)
+    @property
+    def start(self) -> int:
+        backbone = self.model.backbone
+        return backbone.prompt[-1] if isinstance(backbone, ReadsSource) and backbone.prompt else self.eos
 
-    def step(self, tokens: Tensor, state: Progress) -> Step:
-        with torch.no_grad(), autocast(tokens.device, self._precision):
-            encoding = self._model.encode(tokens[:, None], state.state, None, state.source, state.mask)
-        hidden, key = encoding.hidden[:, -1], encoding.key(self._key)[:, -1]
-        log_z = self._model.log_prob(hidden, tokens)[1] if self._scores else None
-        return Step(self._model.log_probs(hidden), log_z, key, Progress(None, None, encoding.state))
+    def begin(self, source: Tensor, mask: Tensor) -> State:
+        with torch.no_grad(), autocast(source.device, self.precision):
+            return self.model.begin(source, mask) or {}
 
-    def select(self, state: Progress, rows: Tensor) -> Progress:
-        assert state.state is not None, "rows are chosen behind a step"
-        return Progress(None, None, select_rows(state.state, rows))
+    def step(self, tokens: Tensor, state: State) -> Step:
+        with torch.no_grad(), autocast(tokens.device, self.precision):
+            encoding = self.model.encode(tokens[:, None], state)
+        hidden, key = encoding.hidden[:, 0], encoding.key(self.key)[:, 0]
+        log_z = self.model.log_prob(hidden, tokens)[1] if self.scores else None
+        return Step(self.model.log_probs(hidden), log_z, key, encoding.state)
+
+    def select(self, state: State, rows: Tensor) -> State:
+        return select_rows(state, rows)

@@ -34,10 +34,10 @@ class Work:
 
 def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
     """Open the datastore before."""
+    from stages.allocator import return_large_blocks
     from stages.encoding.state_store import StateStore
     from stages.lineage.keys import stored_keys
     from stages.models.devices import resolve_device
-    from stages.search.allocator import return_large_blocks
 
     return_large_blocks()
     group: Any = job.inputs[PREVIOUS].zarr(GROUP)

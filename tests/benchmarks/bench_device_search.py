@@ -32,7 +32,7 @@ from stages.search.open import searcher_of
 from stages.search.recall import recall
 from stages.search.searcher import Searcher
 from stages.search.tensors import smallest
-from stages.speed import finish
+from tests.benchmarks.bench_machine import finish
 
 PROBE, AT_ONCE, PLAIN_SCORES = 64, 1024, 1 << 29
 """Lists that are read; queries of one product of the plain search, and scores at the most."""

@@ -24,8 +24,7 @@ from stages.models.backbone import State
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig
-from stages.training.groups import set_apart
-from stages.training.optimizer import make_optimizer
+from stages.training.optimizer import make_optimizer, set_apart
 from tests.benchmarks.profiling import own_times, shares
 
 LENGTH, ROWS, TYPES = 256, 4, 257

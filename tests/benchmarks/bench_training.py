@@ -40,10 +40,10 @@ from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
-from stages.training.course import Course
+from stages.training.journal import Course
 from stages.training.loop import Trainer
+from stages.training.materials import Run
 from stages.training.ranks import make_fabric
-from stages.training.run import Run
 from tests.benchmarks.timing import Taken, times_in_turn
 from tests.peers.sources import load
 from tests.stages.training.runs import Splits, streams

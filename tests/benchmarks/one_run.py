@@ -5,7 +5,7 @@
 STORE is one in which `memlm run quickstart` has run, INDEX its index. Each script is a process of its own; what it
 prints goes to RESULTS/NAME.txt, behind a line that tells the command, the machine's load when it began, and the seconds
 that it took: where the load is above what one script makes, these are no figures of a quiet machine. First comes what
-the machine can do at all, `memlm doctor --benchmark`.
+the machine can do at all (`bench_machine`).
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 SHAPE = ["--layers", "8", "--width", "128", "--heads", "8"]
 KEYS = ["--store", "{store}", "--index", "{index}"]
 RUNS: dict[str, tuple[str, list[str]]] = {
-    "doctor": ("memlm_cli", ["doctor", "--benchmark"]),
+    "bench_machine": ("", []),
     "bench_help": ("", ["--commands", "train", "evaluate"]),
     "bench_training": ("", []),
     "bench_training-8x128": ("", SHAPE),

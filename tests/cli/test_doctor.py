@@ -13,7 +13,6 @@ from memlm_cli.commands import doctor
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Dependency, dependencies, install_command
 from stages.machine import free_memory_bytes, memory_bytes
-from stages.speed import Row
 from tests.cli.conftest import Memlm
 
 
@@ -49,20 +48,6 @@ def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
         "from": "$MEMLM_STORE",
     }
     assert found["problems"] == []
-
-
-def test_a_benchmark_is_a_table_of_its_own(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
-        Row("product", "GFLOP/s", 150.0, 200.0, "its maker", 3, 1e9, 1e6),
-        Row("disk, read", "MB/s", 80.0, None, "", 1, 0, 0),
-    ]
-    monkeypatch.setattr("stages.speed.benchmark", lambda folder, device, reporter: rows)
-    tables = memlm("doctor", "--benchmark").out.split("\n\n")
-    lines = next(table for table in tables if table.startswith("Speed")).splitlines()
-    assert lines[2].split() == ["product", "150", "GFLOP/s", "200", "GFLOP/s", "75%", "its", "maker"]
-    assert lines[3].split() == ["disk,", "read", "80", "MB/s", "?", "?"]
-    assert json.loads(memlm("doctor", "--benchmark", "--json").out)["speed"][1]["expected"] is None
-    assert "speed" not in json.loads(memlm("doctor", "--json").out)
 
 
 def test_it_says_what_of_memlm_toml_is_in_force(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,10 +133,10 @@ def test_free_memory_is_part_of_what_there_is() -> None:
 
 
 def test_a_module_of_no_name_is_not_taken_for_a_gpu_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stages.search import devices
+    from stages.search import open as opening
 
-    monkeypatch.setattr(devices, "faiss", ModuleType("faiss"))
-    assert devices.searching_gpus() == 0
+    monkeypatch.setattr(opening, "faiss", ModuleType("faiss"))
+    assert opening.searching_gpus() == 0
 
 
 def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:

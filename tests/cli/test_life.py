@@ -118,7 +118,7 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("--benchmark", ("memlm_cli.doctor.import_module", "stages.speed._measured")),
+    "doctor": Watched("", ("memlm_cli.doctor.import_module",)),
 }
 
 

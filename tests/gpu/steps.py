@@ -159,7 +159,7 @@ def machine() -> Step:
         "machine",
         "What does the machine reach, and what should it?",
         6,
-        [Run("all kernels", ["memlm doctor --benchmark --device {device} --json"])],
+        [Run("all kernels", ["python -m tests.benchmarks.bench_machine --device {device}"])],
     )
 
 

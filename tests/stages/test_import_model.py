@@ -22,9 +22,9 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.reporting import Silent
 from stages.tokenize import Tokenize, TokenizeConfig
 from stages.train import Train
-from stages.training.automatic import PASSES_OF_IMPORTED
 from stages.training.config import TrainConfig
 from stages.training.presets import choose_preset
+from stages.training.resolve import PASSES_OF_IMPORTED
 from tests.stages.pretrained.tiny import saved
 
 pytest.importorskip("transformers")

@@ -23,9 +23,9 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent
 from stages.train import Train
-from stages.training.automatic import MOST_PASSES
 from stages.training.config import TrainConfig
 from stages.training.progress import Progress
+from stages.training.resolve import MOST_PASSES
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 

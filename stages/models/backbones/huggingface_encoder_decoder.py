@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, Inputs
+from stages.errors import UsageError
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
 from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
 from stages.models.from_transformers import model_of_settings
 
@@ -15,7 +16,7 @@ LAYER = ("keys", "values", "source_keys", "source_values")
 """What attention of a decoder layer keeps, [B, heads, length, d_head] each."""
 
 
-class HuggingFaceEncoderDecoder(Backbone):
+class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
     """The encoder and the decoder of an imported model, without its embeddings and its softmax.
 
     The encoder reads a source once. The state then holds its outputs, and keys and values of every decoder layer.
@@ -31,38 +32,37 @@ class HuggingFaceEncoderDecoder(Backbone):
         names = signature(decoder.forward).parameters
         self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
 
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """Outputs of the encoder, and 1 where they count, int64 [B, S]."""
+        counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
+        encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
+        return {"source": encoded.last_hidden_state, "mask": counted}
+
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state behind them."""
-        source, mask, past = self._source(inputs)
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        given = inputs.state
+        if given is None:
+            if inputs.source_embedded is None:
+                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+            given = self.begin(inputs.source_embedded, inputs.source_mask)
         ffn_inputs: list[Tensor] = []
         hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
         try:
             read = self.model.decoder(
                 inputs_embeds=self.input_scale * inputs.embedded,
-                encoder_hidden_states=source,
-                encoder_attention_mask=mask,
-                use_cache=True,
+                encoder_hidden_states=given["source"],
+                encoder_attention_mask=given["mask"],
+                use_cache=inputs.state is not None,
                 return_dict=True,
-                **{self._cache: past},
+                **{self._cache: _kept(given)},
             )
         finally:
             for hook in hooks:
                 hook.remove()
         hidden: Tensor = read.last_hidden_state
-        state = {"source": source, "mask": mask, **_layers(read[self._cache])}
+        both = {"source": given["source"], "mask": given["mask"]}
+        state = None if inputs.state is None else both | _layers(read[self._cache])
         return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None, state)
-
-    def _source(self, inputs: Inputs) -> tuple[Tensor, Tensor, Any]:
-        """Outputs of the encoder, 1 where they count (int64 [B, S]), and what attention keeps, if anything."""
-        if inputs.state is not None:
-            return inputs.state["source"], inputs.state["mask"], _kept(inputs.state)
-        embedded = inputs.source_embedded
-        assert embedded is not None, "a translation begins with its source"
-        mask = embedded.new_ones(embedded.shape[:2], dtype=torch.long)
-        if inputs.source_mask is not None:
-            mask = inputs.source_mask.long()
-        encoded = self.model.encoder(inputs_embeds=self.input_scale * embedded, attention_mask=mask, return_dict=True)
-        return encoded.last_hidden_state, mask, None
 
     def _watch(self, name: str, inputs: list[Tensor]) -> Any:
         """Have what enters a module of the decoder added to a list."""
@@ -92,8 +92,9 @@ def _layers(cache: Any) -> dict[str, Tensor]:
 
 
 def _kept(state: Mapping[str, Tensor]) -> Any:
-    """The cache of transformers that `_layers` took apart."""
+    """The cache of transformers that `_layers` took apart; None: no target was read."""
     from transformers import EncoderDecoderCache
 
-    layers = (len(state) - 2) // len(LAYER)
-    return EncoderDecoderCache([tuple(state[f"layer{i}.{name}"] for name in LAYER) for i in range(layers)])
+    layers = range((len(state) - 2) // len(LAYER))
+    kept = [tuple(state[f"layer{i}.{name}"] for name in LAYER) for i in layers]
+    return EncoderDecoderCache(kept) if kept else None

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, Inputs
+from stages.models.backbone import Backbone, Encoding, Inputs, named_below
 from stages.models.backbones.segmented_config import SegmentedConfig, in_block
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import present
+from stages.models.layers.settings import memory_of, present
 from stages.models.layers.sublayer import Attended, Passage, Span
 
 
@@ -24,6 +24,10 @@ class StreamBlock(nn.Module, ABC):
     @abstractmethod
     def begin(self, x: Tensor) -> NamedTuple:
         """The memory of a new stream; inputs [B, n, d] give its rows, type and device."""
+
+    def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
+        """The block's input [B, n, d] as it is cached, and the memory after that; a block may look tokens up."""
+        return x, memory
 
     @abstractmethod
     def forward(
@@ -56,7 +60,7 @@ class Segmented(Backbone):
         self.length, self.memory = config.segment_length, config.mem_length
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(self.made_blocks(config))
-        self.memories: list[type[Any]] = [type(config.memory_spec(n + 1, self.length)) for n in range(config.layers)]
+        self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
         self.keeps_graph = any(block.keeps_graph for block in self.blocks)
 
     @abstractmethod
@@ -98,17 +102,15 @@ class Segmented(Backbone):
         return Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
 
     def _opened(self, state: Mapping[str, Tensor]) -> Carried:
-        memories = []
-        for block, memory in enumerate(self.memories, 1):
-            names = in_block(block, {field: field for field in memory._fields})
-            memories.append(memory(**{field: state[name] for name, field in names.items() if name in state}))
+        specs = enumerate(self.memories, 1)
+        memories = [memory_of(named_below(state, in_block(block)), spec) for block, spec in specs]
         return Carried(state["cached"], int(state["place"]), memories)
 
     def _state(self, carried: Carried) -> dict[str, Tensor]:
         # The place stays on the CPU, where reading it waits for no GPU.
         state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
         for block, memory in enumerate(carried.memories, 1):
-            state |= in_block(block, present(memory))
+            state |= {f"{in_block(block)}{name}": part for name, part in present(memory).items()}
         return state
 
     def _borders(self, number: int, place: int) -> list[int]:
@@ -116,7 +118,7 @@ class Segmented(Backbone):
 
         Or where a layer remembers, for what it writes at the end of a segment the next one reads.
         """
-        if not torch.is_grad_enabled() and not any(memory._fields for memory in self.memories):
+        if not torch.is_grad_enabled() and not any(present(spec) for spec in self.memories):
             return []
         return list(range(self.length - place, number, self.length))
 
@@ -129,6 +131,7 @@ class Segmented(Backbone):
         forget = max(0, passage.cached + x.shape[1] - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
+            x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
             kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
             memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
@@ -162,4 +165,4 @@ def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
 
 def _constant(memory: Any) -> Any:
     """A layer's memory without its gradient."""
-    return memory._replace(**{name: part.detach() for name, part in present(memory).items()})
+    return memory_of({name: part.detach() for name, part in present(memory).items()}, memory)

@@ -8,7 +8,14 @@ from stages.config import OneOf, Spelling
 from stages.models.backbones.segmented_config import SegmentedConfig
 from stages.models.config import Reads, Size
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, RelativeSettings, StreamAttentionSettings
+from stages.models.layers.settings import (
+    FEED_FORWARD_KEYS,
+    AttentionConfig,
+    BlockMemory,
+    LookupSettings,
+    RelativeSettings,
+    StreamAttentionSettings,
+)
 
 
 class TransformerXLConfig(SegmentedConfig, AttentionConfig):
@@ -33,8 +40,9 @@ class TransformerXLConfig(SegmentedConfig, AttentionConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents)
+        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents or self.lookup.reads_documents)
 
     def memory_spec(self, block: int, context: int) -> NamedTuple:
         attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
-        return attention.memory_spec(self, context)
+        lookup = cast(LookupSettings, self.layer_in("lookup", block))
+        return BlockMemory(attention.memory_spec(self, context), lookup.memory_spec(self))

@@ -1,4 +1,4 @@
-"""Whether a model was trained for long enough, by its metrics; see `stages.training.convergence`."""
+"""Whether a model was trained for long enough, by its metrics; see `stages.training.outputs`."""
 
 from collections.abc import Iterator
 from math import exp

@@ -100,9 +100,9 @@ def test_token_by_token_gives_what_a_whole_sentence_gives(tmp_path: Path) -> Non
     source, mask = padded(SOURCES, filler=9)
     targets = torch.tensor([[4, 5, 6, 7]]).expand(3, -1)
     whole = model.encode(torch.cat((torch.zeros(3, 1, dtype=torch.long), targets), 1), source=source, source_mask=mask)
-    decoder = ModelDecoder(model, 0, (), "ffn-input")
+    decoder = ModelDecoder(model, 0, "ffn-input")
     rows, state = torch.arange(3), decoder.begin(source, mask)
-    for place, token in enumerate((0, 4, 5, 6, 7)):
+    for place, token in enumerate((decoder.start, 4, 5, 6, 7)):
         step = decoder.step(torch.full((len(rows),), token), state)
         torch.testing.assert_close(step.key, whole.key("ffn-input")[rows, place], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(step.log_probs, model.log_probs(whole.hidden[rows, place]), rtol=1e-4, atol=1e-5)

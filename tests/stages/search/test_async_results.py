@@ -1,9 +1,8 @@
 import numpy as np
 import torch
 
-from stages.search.async_results import AsyncResults
 from stages.search.ranking import MISSING
-from stages.search.tensors import packed
+from stages.search.tensors import AsyncResults, packed
 
 
 def test_parts_of_a_result_are_put_where_they_belong() -> None:

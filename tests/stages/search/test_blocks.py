@@ -6,8 +6,7 @@ import pytest
 
 from stages.search import blocks as module
 from stages.search.blocks import ListBlocks
-from stages.search.decoded import DecodedLists
-from stages.search.lists import ListsInMemory
+from stages.search.lists import DecodedLists, ListsInMemory
 from stages.search.scan import KeyBlock, Scratch
 
 DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stages.search import bounds as module
-from stages.search.bounds import ScoreTable
+from stages.search import top_k as module
+from stages.search.top_k import ScoreTable
 from stages.threads import in_turn
 
 

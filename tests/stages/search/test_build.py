@@ -7,16 +7,14 @@ import pytest
 
 from stages.errors import ArtifactError, UsageError
 from stages.search import build
-from stages.search.automatic import resolve
+from stages.search.automatic import index_bytes, is_lossless, resolve
 from stages.search.config import IndexConfig, Keys
 from stages.search.exact import ExactSearcher
-from stages.search.factory import empty_index
-from stages.search.factory_string import refusals
+from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import open_searcher, read_index
 from stages.search.recall import Recalled, measure, recall
 from stages.search.searcher import Searcher
-from stages.search.size import index_bytes, is_lossless
 
 
 def stored(dtype: str = "float16", rows: int = 600, dim: int = 8) -> StoredKeys:

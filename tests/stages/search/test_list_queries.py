@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stages.search import list_queries as module
-from stages.search.list_queries import ListQueries
+from stages.search import blocks as module
+from stages.search.blocks import ListQueries
 from stages.threads import in_turn
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.search.runs import runs
+from stages.search.top_k import runs
 
 
 @given(st.lists(st.tuples(st.integers(-5, 50), st.integers(-2, 4)), max_size=8), st.integers(0, 2))

@@ -17,9 +17,8 @@ from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of
 from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
-from stages.search.tensor_exact import WithAll
 from stages.search.tensor_lists import WithLists
-from stages.search.tensor_search import TensorSearch
+from stages.search.tensor_search import TensorSearch, WithAll
 from tests.oracles.search import nearest
 
 DIM = 6
@@ -160,7 +159,7 @@ def test_several_threads_find_what_one_finds(
     ranges = np.stack([rows - width // 2, rows + (width + 1) // 2], axis=1)
     for name, value in {
         "exact.FEW_SCORES": 0,
-        "scanning.FEW_QUERIES": 0,
+        "exact.FEW_QUERIES": 0,
         "exact.FEWEST_QUERIES": 2,
         "exact.KEYS": 16,
     }.items():

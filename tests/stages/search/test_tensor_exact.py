@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stages.search.keys import StoredKeys
-from stages.search.tensor_exact import KeysOnDevice
+from stages.search.tensor_search import KeysOnDevice
 
 KEY_BYTES = 3 * 2 + 8
 

@@ -3,8 +3,7 @@ import pytest
 import torch
 
 from stages.search.scan import QueryBlock
-from stages.search.tensor_exact import WithAll
-from stages.search.tensor_search import TensorQueries, TensorSearch, parts
+from stages.search.tensor_search import TensorQueries, TensorSearch, WithAll, parts
 from stages.search.tensors import TensorKeys, rows_of, scores_of
 
 DIM = 5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.metrics import undertrained
-from stages.training.convergence import Validation, convergence, read_validations
+from stages.training.outputs import Validation, convergence, read_validations
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.layers.product_keys_settings import ProductKeysSettings
 from stages.models.layers.sublayer import Apart, LearnsApart
 from stages.training.config import OptimizerConfig
-from stages.training.groups import clipped_together, set_apart
-from stages.training.optimizer import make_optimizer, set_learning_rates
+from stages.training.optimizer import clipped_together, make_optimizer, set_apart, set_learning_rates
 from tests.stages.training.test_loop import V, trainer
 
 

@@ -18,9 +18,8 @@ from stages.methods import METHODS
 from stages.methods.method import Carried
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.reporting import Silent
-from stages.training import best, saver
-from stages.training.best import best_weights
-from stages.training.checkpoint import RankState, load_checkpoint, random_state, save_checkpoint
+from stages.training import checkpoint
+from stages.training.checkpoint import RankState, best_weights, load_checkpoint, random_state, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 from stages.training.materials import _token_counts
 from stages.training.validate import validate
@@ -178,9 +177,8 @@ def test_validation_keeps_a_checkpoint_of_what_did_best(uninterrupted, tmp_path)
 
 def test_the_best_weights_are_on_disk_before_a_checkpoint_speaks_of_them(tmp_path, monkeypatch):
     order = []
-    for module in (best, saver):
-        monkeypatch.setattr(module, "fsync", lambda path: order.append(path.name))
-    monkeypatch.setattr(saver, "save_checkpoint", lambda path, *state: order.append(state[-2]["valid_step"]))
+    monkeypatch.setattr(checkpoint, "fsync", lambda path: order.append(path.name))
+    monkeypatch.setattr(checkpoint, "save_checkpoint", lambda path, *state: order.append(state[-2]["valid_step"]))
     trainer(tmp_path, steps=6, valid_every=3).train()
     assert order[:3] == ["best-3.safetensors", tmp_path.name, 3]
 

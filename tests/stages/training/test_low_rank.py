@@ -16,8 +16,7 @@ from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.training.config import TrainConfig
 from stages.training.low_rank import add_factors, added_numbers, factors_alone, own_parameters, whole_weights
-from stages.training.room import training_bytes
-from stages.training.sizes import checkpoint_bytes
+from stages.training.sizes import checkpoint_bytes, training_bytes
 from tests.stages.pretrained.tiny import FAMILIES, saved
 
 pytest.importorskip("peft")

@@ -9,7 +9,7 @@ from stages.methods import METHODS
 from stages.methods.method import BatchIndex
 from stages.methods.trime_ext.method import with_other_ranks
 from stages.models.backbones.lstm_config import LSTMConfig
-from stages.training import saver
+from stages.training import checkpoint as saver
 from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS, seen_states
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from stages.training.config import ScheduleConfig
-from stages.training.schedule import learning_rate_factor
+from stages.training.optimizer import learning_rate_factor
 
 
 def curve(steps=100, **settings):

@@ -16,10 +16,10 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.train import Train
 from stages.training import validate
+from stages.training.checkpoint import Saver
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
 from stages.training.progress import Progress
-from stages.training.saver import Saver
 
 MODELS = {
     "transformer": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},

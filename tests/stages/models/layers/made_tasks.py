@@ -13,9 +13,7 @@ from stages.methods.method import ParameterGroup
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import OptimizerConfig, ScheduleConfig
-from stages.training.groups import set_apart
-from stages.training.optimizer import make_optimizer, set_learning_rates
-from stages.training.schedule import learning_rate_factor
+from stages.training.optimizer import learning_rate_factor, make_optimizer, set_apart, set_learning_rates
 
 
 class Task(NamedTuple):

@@ -7,10 +7,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stages import speed as module
 from stages.errors import ResourceError
-from stages.speed import KERNELS, Kernel, Limits, MadeIndex, Row, Sizes, benchmark, copy, product, search, training
-from tests.stages.test_index import Notes
+from tests.benchmarks import bench_machine as module
+from tests.benchmarks.bench_machine import (
+    Kernel,
+    Limits,
+    MadeIndex,
+    Row,
+    Sizes,
+    benchmark,
+    copy,
+    product,
+    search,
+    training,
+)
 
 TINY = Sizes(
     product=64, copied=1 << 16, keys=2000, lists=16, probe=4, queries=50, key_dim=8,
@@ -22,9 +32,8 @@ HERE = Limits(1.0, 2.0, 1e9, "here")
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    folder, notes = tmp_path_factory.mktemp("disk"), Notes()
-    found = benchmark(folder, "cpu", notes, TINY, seconds=0)
-    assert notes.steps == [(number, KERNELS) for number in range(1, KERNELS + 1)]
+    folder = tmp_path_factory.mktemp("disk")
+    found = benchmark(folder, "cpu", TINY, seconds=0)
     assert list(folder.iterdir()) == []
     return found
 
@@ -117,4 +126,4 @@ def test_the_most_of_a_gpu_is_known_by_its_name(
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
     with pytest.raises(ResourceError, match=r"writes 65\.5 kB, and the disk of .* has 10\.0 kB free"):
-        benchmark(tmp_path, "cpu", Notes(), TINY)
+        benchmark(tmp_path, "cpu", TINY)

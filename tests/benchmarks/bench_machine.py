@@ -1,5 +1,13 @@
-"""Speed of this machine at what memlm is made of, beside what its processors should do (`memlm doctor --benchmark`)."""
+"""Speed of this machine at what memlm is made of, beside what its processors should do.
 
+    python -m tests.benchmarks.bench_machine [--folder DIR] [--device auto|cpu|cuda]
+
+Prints a row a kernel as JSON: the measured rate, the rate expected from its operations and bytes, and where that comes
+from. It takes less than five minutes.
+"""
+
+import argparse
+import json
 import os
 import shutil
 import tempfile
@@ -23,7 +31,7 @@ from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
 from stages.models.windows import WindowSettings
 from stages.numbers import size
-from stages.reporting import Reporter, Silent
+from stages.reporting import Silent
 from stages.search.automatic import resolve
 from stages.search.config import IndexConfig, Keys
 from stages.search.factory import empty_index
@@ -31,12 +39,11 @@ from stages.search.open import searcher_of
 from stages.search.searcher import Searcher
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
+from stages.training.materials import Run
 from stages.training.ranks import make_fabric
-from stages.training.run import Run
 
 SECONDS, MOST_RUNS = 12.0, 20
 """A kernel is run again until it has taken so long, or so often: all of them take less than five minutes."""
-KERNELS = 9
 ROOM = 4
 """Free disk that is asked for, in sizes of the file that is written."""
 FOUND_BYTES = 12
@@ -137,9 +144,7 @@ class Limits(NamedTuple):
         return max(products, kernel.moved / self.memory) or None
 
 
-def benchmark(
-    folder: Path, device_name: str, reporter: Reporter, sizes: Sizes | None = None, seconds: float = SECONDS
-) -> list[Row]:
+def benchmark(folder: Path, device_name: str, sizes: Sizes | None = None, seconds: float = SECONDS) -> list[Row]:
     """Measure this machine.
 
     Args:
@@ -156,7 +161,6 @@ def benchmark(
 
     def measure(make: Callable[[], Kernel], limits: Limits | None) -> float:
         rows.append(_measured(make(), limits, seconds))
-        reporter.progress(len(rows), KERNELS, "kernels")
         return rows[-1].measured * 1e9
 
     limits = Limits(
@@ -355,3 +359,15 @@ def _train_config(sizes: Sizes, precision: str) -> TrainConfig:
     )
     settings: dict[str, Any] = {"segment_length": sizes.segment, "batch_tokens": sizes.batch, "steps": sizes.steps}
     return TrainConfig(model=model, valid_every=0, precision=precision, **settings)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path(), help="on the disk that is measured")
+    parser.add_argument("--device", default="auto")
+    arguments = parser.parse_args()
+    print(json.dumps({"speed": [row._asdict() for row in benchmark(arguments.folder, arguments.device)]}))
+
+
+if __name__ == "__main__":
+    main()
