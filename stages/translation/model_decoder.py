@@ -25,7 +25,7 @@ class ModelDecoder:
     """Representation that memory is searched with: `ffn-input` or `hidden`."""
     never: tuple[int, ...] = ()
     precision: str = "fp32"
-    """Of the forward pass, `fp32` or `bf16`."""
+    """Precision of the forward pass, `fp32` or `bf16`."""
     scores: bool = False
     """Whether log-normalizers are computed, for memory that is read by `joint`."""
 

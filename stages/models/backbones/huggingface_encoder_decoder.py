@@ -13,7 +13,7 @@ from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFa
 from stages.models.from_transformers import model_of_settings
 
 LAYER = ("keys", "values", "source_keys", "source_values")
-"""What attention of a decoder layer keeps, [B, heads, length, d_head] each."""
+"""Tensors that attention of a decoder layer keeps, [B, heads, length, d_head] each."""
 
 
 class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
