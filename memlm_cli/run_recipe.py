@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,18 +54,11 @@ def _plan_entry(step: Any) -> dict[str, Any]:
     }
 
 
-def run_all(
-    recipe: "Recipe",
-    common: Common,
-    *,
-    commands: bool = False,
-    reporters: Callable[..., ConsoleReporter] = ConsoleReporter,
-) -> "list[Result]":
+def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
     """Run a recipe's stages, with `--verbose` telling of each; the results stand in the order of the recipe.
 
     Args:
         commands: also say the command of each stage before it runs.
-        reporters: makes what tells of the stage with a given name, `side_by_side` with others or not.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
     from memlm_cli.plan_text import require_fit
@@ -84,7 +77,7 @@ def run_all(
     *_, last = recipe.stages
     how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
     side_by_side = how.cluster is not None
-    tell = partial(reporters, side_by_side=side_by_side)
+    tell = partial(ConsoleReporter, side_by_side=side_by_side)
     with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:
         for result in running:
             done[result.name] = result
