@@ -118,7 +118,7 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("", ("memlm_cli.doctor.import_module", "memlm_cli.doctor.dependencies")),
+    "doctor": Watched("", ("memlm_cli.commands.doctor.import_module", "memlm_cli.commands.doctor.dependencies")),
 }
 
 
