@@ -26,7 +26,7 @@ CONTENTS = {
     "Explanation": [
         *(f"explanation/{name}" for name in ("retrieval-leaks", "lm", "knn-lm", "neural-cache", "trime", "spalm")),
         *(f"explanation/{name}" for name in ("transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        *(f"explanation/{name}" for name in ("infinity-former", "product-keys", "hashed-ngrams")),
+        *(f"explanation/{name}" for name in ("infinity-former", "product-keys", "memory-plus", "hashed-ngrams")),
     ],
     "Reference": [
         "commands",
