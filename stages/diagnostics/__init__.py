@@ -11,6 +11,7 @@ PROBES = Registry(
         "memorizing": "stages.diagnostics.memorizing:MemorizingProbe",
         "compressive": "stages.diagnostics.compressive:CompressiveProbe",
         "infinity": "stages.diagnostics.infinity:InfinityProbe",
+        "memory_tokens": "stages.diagnostics.memory_tokens:MemoryTokensProbe",
     },
 )
 """Classes of `stages.diagnostics.probe.Probe`, by their names in `metrics.json`."""

@@ -13,6 +13,9 @@ BACKBONES = Registry(
             "stages.models.backbones", "transformer_xl_config:TransformerXLConfig", "transformer_xl:TransformerXL"
         ),
         "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
+        "memory-transformer": Part.within(
+            PACKAGE, "memory_transformer_config:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
+        ),
         "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
         "encoder-decoder": Part.within(
             PACKAGE, "encoder_decoder_config:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"

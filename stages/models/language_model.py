@@ -18,6 +18,7 @@ from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
+from stages.models.heads import HEADS
 from stages.models.vocabulary import make_vocabulary
 from stages.models.windows import WindowSettings
 
@@ -34,6 +35,7 @@ class LanguageModel(nn.Module):
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
+        self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
 
     def encode(
         self,
@@ -84,6 +86,17 @@ class LanguageModel(nn.Module):
         with self._exact(hidden):
             gated: Gated = self.gate(self._own(hidden), neighbors, self.vocabulary)
             return gated
+
+    def label_scores(self, batch: Batch) -> Tensor:
+        """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax.
+
+        Only of a model with a head.
+        """
+        assert self.head is not None, "the model has no head"
+        hidden = self.read(batch).hidden
+        with self._exact(hidden):
+            scores: Tensor = self.head(self._own(hidden), batch.mask)
+            return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
@@ -236,12 +249,12 @@ def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
-ADDED_WEIGHTS = "gate."
+ADDED_WEIGHTS = ("gate.", "head.")
 """Weights that a trained model may get, by the beginning of their names."""
 
 
 def start_from(model: nn.Module, path: Path) -> None:
-    """Give a model the weights of a file; a gate that they lack stays as it is.
+    """Give a model the weights of a file; a gate or head that they lack stays as it is.
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """

@@ -3,6 +3,8 @@
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from pydantic import model_validator
+
 from stages.errors import UsageError
 from stages.examples import Way
 from stages.models.config import BackboneConfig, StateArray
@@ -62,6 +64,16 @@ class SegmentedConfig(BackboneConfig):
         read = self.model_copy(update=lengths)
         read.state_spec(windows.context)
         return read
+
+
+class DistancesConfig(SegmentedConfig):
+    """One that knows positions by their distances."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"relative positions need an even width, not {self.width}")
+        return self
 
 
 def in_block(block: int) -> str:

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from stages.models.backbone import Compilable
-from stages.models.backbones.segmented import Segmented, StreamBlock
+from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
 from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import PLACES, BlockMemory
-from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import (
     Attended,
     FeedForward,
@@ -63,16 +62,11 @@ class Block(StreamBlock):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, after
 
 
-class TransformerXL(Segmented, Compilable):
+class TransformerXL(SegmentedByDistance, Compilable):
     """The walk over segments with positions as distances; what lies further back is up to the attention layers.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.
     """
-
-    def __init__(self, config: TransformerXLConfig) -> None:
-        super().__init__(config)
-        self.scale = config.width**0.5
-        self.norm = nn.LayerNorm(config.width)
 
     def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
@@ -83,17 +77,3 @@ class TransformerXL(Segmented, Compilable):
 
     def compiled_parts(self) -> list[nn.Module]:
         return list(self.blocks)  # around them shapes follow from the state: that is Python's work
-
-    def entered(self, embedded: Tensor) -> Tensor:
-        x: Tensor = self.dropout(embedded * self.scale)
-        return x
-
-    def distances(self, longest: int, like: Tensor) -> Tensor:
-        """Sinusoids, [longest + 1, d]."""
-        vectors = sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
-        dropped: Tensor = self.dropout(vectors)
-        return dropped
-
-    def left(self, x: Tensor) -> Tensor:
-        f: Tensor = self.norm(x)
-        return f

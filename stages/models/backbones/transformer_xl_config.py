@@ -1,11 +1,11 @@
 """Settings of the Transformer-XL; free of torch."""
 
-from typing import Annotated, Literal, NamedTuple, Self, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stages.config import OneOf, Spelling
-from stages.models.backbones.segmented_config import SegmentedConfig
+from stages.models.backbones.segmented_config import DistancesConfig
 from stages.models.config import Reads, Size
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import (
@@ -18,7 +18,7 @@ from stages.models.layers.settings import (
 )
 
 
-class TransformerXLConfig(SegmentedConfig, AttentionConfig):
+class TransformerXLConfig(DistancesConfig, AttentionConfig):
     """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
 
     Source: Dai et al. 2019 (arXiv:1901.02860).
@@ -31,12 +31,6 @@ class TransformerXLConfig(SegmentedConfig, AttentionConfig):
     """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
     """The attention layer of the blocks, which may remember more than cached inputs."""
-
-    @model_validator(mode="after")
-    def _positions_fit(self) -> Self:
-        if self.width % 2:
-            raise ValueError(f"relative positions need an even width, not {self.width}")
-        return self
 
     @property
     def reads(self) -> Reads:

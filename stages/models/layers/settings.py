@@ -131,11 +131,9 @@ FEED_FORWARD_KEYS = ("ffn-input", "hidden")
 """Keys of such blocks: the input of the last feed-forward layer is the better one (Khandelwal et al. 2020)."""
 
 
-class AttentionConfig(BackboneConfig):
-    """Blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
+class BlockSizes(BackboneConfig):
+    """Sizes of blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
 
-    if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
-        attention: SublayerSettings
     layers: Size = 2
     heads: Size = 4
     ffn_width: Size = 512
@@ -143,16 +141,23 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
-    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = NoLookupSettings()
-    """The layer of the blocks that looks the latest tokens up."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
-    """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
+
+
+class AttentionConfig(BlockSizes):
+    """Such blocks, whose layers are chosen by place."""
+
+    if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
+        attention: SublayerSettings
+    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = NoLookupSettings()
+    """The layer of the blocks that looks the latest tokens up."""
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
+    """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
     def _usual_blocks_are_named(self) -> Self:
