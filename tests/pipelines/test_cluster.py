@@ -12,19 +12,18 @@ from typing import Any
 
 import pytest
 
-from pipelines.executors.executor import Finished, StageRun
-from pipelines.executors.local import LocalExecutor
+from pipelines.executor import Finished, LocalExecutor, StageRun
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import DataError, ResourceError
 from stages.interrupts import Terminated, raise_terminated
 from stages.reporting import Reporter, Silent
-from tests.pipelines.executors.toy import WORD, Pause, PauseConfig
+from tests.pipelines.toy import WORD, Pause, PauseConfig
 from tests.stages.artifacts.toy import SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")
 
-from pipelines.executors.cluster import ClusterExecutor  # noqa: E402
+from pipelines.cluster import ClusterExecutor  # noqa: E402
 from tests.ray_machines import two_machines  # noqa: E402
 
 HOW = Execution(device="cpu", workers=2, cluster="ray")
@@ -156,7 +155,7 @@ class TestCluster:
         assert not ray.is_initialized()
 
     def test_a_lost_process_is_replaced_but_not_for_ever(self, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pipelines.executors.cluster.MOST_LOSSES", 1)
+        monkeypatch.setattr("pipelines.cluster.MOST_LOSSES", 1)
         lost = "its process on the cluster was lost; it goes on from what is saved"
         once = recipe.pause("once", deaths=1)
         leaving = recipe.pause("leaving", error=Terminated())

@@ -1,4 +1,4 @@
-"""The interface of an executor of stages."""
+"""Where stages of a recipe run, and how many at a time: here one after the other; side by side in `cluster.py`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -71,3 +71,17 @@ class StageExecutor(ABC):
             execution = replace(self.execution, reporter=reporter, command=run.command)
             outcome = make(run.stage, run.config, run.references, self.store, execution)
         return Finished(run.name, outcome, monotonic() - began)
+
+
+class LocalExecutor(StageExecutor):
+    """Runs a stage in this process, when it is waited for."""
+
+    def begin(self, ready: Sequence[StageRun]) -> Sequence[StageRun]:
+        self._run = ready[0]
+        return ready[:1]
+
+    def finished(self) -> Finished:
+        return self.run_here(self._run)
+
+    def close(self) -> None:
+        """Nothing is under way that nobody waits for."""

@@ -7,7 +7,7 @@ from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.translation.beam import BeamSettings, beam_search
 from stages.translation.decoder import Decoder
-from stages.translation.own import OwnDecoder
+from stages.translation.model_decoder import ModelDecoder
 
 V, EOS = 11, 0
 
@@ -23,7 +23,7 @@ def model() -> LanguageModel:
 
 @torch.no_grad()
 def test_steps_are_one_pass_and_rows_stand_alone(model: LanguageModel) -> None:
-    decoder: Decoder = OwnDecoder(model, EOS, "ffn-input")
+    decoder: Decoder = ModelDecoder(model, EOS, "ffn-input", scores=True)
     source, mask = torch.tensor([[3, 4, EOS], [5, EOS, 9]]), torch.tensor([[True] * 3, [True, True, False]])
     target = torch.tensor([[EOS, 2, 7, 1], [EOS, 8, 8, 3]])
     state = decoder.begin(source, mask)
@@ -42,7 +42,7 @@ def test_a_search_over_it_finds_what_greedy_steps_of_whole_prefixes_find(model: 
     longest = max(map(len, sources))
     ids = torch.tensor([one + [EOS] * (longest - len(one)) for one in sources])
     mask = torch.tensor([[True] * len(one) + [False] * (longest - len(one)) for one in sources])
-    found = beam_search(OwnDecoder(model, EOS), ids, mask, [6] * 3, BeamSettings(beam=1))
+    found = beam_search(ModelDecoder(model, EOS), ids, mask, [6] * 3, BeamSettings(beam=1))
     for source, hypothesis in zip(sources, found, strict=True):
         prefix = [EOS]
         while len(prefix) <= 6:
