@@ -18,7 +18,6 @@ from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.schema import REPORT
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
@@ -36,6 +35,7 @@ from stages.search.automatic import memory_to_search
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
+    from stages.evaluation.plan import Part, Plan
     from stages.evaluation.range_reader import RangeReader
     from stages.evaluation.row_weights import RowWeights
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 class Work:
     """Everything that computing parts needs."""
 
-    plan: Plan
+    plan: "Plan"
     reader: "RangeReader"
     weights: "RowWeights"
     states: "StateStore"
 
 
-class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
+class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder;
     of a model with a gate: gate_neighbors.
     """
@@ -100,14 +100,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs)
 
-    def plan(self, job: Job[EvaluateConfig]) -> Plan:
+    def plan(self, job: Job[EvaluateConfig]) -> "Plan":
+        from stages.evaluation.plan import plan_evaluation
         from stages.search.open import tell_of_large
 
         for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
-    def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
+    def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
         from stages.encoding.state_store import StateStore
         from stages.evaluation.range_reader import open_range_reader
         from stages.evaluation.row_weights import RowWeights
@@ -134,7 +135,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         reader = replace(reader, needs=reader.needs | needs)
         return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
 
-    def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
+    def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part") -> ShardOutput:
         output, over = ShardOutput(job.folder), work.plan.pass_of(shard)
         match shard.task:
             case "sample":
@@ -148,7 +149,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 self._score(job, work, shard, output)
         return output
 
-    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
+    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.figures.shard_record import shard_record, token_scores
         from stages.evaluation.score_range import score_range
@@ -168,7 +169,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
             )
 
-    def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
+    def finish(self, job: Job[EvaluateConfig], plan: "Plan") -> dict[str, Any]:
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.shown import probe_charts
@@ -176,6 +177,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.tuned import tuning_figures
+        from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights
         from stages.reports.remarks.table import REPORT, remarks_on
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.diagnostics.options import all_probes
+from stages.diagnostics import PROBES
 
 if TYPE_CHECKING:
     from stages.charts.data import Chart
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
     """A line for each probe that stands in `metrics.json`."""
-    return [part.summary(metrics[name]) for name, part in all_probes().items() if metrics.get(name)]
+    return [PROBES.load(name).summary(metrics[name]) for name in PROBES.names() if metrics.get(name)]
 
 
 def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "dict[str, list[Chart]]":
     """The charts of each probe, by its name; see `Probe.charts`."""
-    return {name: part.charts(metrics, files) for name, part in all_probes().items()}
+    return {name: PROBES.load(name).charts(metrics, files) for name in PROBES.names()}
