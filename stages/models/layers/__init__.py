@@ -1,4 +1,4 @@
-"""Layers that backbones are made of, a file each; those in a block's two places are chosen by its settings."""
+"""Layers that backbones are made of, a file each; those in a block's places are chosen by its settings."""
 
 from stages.registry import Part, Registry
 
@@ -22,12 +22,24 @@ WINDOW_ATTENTION = Registry(
     {"softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention")},
     [STREAM_ATTENTION],
 )
+LOOKUP = Registry(
+    "lookup of tokens",
+    {
+        "none": Part.within("stages.models.layers", "settings:NoLookupSettings", "sublayer:NoLookup"),
+        "hashed-ngrams": Part.within(
+            "stages.models.layers", "hashed_ngrams_settings:HashedNgramsSettings", "hashed_ngrams:HashedNgrams"
+        ),
+    },
+)
 FEED_FORWARD = Registry(
     "feed-forward layer",
     {
         "dense": Part.within("stages.models.layers", "settings:DenseSettings", "dense:Dense"),
         "product-keys": Part.within(
             "stages.models.layers", "product_keys_settings:ProductKeysSettings", "product_keys:ProductKeys"
+        ),
+        "memory-plus": Part.within(
+            "stages.models.layers", "memory_plus_settings:MemoryPlusSettings", "memory_plus:MemoryPlus"
         ),
     },
 )
