@@ -1,8 +1,11 @@
 """Bytes of memory and of files that training takes, by arithmetic, before anything is allocated."""
 
+from typing import Any
+
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
+from stages.examples import STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
@@ -84,7 +87,7 @@ def _memory(device: str) -> int:
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
     layers remember."""
-    layers: int = getattr(model, "layers", 1)
+    layers: int = getattr(model, "layers", 1) + getattr(model, "encoder_layers", 0)
     numbers = model.width * (layers + 1) + _taken_numbers(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
@@ -151,7 +154,31 @@ def segments(config: TrainConfig, tokens: Artifact) -> int:
     return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
 
 
+def batches_an_epoch(config: TrainConfig, inputs: Inputs) -> int:
+    """Forward batches of a pass over the training split; one at least."""
+    tokens = inputs["tokens"]
+    if tokens.metrics.get("examples", STREAMS) == STREAMS:
+        return max(1, segments(config, tokens) // config.batch_segments)
+    import numpy as np
+
+    from stages.examples.corpus import Corpus
+    from stages.models.windows import WindowSettings
+    from stages.training.batches import batches_by_tokens
+
+    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    examples = Corpus.of(tokens).examples(TRAIN, cutting)
+    if not examples.by_tokens:
+        return max(1, examples.count // config.batch_segments)
+    packed: Any = inputs["batches"].zarr("batches.zarr") if "batches" in inputs else None
+    packing = None if packed is None else np.asarray(packed["order"][:])
+    return len(batches_by_tokens(examples, config.batch_tokens, config.seed, packing))
+
+
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
-    """Tokens that one update reads."""
-    batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
+    """Tokens that one update reads, a mean where examples differ in length."""
+    tokens = inputs["tokens"]
+    if tokens.metrics.get("examples", STREAMS) != STREAMS:
+        whole = int(tokens.metrics["splits"][TRAIN]["tokens"])
+        return round(whole / batches_an_epoch(config, inputs) * config.accumulate)
+    batch = min(config.batch_segments, max(1, segments(config, tokens)))
     return batch * config.segment_length * config.accumulate

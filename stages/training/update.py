@@ -116,6 +116,7 @@ class Updates:
         self.carried = Carried()
         """State after the latest batch, for the next."""
         self._before, self._auxiliary, self._step = Carried(), list[Tensor](), 0
+        self._weight: float | None = None
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
         _freeze(run.model, {id(parameter) for group in groups for parameter in group.parameters})
@@ -155,6 +156,7 @@ class Updates:
         for part in range(self.accumulate):
             examples, which, begins = self._order.batch(self._step, part, fabric.global_rank, fabric.world_size)
             self._before = Carried() if begins else self.carried
+            self._weight = self._order.weight(self._step, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self._step * self.accumulate + part, self._step, config.steps, config.seed)
             # Processes exchange gradients once an update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
@@ -168,6 +170,11 @@ class Updates:
         if self._order.layout.streams:
             self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
         return loss
+
+    def weighted(self, loss: Tensor) -> Tensor:
+        if self._weight is not None:
+            return loss * self._weight
+        return loss if self.accumulate == 1 else loss / self.accumulate
 
     def backward(self, loss: Tensor) -> None:
         self._run.fabric.backward(loss)
@@ -197,7 +204,7 @@ def make_update(method: Method, update: Update) -> Tensor:
 
 
 def plain_step(update: Update) -> Tensor:
-    """Gradients of the mean loss of the forward batches, then the optimizer's step.
+    """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
 
     Where the graph of what is carried is kept, the losses have one backward pass, in the last batch: back-propagation
     through time over the segments of an update.
@@ -205,7 +212,7 @@ def plain_step(update: Update) -> Tensor:
     losses, pending = [], []
     for number, batch in enumerate(update.batches(), 1):
         loss = update.loss(batch)
-        pending.append(loss if update.accumulate == 1 else loss / update.accumulate)
+        pending.append(update.weighted(loss))
         losses.append(pending[-1].detach().double())
         if number == update.accumulate or not update.keeps_graph:
             update.backward(reduce(torch.add, pending))
