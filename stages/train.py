@@ -23,6 +23,7 @@ from stages.training.resolve import (
     require_memory,
     resolved_length,
     resolved_memory,
+    task_order,
     warn_of_bf16,
 )
 from stages.training.schema import MODEL
@@ -64,6 +65,7 @@ class Train(Stage[TrainConfig]):
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
+            "order": task_order(config, tokens),
             "memory": resolved_memory(config, model, inputs),
             "precision": precision,
             "epochs": None,
@@ -84,11 +86,6 @@ class Train(Stage[TrainConfig]):
         from stages.training.sizes import training_bytes
 
         return training_bytes(config, config.model, segments(config, inputs["tokens"]))
-
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size

@@ -138,6 +138,21 @@ def require_scoring(model: Artifact) -> Artifact:
     return model
 
 
+def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
+    """Raises: ArtifactError for a model that translates and text of one language, or the reverse."""
+    kind = tokens.metrics.get("examples", STREAMS)
+    if model.reads.source and not EXAMPLES.settings(kind).source:
+        raise ArtifactError(
+            f"{tokens.reference} is text of one language, and a model with the backbone {model.backbone} translates: "
+            "give it pairs of sentences (memlm tokenize --source LANGUAGE --target LANGUAGE)."
+        )
+    if EXAMPLES.settings(kind).source and not model.reads.source:
+        raise ArtifactError(
+            f"{tokens.reference} holds pairs of sentences, and the backbone {model.backbone} reads no source: "
+            "choose encoder-decoder, or tokenize one language alone."
+        )
+
+
 def require_key(model: Artifact, key: str) -> None:
     """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
     config = model_of(model)

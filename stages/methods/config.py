@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -76,6 +76,8 @@ class MethodSettings(Settings):
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
     joint: ClassVar[bool] = False
     """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
+    learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
+    """Text is learnt, or the labels of tasks, one task after the other or all at once."""
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()

@@ -1,17 +1,20 @@
 """Bytes of memory and of files that training takes, by arithmetic, before anything is allocated."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
-from stages.examples import STREAMS
+from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NUMBER = 4
 """Bytes of a weight, a gradient, a moment or an activation, in float32."""
@@ -37,8 +40,8 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), a segment of {config.segment_length:,} tokens more than "
             f"{size(a_segment)} beside it{of_layers}, and {device} has {size(memory)}: choose smaller sizes "
-            "(model.width, model.layers, model.ffn_width, model.feed_forward, the vocabulary, --segment-length, "
-            "--long-length)."
+            "(model.width, model.layers, model.ffn_width, model.lookup, model.feed_forward, the vocabulary, "
+            "--segment-length, --long-length)."
         )
     batch = min(config.batch_segments, max(1, segments))
     fitting = (memory - weights) // a_segment
@@ -150,15 +153,32 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
 
 
 def segments(config: TrainConfig, tokens: Artifact) -> int:
-    """Whole segments of the training split."""
-    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+    """Examples of the training split: its documents, where these are examples, or its whole segments."""
+    split = tokens.metrics["splits"][TRAIN]
+    if tokens.metrics.get("examples") == DOCUMENTS:
+        return int(split["documents"])
+    return int(split["tokens"]) // config.segment_length
 
 
-def batches_an_epoch(config: TrainConfig, inputs: Inputs) -> int:
-    """Forward batches of a pass over the training split; one at least."""
+def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
+    """Whole forward batches of one pass; where tasks are learnt one after the other, a batch is of one of them."""
     tokens = inputs["tokens"]
-    if tokens.metrics.get("examples", STREAMS) == STREAMS:
-        return max(1, segments(config, tokens) // config.batch_segments)
+    if cut_by_tokens(tokens):
+        return len(_batches_by_tokens(config, inputs))
+    split = tokens.metrics["splits"][TRAIN]
+    counts = [segments(config, tokens)] if config.order is None else split["task_documents"]
+    size = min(config.batch_segments, min(counts))
+    return sum(count // max(1, size) for count in counts)
+
+
+def cut_by_tokens(tokens: Artifact) -> bool:
+    """Whether examples differ so much in length that batches are cut by tokens."""
+    kind = tokens.metrics.get("examples", STREAMS)
+    return kind not in (STREAMS, DOCUMENTS) and bool(EXAMPLES.load(kind).by_tokens)
+
+
+def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":
+    """The batches of a pass over examples of unequal length."""
     import numpy as np
 
     from stages.examples.corpus import Corpus
@@ -166,19 +186,17 @@ def batches_an_epoch(config: TrainConfig, inputs: Inputs) -> int:
     from stages.training.batches import batches_by_tokens
 
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
-    examples = Corpus.of(tokens).examples(TRAIN, cutting)
-    if not examples.by_tokens:
-        return max(1, examples.count // config.batch_segments)
     packed: Any = inputs["batches"].zarr("batches.zarr") if "batches" in inputs else None
     packing = None if packed is None else np.asarray(packed["order"][:])
-    return len(batches_by_tokens(examples, config.batch_tokens, config.seed, packing))
+    examples = Corpus.of(inputs["tokens"]).examples(TRAIN, cutting)
+    return batches_by_tokens(examples, config.batch_tokens, config.seed, packing)
 
 
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
     """Tokens that one update reads, a mean where examples differ in length."""
     tokens = inputs["tokens"]
-    if tokens.metrics.get("examples", STREAMS) != STREAMS:
+    if cut_by_tokens(tokens):
         whole = int(tokens.metrics["splits"][TRAIN]["tokens"])
-        return round(whole / batches_an_epoch(config, inputs) * config.accumulate)
+        return round(whole / len(_batches_by_tokens(config, inputs)) * config.accumulate)
     batch = min(config.batch_segments, max(1, segments(config, tokens)))
     return batch * config.segment_length * config.accumulate
