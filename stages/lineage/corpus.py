@@ -7,7 +7,6 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError, content_of, nearest
 from stages.examples import EXAMPLES, STREAMS
-from stages.examples.form import SplitForm
 from stages.models.config import BackboneConfig, model_of
 from stages.text.tokens import SPLITS
 
@@ -28,7 +27,7 @@ def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) ->
         return own
     given = store.get(references["tokens"], "tokens")
     require_same_tokenizer(own, given, encoder)
-    require_source(model_of(encoder), given, encoder.reference)
+    require_sources(model_of(encoder), given)
     return given
 
 
@@ -39,26 +38,6 @@ def require_same_tokenizer(own: Artifact, given: Artifact, encoder: Artifact) ->
             f"{given.reference} was tokenized differently from what {encoder.reference} was trained "
             "on; tokenize it with the model's tokenizer: "
             + own.advise("tokenize", "--tokenizer", own.reference, "FILE")
-        )
-
-
-def require_source(model: BackboneConfig, tokens: Artifact, name: str) -> None:
-    """Raises: ArtifactError unless a model reads a source where tokens have one, and none where they have none.
-
-    Args:
-        name: of the model, for the message.
-    """
-    kind = tokens.metrics.get("examples", STREAMS)
-    form: SplitForm = EXAMPLES.settings(kind)
-    if form.source and not model.reads.source:
-        raise ArtifactError(
-            f"{tokens.reference} holds {kind}, and {name} reads no source: it would learn and score the target side "
-            "alone. Use --backbone encoder-decoder, or tokens of text of one language."
-        )
-    if model.reads.source and not form.source:
-        raise ArtifactError(
-            f"{name} translates, and {tokens.reference} holds {kind} without a source: tokenize pairs "
-            "(memlm tokenize --source SUFFIX --target SUFFIX --train PREFIX), or use another backbone."
         )
 
 

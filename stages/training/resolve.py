@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError, did_you_mean
 from stages.examples import STREAMS
-from stages.lineage.corpus import require_source
+from stages.lineage.corpus import require_sources
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import TaskSettings
@@ -168,7 +168,7 @@ def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifac
     pairs; DataError for text of less than one segment.
     """
     kind = tokens.metrics.get("examples", STREAMS)
-    require_source(model, tokens, model.backbone)
+    require_sources(model, tokens)
     if not cut_by_tokens(tokens):
         require_segment(train_tokens(tokens), config.segment_length)
     elif config.segment_length != TrainConfig.model_fields["segment_length"].default:
