@@ -15,7 +15,6 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.reporting import first_process
-from stages.text.tokens import require_segment
 from stages.training.config import TrainConfig
 from stages.training.schema import MODEL
 
@@ -53,7 +52,7 @@ class Train(Stage[TrainConfig]):
 
         tokens = inputs["tokens"]
         model = resolve.fitted_model(config, inputs)
-        require_segment(resolve.train_tokens(tokens), config.segment_length)
+        resolve.require_examples(config, model, tokens)
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
@@ -64,7 +63,7 @@ class Train(Stage[TrainConfig]):
             "long_length": None,
         }
         resolved = config.model_copy(update=update)
-        return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, tokens, execution))
+        return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
 
     def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
         """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled
