@@ -71,7 +71,11 @@ class ShardActor:
 
 
 class Slot:
-    """The place of one worker, which is started again where it is lost."""
+    """The place of one worker, which is started again where it is lost.
+
+    Ray can do that by itself (max_task_retries), but then the shard waits for that very worker, for which the cluster
+    may have no room any more, while others are idle.
+    """
 
     def __init__(self, name: str, start: Callable[[str], Any]) -> None:
         self.name, self._start = name, start
