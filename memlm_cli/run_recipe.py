@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
-from memlm_cli.run_stage import execution
 from memlm_cli.tables import answer_table, show_table
 from pipelines.command_words import command_words
 from stages.artifacts import advice
@@ -28,12 +27,11 @@ CONFIDENCE = 0.95
 def show_plan(recipe: "Recipe", common: Common) -> None:
     """Print the plan of a recipe, on stdout."""
     from pipelines.plan import plan_recipe
-    from stages.artifacts.store import Store
     from stages.reporting import Silent
 
     if recipe.description:
         say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
-    steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
+    steps = plan_recipe(recipe, common.open_store(), common.execution(Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
         return
@@ -65,7 +63,6 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
-    from stages.artifacts.store import Store
     from stages.reporting import Silent
 
     def begins(name: str, references: Mapping[str, Any]) -> None:
@@ -75,7 +72,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
     require_fit(tasks_of(recipe), common)
     done: dict[str, Result] = {}
     *_, last = recipe.stages
-    how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
+    how, store = common.execution(Silent()), common.open_store()
     side_by_side = how.cluster is not None
     tell = partial(ConsoleReporter, side_by_side=side_by_side)
     with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:

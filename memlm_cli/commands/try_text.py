@@ -114,13 +114,12 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.reproduce import script
     from memlm_cli.run_recipe import store_words
-    from stages.artifacts.store import Store
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title
     from stages.reports.remarks.table import remark
 
-    found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
+    found = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
     write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
     store = list(chain(*store_words(common)))
