@@ -48,6 +48,7 @@ class AllCommands(CommandsByName):
         "compare",
         "inspect",
         "generate",
+        "translate",
         "export",
         "run",
         "plan",
