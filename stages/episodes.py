@@ -4,13 +4,12 @@ Stores the key of every document of a split, made by a model that learns nothing
 memory that readings of a stream look into. A shard is a range of documents.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.examples import DOCUMENTS
@@ -30,7 +29,7 @@ class Work:
     documents: "Documents"
 
 
-class BuildEpisodes(ShardedStage[EpisodesConfig, tuple[ArrayLayout, ArrayLayout], Work, Shard]):
+class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard]):
     """Encodes documents; roles: `encoder` (model), `corpus` (tokens)."""
 
     name = "build-episodes"
@@ -60,17 +59,12 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, tuple[ArrayLayout, ArrayLayout]
     def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
         return 4 * int(inputs["encoder"].metrics["parameters"])
 
-    def plan(self, job: Job[EpisodesConfig]) -> tuple[ArrayLayout, ArrayLayout]:
+    def plan(self, job: Job[EpisodesConfig]) -> ShardPlan[Shard]:
         rows = int(job.inputs["corpus"].metrics["splits"][job.config.split]["documents"])
-        return layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))
+        arrays = layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))
+        return ShardPlan([Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays)
 
-    def arrays(self, job: Job[EpisodesConfig], plan: tuple[ArrayLayout, ArrayLayout]) -> Sequence[ArrayLayout]:
-        return plan
-
-    def shards(self, job: ShardJob[EpisodesConfig], plan: tuple[ArrayLayout, ArrayLayout]) -> Sequence[Shard]:
-        return [Shard(f"{number:06d}") for number in range(plan[0].shards)]
-
-    def open(self, job: ShardJob[EpisodesConfig], plan: tuple[ArrayLayout, ArrayLayout]) -> Work:
+    def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> Work:
         from stages.models.devices import resolve_device
         from stages.models.language_model import load_model
         from stages.tasks.reader import all_documents
@@ -95,6 +89,6 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, tuple[ArrayLayout, ArrayLayout]
         output.write(labels, number, work.documents.labels[inside.start : inside.stop].astype(np.int32))
         return output
 
-    def finish(self, job: Job[EpisodesConfig], plan: tuple[ArrayLayout, ArrayLayout]) -> dict[str, Any]:
-        rows, dim = plan[0].shape
+    def finish(self, job: Job[EpisodesConfig], plan: ShardPlan[Shard]) -> dict[str, Any]:
+        rows, dim = plan.arrays[0].shape
         return {"rows": rows, "dim": dim}

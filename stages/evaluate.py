@@ -6,11 +6,10 @@ policies observe; a last shard records what they choose. Then the split that is 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
@@ -96,11 +95,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             }
         )
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
@@ -112,18 +106,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
-
-    def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return [] if plan.scores is None else list(plan.scores.arrays.values())
-
-    def output_bytes(self, job: Job[EvaluateConfig], plan: Plan) -> int:
-        return plan.scratch_bytes + super().output_bytes(job, plan)
-
-    def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
-        return [
-            replace(part, title=plan.words(part.phase), chain=part.phase if plan.chained else None)
-            for part in plan.shards
-        ]
 
     def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore

@@ -88,11 +88,6 @@ class Train(Stage[TrainConfig]):
 
         return training_bytes(config, config.model, segments(config, inputs["tokens"]))
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
         from stages.training.warnings import training_warnings

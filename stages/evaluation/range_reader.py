@@ -23,8 +23,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.examples.corpus import Corpus
 from stages.examples.examples import Block
-from stages.lineage.keys import stored_keys
-from stages.lineage.rows import own_rows
+from stages.lineage.rows import own_rows, stored_keys
 from stages.memory.search_gate import SearchGate
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, State, load_model

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.stage import Shard
+from stages.artifacts.stage import Shard, ShardPlan
 from stages.errors import ArtifactError
 from stages.tasks.config import EvaluateTasksConfig
 
@@ -29,7 +29,7 @@ class TestRange(Shard):
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(ShardPlan[TestRange]):
     """The stream of a model, and what is scored of it."""
 
     order: tuple[str, ...]
@@ -38,19 +38,22 @@ class StreamPlan:
     """Tasks after which weights are scored, counted from 1; 0: before the first."""
     counts: tuple[int, ...]
     """Examples of each task's test."""
-    ranges: tuple[int, ...] = (RANGE,)
-    """Examples of a shard of each reading."""
+    rows: int
+    """Readings."""
 
-    @property
-    def shards(self) -> list[TestRange]:
+    @classmethod
+    def of(
+        cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...], ranges: tuple[int, ...]
+    ) -> "StreamPlan":
         """All ranges; those of the same reading and weights follow each other."""
-        return [
+        shards = [
             TestRange(f"{row}-{after:02d}-{task:02d}-{start:06d}", row, after, task, start, min(start + size, count))
-            for row, size in enumerate(self.ranges)
-            for after in self.places
-            for task, count in enumerate(self.counts)
+            for row, size in enumerate(ranges)
+            for after in places
+            for task, count in enumerate(counts)
             for start in range(0, count, size)
         ]
+        return cls(shards, order, places, counts, len(ranges))
 
 
 def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
@@ -67,7 +70,7 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     places = tuple(range(len(order) + 1)) if whole else (len(order),)
     most = max(held.values()) if config.examples is None else config.examples
     ranges = tuple(ADAPTED_RANGE if reading.adapts else RANGE for reading in config.readings)
-    return StreamPlan(order, places, tuple(min(held[name], most) for name in order), ranges)
+    return StreamPlan.of(order, places, tuple(min(held[name], most) for name in order), ranges)
 
 
 def drawn(count: int, examples: int) -> np.ndarray:
@@ -79,7 +82,7 @@ def drawn(count: int, examples: int) -> np.ndarray:
 
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
     """R of each reading, [rows, places, K]: the share of right answers, from those counted by shard."""
-    scores = np.zeros((len(plan.ranges), len(plan.places), len(plan.order)))
+    scores = np.zeros((plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.shards:
         scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
     return scores / np.array(plan.counts)

@@ -1,4 +1,4 @@
-"""What memory does at test, as it stands after `--memory`. Free of torch."""
+"""Readings of memory at test, as they stand after `--memory`. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal

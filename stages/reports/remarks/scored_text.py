@@ -8,8 +8,7 @@ from stages.lineage.evaluation import MODELS_OWN
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
-from stages.reports.remarks.remark import Figures, Finding
-from stages.reports.remarks.thresholds import MANY_ENDS, MANY_UNKNOWN, UNEVEN
+from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, UNEVEN, Figures, Finding
 from stages.retrieval.memory_words import meanings, switched_off
 
 
