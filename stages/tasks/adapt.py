@@ -41,4 +41,4 @@ def _step(
     with torch.no_grad():
         for weight, own, gradient in zip(weights, before, gradients, strict=True):
             if gradient is not None:  # the vocabulary's softmax may have none, and then stays
-                weight -= settings.lr * (gradient + 2 * settings.anchor * (weight - own))
+                weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
