@@ -9,14 +9,15 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, not_working, say
-from memlm_cli.memory_text import memory_lines, shown
-from memlm_cli.options import DEFAULT_STORE, JsonOption, ReadOptions, StoreOption, VerifyInputsOption
+from memlm_cli.inspection_text import memory_lines, shown
+from memlm_cli.options import DEFAULT_STORE, JsonOption, OptionsOf, ReadOptions, StoreOption, VerifyInputsOption
 from memlm_cli.run_stage import require_text
 from stages.errors import DataError, UsageError
 from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.generation.translate import Translated, TranslatedToken
+    from stages.translation.settings import TranslationRequest
 
 
 def translate(
@@ -28,40 +29,28 @@ def translate(
             help="A model that translates, or an index of its datastore; lines to translate come on stdin.",
         ),
     ],
-    text: Annotated[str | None, typer.Option(help="Translate this line (default: those of stdin).")] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses a sentence; 1 is greedy.")] = 4,
-    length_penalty: Annotated[
-        float, typer.Option(help="α of score = log p / length^α: larger favours longer translations.")
-    ] = 0.6,
-    max_length: Annotated[
-        str, typer.Option(metavar="FACTOR,MORE", help="Longest translation: FACTOR times the source's tokens + MORE.")
-    ] = "1.2,10",
-    attribute: Annotated[
-        bool, typer.Option("--attribute", help="Under each line list the pairs that gave its tokens.")
-    ] = False,
     store: StoreOption = DEFAULT_STORE,
     verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
     *,
+    wanted: Annotated["TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")],
     reading: ReadOptions,
 ) -> None:
     """Translate lines with a model and its memories: a line in, a line out."""
     from stages.artifacts.store import Store
     from stages.generation.translate import open_line_translator
-    from stages.translation.beam import BeamSettings
-    from stages.translation.translator import DecodingSettings, Longest
+    from stages.inspection.settings import Request
 
     if source == "-":
         raise UsageError("Standard input is the text: name the model or index as an argument.")
-    if text is not None:
-        require_text("--text", text)
-    settings = DecodingSettings(BeamSettings(beam, length_penalty), Longest.parse(max_length))
+    if wanted.text is not None:
+        require_text("--text", wanted.text)
     opened = Store(store, verify_inputs=verify_inputs)
-    translator = open_line_translator(reading.request(source), opened, settings, attribute)
+    translator = open_line_translator(Request(source=source, **dict(reading)), opened, wanted)
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
-    lines = _Lines() if text is None else text.split("\n")
-    for one in translator.translate(lines, attribute):
+    lines = _Lines() if wanted.text is None else wanted.text.split("\n")
+    for one in translator.translate(lines, wanted.attribute):
         if json_:
             answer(json.dumps(_object(one), ensure_ascii=False))
         elif not answer_part(one.text + "\n"):

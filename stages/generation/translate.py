@@ -18,7 +18,8 @@ from stages.models.config import model_of
 from stages.models.devices import resolve_precision
 from stages.retrieval.neighbors import IndexSearch
 from stages.translation.pairs import PairTexts
-from stages.translation.translator import BATCH, DecodingSettings, Translator, open_translator, step_memory
+from stages.translation.settings import TranslationRequest
+from stages.translation.translator import BATCH, Translator, open_translator, step_memory
 
 
 class TranslatedToken(NamedTuple):
@@ -79,7 +80,7 @@ class LineTranslator:
         return PairTexts(DatastoreRows(self.reader.read["datastore"]), self.reader.text)
 
 
-def open_line_translator(request: Request, store: Store, settings: DecodingSettings, attribute: bool) -> LineTranslator:
+def open_line_translator(request: Request, store: Store, wanted: TranslationRequest) -> LineTranslator:
     """The model and memories that a request names. Raises: UsageError, ArtifactError where they do not translate."""
     found = find(request, store, None)
     require_sources(model_of(found.read["model"]), found.read["tokens"])
@@ -88,11 +89,9 @@ def open_line_translator(request: Request, store: Store, settings: DecodingSetti
     precision = resolve_precision(request.precision, device.type)
     external, memory, key = reader.range_reader.external, None, None
     if reader.policy is None or external is None:
-        if attribute:
+        if wanted.attribute:
             raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
     else:
         assert isinstance(external.retrieval, IndexSearch)
         memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
-    return LineTranslator(
-        reader, open_translator(model, found.read["tokens"], settings, device, precision, memory, key)
-    )
+    return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))

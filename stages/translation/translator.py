@@ -2,60 +2,25 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import UsageError
 from stages.lineage.corpus import token_text
 from stages.lineage.runs import OwnRows
 from stages.models.language_model import LanguageModel
 from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.decoding import TokenText
-from stages.translation.beam import DEFAULT, BeamSettings, Hypothesis, beam_search
+from stages.translation.beam import BeamSettings, Hypothesis, beam_search
 from stages.translation.model_decoder import ModelDecoder
+from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
 BATCH = 32
 """Sentences that are searched together."""
-
-
-class Longest(NamedTuple):
-    """Length of the longest translation of a source of S tokens: factor · S + more, its end included."""
-
-    factor: float = 1.2
-    more: int = 10
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `1.2,10`. Raises: UsageError for anything else."""
-        factor, _, more = text.partition(",")
-        try:
-            found = cls(float(factor), int(more))
-        except ValueError:
-            found = cls(-1)
-        if not (0 <= found.factor < float("inf") and 0 <= found.more < 1 << 20):
-            raise UsageError(f"--max-length {text}: expected a factor and a number of tokens, as 1.2,10.")
-        return found
-
-    def of(self, source: Sequence[int] | np.ndarray) -> int:
-        """At least a token and an end.
-
-        >>> Longest(1.2, 10).of(range(5))
-        16
-        """
-        return max(2, int(self.factor * len(source) + self.more))
-
-
-class DecodingSettings(NamedTuple):
-    """How translations are searched for."""
-
-    beam: BeamSettings = DEFAULT
-    longest: Longest = Longest()
 
 
 @dataclass(frozen=True)
@@ -80,7 +45,14 @@ class Translator:
             if self.memory is not None:
                 self.memory.begin(range(first + start, first + start + len(batch)))
             longest = [self.settings.longest.of(source) for source in batch]
-            yield from beam_search(self.decoder, *self._padded(batch), longest, self.settings.beam, self.memory)
+            beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
+            yield from beam_search(
+                self.decoder,
+                *self._padded(batch),
+                longest,
+                BeamSettings(self.settings.beam, self.settings.length_penalty),
+                self.memory,
+            )
 
     def evidence(self, source: np.ndarray, tokens: Sequence[int], number: int = 0) -> Evidence:
         """Who gave the tokens of a translation and its end their probability; `number`: of the sentence in its split.
