@@ -46,13 +46,7 @@ class Translator:
                 self.memory.begin(range(first + start, first + start + len(batch)))
             longest = [self.settings.longest.of(source) for source in batch]
             beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
-            yield from beam_search(
-                self.decoder,
-                *self._padded(batch),
-                longest,
-                BeamSettings(self.settings.beam, self.settings.length_penalty),
-                self.memory,
-            )
+            yield from beam_search(self.decoder, *self._padded(batch), longest, beam, self.memory)
 
     def evidence(self, source: np.ndarray, tokens: Sequence[int], number: int = 0) -> Evidence:
         """Who gave the tokens of a translation and its end their probability; `number`: of the sentence in its split.
