@@ -5,7 +5,7 @@ follow each other. A shard is a range of segments whose matches are looked up; t
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,7 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, offsets
-from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError
 from stages.examples import STREAMS
@@ -75,7 +75,7 @@ class SegmentRange(Shard):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[SegmentRange]):
     """How many segments there are, and matches of each."""
 
     segments: int
@@ -122,14 +122,12 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
                 f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
                 "days. Leave --engine out: the fast engine finds the same matches."
             )
-        return Plan(segments, min(job.config.k, segments - 1))
-
-    def shards(self, job: ShardJob[PackConfig], plan: Plan) -> Sequence[SegmentRange]:
         size = SEGMENTS[job.config.engine]
-        return [
-            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, plan.segments))
-            for start in range(0, plan.segments, size)
+        shards = [
+            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, segments))
+            for start in range(0, segments, size)
         ]
+        return Plan(shards, segments, min(job.config.k, segments - 1))
 
     def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
         return Work(_matcher(job, plan.segments), plan.k)
@@ -145,8 +143,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
         from stages.text.packing import DocumentsApart, chain, same_document
 
-        shards = self.shards(job, plan)
-        found = [np.load(job.folder / shard.file) for shard in shards]
+        found = [np.load(job.folder / shard.file) for shard in plan.shards]
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
@@ -154,7 +151,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         length = job.config.segment_length
         _write(job, "order", packed.order)
         _write(job, "segment_offsets", np.arange(plan.segments + 1, dtype=np.int64) * length)
-        searched = sum(job.draft.record(shard.key)["seconds"] for shard in shards)
+        searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
             "segments": plan.segments,

@@ -1,32 +1,19 @@
 """Writing text token by token."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from stages.artifacts.store import Store
-from stages.generation.attribution import Attributed, Attribution
-from stages.generation.sampling import Sampling, draw, probabilities
-from stages.generation.stream import Stream
+from stages.generation.request import GenerationRequest
+from stages.generation.sampling import draw, probabilities
+from stages.generation.stream import Attributed, Attribution, Stream
 from stages.inspection.reading import MemoryReader, open_reader
 from stages.inspection.request import Request
 
 STRIDE = 1
 """A backbone without state always reads as many tokens back as its context holds."""
-
-
-@dataclass(frozen=True)
-class GenerationRequest:
-    """A request for text."""
-
-    prompt: str = ""
-    max_tokens: int = 100
-    sampling: Sampling = field(default_factory=Sampling)
-    seed: int = 0
-    stop_at_eos: bool = False
-    attribute: bool = False
-    """Whether what carried each token is found too."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""A text that a model and its memories write: the distribution of its next token, then the token, and so on."""
+"""A text that grows: read after each token, and attributed to the contexts that carried it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,10 +9,12 @@ from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.range_reader import RangeReader
+from stages.inspection.contexts import Context, Contexts, EnteredContext, EnteredContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import WeightPolicy
+from stages.text.excerpt import SplitText
 
 ANY = 0
 """Stands in the place of the token that is not there yet; what is read of its own position does not see it."""
@@ -84,3 +86,43 @@ def _ending_with(carried: CarriedState, token: int) -> CarriedState:
     tokens = carried.tokens.clone()
     tokens[-1] = token
     return replace(carried, tokens=tokens)
+
+
+MOST_CONTEXTS = 3
+"""Passages that are named a token."""
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Where the probability of a token comes from.
+
+    `memories`: of each reading what all of its entries with this token added; the rest is the model's. `contexts`: the
+    entries that added most, the heaviest first. `entered`: the rows with this token that entered the hidden state.
+    """
+
+    memories: list[float]
+    contexts: list[Context]
+    entered: list[EnteredContext]
+
+
+class Attribution:
+    """Finds what carried each token of a text under way."""
+
+    def __init__(self, reader: MemoryReader, passage: Passage) -> None:
+        self._reader, self._passage = reader, passage
+        self._contexts, self._entered = Contexts(reader), EnteredContexts(reader)
+
+    def of(self, scored_range: ScoredRange, token: int) -> Attributed:
+        """Attribute the token at the one position of the range."""
+        place = scored_range.lm.start
+        (near,) = self._entered.read(PASSAGE, place, [token])
+        return Attributed(*self._memory(scored_range, token, place), [one for one in near if one.right])
+
+    def _memory(self, scored_range: ScoredRange, token: int, place: int) -> tuple[list[float], list[Context]]:
+        """Contribution of each memory, and the contexts that contributed most."""
+        memories = [0.0] * len(self._reader.memories)
+        entries = [one for _, some in self._reader.read_entries(scored_range) for one in some]
+        for one in entries:
+            memories[one.reading] += float(one.carried[0][one.values[0] == token].sum())
+        here = SplitText.of(self._passage, PASSAGE, self._reader.text)
+        return memories, self._contexts.best(entries, 0, token, place, here, MOST_CONTEXTS, right=True)

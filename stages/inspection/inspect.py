@@ -10,9 +10,15 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.range_scores import RangeScores
 from stages.evaluation.score_range import score_range
-from stages.inspection.contexts import Context, Contexts
-from stages.inspection.entered import EnteredContext, EnteredContexts, named
-from stages.inspection.looked_up import LookedUpContext, LookUps
+from stages.inspection.contexts import (
+    Context,
+    Contexts,
+    EnteredContext,
+    EnteredContexts,
+    LookedUpContext,
+    LookUps,
+    named,
+)
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find

@@ -24,6 +24,11 @@ BACKBONES = Registry(
         "huggingface": Part.within(
             "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
         ),
+        "huggingface-encoder-decoder": Part.within(
+            PACKAGE,
+            "huggingface_encoder_decoder_config:HuggingFaceEncoderDecoderConfig",
+            "huggingface_encoder_decoder:HuggingFaceEncoderDecoder",
+        ),
         "text-encoder": Part.within(
             "stages.models.backbones", "text_encoder_config:TextEncoderConfig", "text_encoder:TextEncoder"
         ),
@@ -33,6 +38,8 @@ IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
 ENCODER = "text-encoder"
 """The backbone that is imported, too, and makes keys alone: it is never trained."""
+TRANSLATOR = "huggingface-encoder-decoder"
+"""The backbone that is imported, too, and reads sources."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
 NAMED = {
@@ -45,7 +52,7 @@ NAMED = {
 
 def trainable_backbones() -> list[str]:
     """The backbones that training can begin with."""
-    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER)]
+    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER, TRANSLATOR)]
 
 
 def backbone_of(name: str) -> str:

@@ -68,6 +68,11 @@ class Encoding:
         ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
         return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
 
+    def after(self, rows: int) -> "Encoding":
+        """The same less the first rows of every window."""
+        ffn_input = None if self.ffn_input is None else self.ffn_input[:, rows:]
+        return Encoding(self.hidden[:, rows:], ffn_input, self.state, self.auxiliary_loss)
+
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with: `hidden` or `ffn-input`.
 
@@ -111,6 +116,11 @@ class ReadsSource(ABC):
     `read` takes what `begin` made as a state, and gives that behind the inputs. Its tensors begin with a dimension of
     rows, so a row can be dropped or repeated.
     """
+
+    prompt: tuple[int, ...] = ()
+    """Inputs that stand in place of the first one of every target, `<eos>`; empty: that stays."""
+    source_prefix: tuple[int, ...] = ()
+    """Tokens that stand before every source."""
 
     @abstractmethod
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:

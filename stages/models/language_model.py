@@ -35,6 +35,8 @@ class LanguageModel(nn.Module):
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
+        self.label_smoothing = 0.0
+        """ε of the loss in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
 
     def encode(
@@ -50,16 +52,32 @@ class LanguageModel(nn.Module):
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
         """
+        source, source_mask = self._with_prefix(source, source_mask)
         embedded = None if source is None else self.vocabulary.embed(source)
         context = (state, document_offset, source, source_mask, embedded)
-        prefix = self.backbone.prefix
+        prefix, prompt = self.backbone.prefix, self._prompt
+        if prompt and state is None:
+            tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
             encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
-            return encoding
+            return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
         return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
+
+    @property
+    def _prompt(self) -> tuple[int, ...]:
+        """Inputs in place of the first one of a target, if the backbone wants others."""
+        return self.backbone.prompt if isinstance(self.backbone, ReadsSource) else ()
+
+    def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Sources and their mask behind what the backbone expects before each."""
+        prefix = self.backbone.source_prefix if isinstance(self.backbone, ReadsSource) else ()
+        if source is None or not prefix:
+            return source, mask
+        mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
+        return torch.cat((source.new_tensor(prefix).expand(len(source), -1), source), 1), mask
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
@@ -74,14 +92,20 @@ class LanguageModel(nn.Module):
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
         """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.
 
-        Raises: UsageError of a model that reads none.
+        The first token behind it is `<eos>`, or the last one of the backbone's prompt: the others are read here.
 
         Args:
             mask: tokens that count, bool [B, S]; None: all.
+        Raises: UsageError of a model that reads none.
         """
         if not isinstance(self.backbone, ReadsSource):
             raise UsageError(f"A model with backbone {self.config.backbone!r} reads no source: it does not translate.")
-        return self.backbone.begin(self.vocabulary.embed(source), mask)
+        source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]
+        state: State = self.backbone.begin(self.vocabulary.embed(source), mask)
+        if len(self._prompt) > 1:
+            prompt = source.new_tensor(self._prompt[:-1]).expand(len(source), -1)
+            state = self.encode(prompt, state).state
+        return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
@@ -105,9 +129,10 @@ class LanguageModel(nn.Module):
             return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
+        """Mean negative log-likelihood in nats, in training with smoothed labels; hidden [N, d], targets int64 [N]."""
+        smoothing = self.label_smoothing if self.training else 0.0
         with self._exact(hidden):
-            return self.vocabulary.loss(self._own(hidden), targets)
+            return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats of one softmax over the vocabulary's scores and a memory's.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.lineage.keys import stored_keys
+from stages.lineage.rows import stored_keys
 from stages.search.keys import StoredKeys
 
 

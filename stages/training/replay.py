@@ -63,7 +63,7 @@ def replay_step(update: Replayable) -> Tensor:
         # What the method carries has no gradient; of the first segment nobody asks for one.
         before = step.before._replace(state=each(step.before.state, _leaf)) if number else step.before
         loss, after = update.loss_from(step.batch, before)
-        loss = loss / len(steps)
+        loss = update.weighted(loss)  # segments are of one length, so each weighs the same
         losses.insert(0, loss.detach().double())
         if number + 1 == len(steps):
             carried = after.each(Tensor.detach)

@@ -96,6 +96,9 @@ class OneUpdate:
         loss, self.carried = self.loss_from(batch, self.before)
         return loss
 
+    def weighted(self, loss: Tensor) -> Tensor:
+        return loss / self.accumulate
+
     def exchanges(self, wanted: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
