@@ -45,7 +45,7 @@ class Timestep(NamedTuple):
     batch: Batch
     before: Carried
     seed: int
-    """Of its random numbers: what the first pass drops is dropped again."""
+    """Seed of its random numbers: what the first pass drops is dropped again."""
 
 
 def replay_step(update: Replayable) -> Tensor:

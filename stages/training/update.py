@@ -64,7 +64,7 @@ class Objective(nn.Module):
         return sum(auxiliary, start=loss), carried
 
     def advance(self, batch: Batch, carried: Carried) -> Carried:
-        """What a batch leaves, of a backbone that replays; the shortest way there, unless the method carries more."""
+        """State after a batch, of a backbone that replays; the shortest way there, unless the method carries more."""
         with autocast(self.device, self.precision):
             if self.method.carries_past:
                 return self.method.loss(self.model, batch, carried)[1]

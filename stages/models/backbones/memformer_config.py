@@ -26,7 +26,7 @@ class MemformerConfig(BlockSizes):
     summary_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 1
     """Learned rows that the encoder reads behind a segment, to sum it up (the paper's classification tokens)."""
     temperature: Annotated[float, Field(gt=0)] = 0.25
-    """Of slots' attention: the smaller, the fewer a slot takes from."""
+    """Divisor of the scores of slots: the smaller, the fewer rows a slot takes from."""
     forgetting: Annotated[float, Field(gt=0)] = 0.1
     """Norm that the biases of slots begin with: the larger, the sooner a slot forgets what it is not given again."""
     segment_length: Size | None = None
