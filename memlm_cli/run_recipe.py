@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.tables import answer_table, show_table
 from pipelines.command_words import command_words
-from stages.artifacts import advice
+from stages.artifacts.advice import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:
@@ -132,16 +132,5 @@ def _show_summary(results: "list[Result]") -> None:
 def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
     """The command of a stage, whose references are those of artifacts that are made, and files."""
     words = command_words(stage.command, references, stage.settings, stage.preset)
-    groups = [*_device(common), *store_words(common)]
-    return shlex.join(["memlm", *words, *(word for group in groups for word in group)])
-
-
-def store_words(common: Common) -> Iterator[list[str]]:
-    """Where the store is, if a new command would not know."""
-    if words := advice.store_words(common.store):
-        yield words
-
-
-def _device(common: Common) -> Iterator[list[str]]:
-    if common.device != "auto":
-        yield ["--device", common.device]
+    device = [] if common.device == "auto" else ["--device", common.device]
+    return shlex.join(["memlm", *words, *device, *store_words(common.store)])

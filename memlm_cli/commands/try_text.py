@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -113,7 +112,7 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.reproduce import script
-    from memlm_cli.run_recipe import store_words
+    from stages.artifacts.advice import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title
@@ -122,7 +121,7 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     found = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
     write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
-    store = list(chain(*store_words(common)))
+    store = store_words(common.store)
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
     words = ["memlm", "inspect", report.input("index").reference, "--report", report.reference, "--select", "gains"]
