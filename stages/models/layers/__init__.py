@@ -19,7 +19,10 @@ STREAM_ATTENTION = Registry(
 )
 WINDOW_ATTENTION = Registry(
     "attention of a transformer",
-    {"softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention")},
+    {
+        "softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention"),
+        "memsizer": Part.within("stages.models.layers", "memsizer_settings:MemSizerSettings", "memsizer:MemSizer"),
+    },
     [STREAM_ATTENTION],
 )
 LOOKUP = Registry(
