@@ -233,7 +233,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
         (
             "attention",
             {"name": "memsizer", "slots": 3},
-            "'memsizer'; known: relative, memorizing, compressive, infinity",
+            "infinity, memorizing, relative (it is an attention of a transformer)",
         ),
         ("lookup", NGRAMS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("lookup", NGRAMS | {"slot": 5}, "did you mean 'model.lookup.slots'?"),

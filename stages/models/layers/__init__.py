@@ -25,6 +25,7 @@ WINDOW_ATTENTION = Registry(
     },
     [STREAM_ATTENTION],
 )
+STREAM_ATTENTION.others = [WINDOW_ATTENTION]
 LOOKUP = Registry(
     "lookup of tokens",
     {
