@@ -43,6 +43,7 @@ class AllCommands(CommandsByName):
         "precompute-neighbors",
         "pack-batches",
         "evaluate",
+        "build-episodes",
         "evaluate-tasks",
         "report",
         "compare",
