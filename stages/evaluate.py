@@ -28,11 +28,13 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
+from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.automatic import memory_to_search
+from stages.suffixes.indexing import TEXT_BYTES
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
@@ -63,9 +65,14 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
         asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
+        references, named = named_apart(references, store)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
+        matched = any(reading.reads_text for reading in config.readings)
+        require_asked(named, matched)
+        if matched:
+            read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -83,14 +90,14 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         options = resolve_options(config.probe_options, inputs.artifacts, splits)
-        datastores = datastores_read(inputs.artifacts)
+        datastores, matched = datastores_read(inputs.artifacts), inputs.artifacts.get(EXACT)
         return config.model_copy(
             update={
                 **windows._asdict(),
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
-                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores),
+                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
             }
         )
@@ -98,7 +105,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs)
+        matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
+        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
         from stages.search.open import tell_of_large

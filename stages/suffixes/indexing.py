@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stages.suffixes.text import Text
 
 TEXT = "text"
-"""Role of the tokens that are sorted."""
+"""Role of the tokens that are sorted; see also `stages.lineage.exact`."""
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 22
 ROWS_PER_SHARD = 1 << 19

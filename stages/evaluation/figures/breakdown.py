@@ -10,8 +10,10 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.frequency import Frequencies, find_frequencies
 from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.matched import Matched, find_matched
 from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
+from stages.lineage.exact import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.retrieval.rows import MemoryRow
 from stages.text.tokens import open_split
@@ -47,6 +49,7 @@ class Breakdown:
     `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `ends`: bool [T], that end documents; None where these have no `<eos>`, or last words alone count.
     `frequencies`: by how often their type stands in a text; None if that is not known.
+    `matched`: tokens in long matches with texts that were read before; None where that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
 
@@ -57,6 +60,7 @@ class Breakdown:
     accuracy: Accuracy
     unknown_id: int | None = None
     ends: np.ndarray | None = None
+    matched: Matched | None = None
 
 
 def find_breakdown(
@@ -90,6 +94,7 @@ def find_breakdown(
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
         end_tokens(read["tokens"], split) if counted is None else None,
+        find_matched(read, split),
     )
 
 
@@ -122,7 +127,7 @@ HASHES = "paragraph_hashes"
 
 @dataclass(frozen=True)
 class KnownText:
-    """A split that a model learned or rows of a datastore are of: `read_by`, `model`, `datastore` or both.
+    """A split that a model learned, rows of a datastore are of, or an index matches: `read_by` says which.
 
     `corpus`: reference of its tokens; `digests`: what all its paragraphs are known by, None if only some are stored;
     `hashes`: reads those that are, uint64 [P].
@@ -142,7 +147,7 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.
     """
     learned = read["model"].input("tokens")
-    texts = [_learned(learned)] if "train" in learned.metrics["splits"] else []
+    texts = [_whole(learned, "train", "model")] if "train" in learned.metrics["splits"] else []
     for datastore, _ in datastores_read(read):
         for held in _held(datastore):
             same = next((n for n, text in enumerate(texts) if held.digests and text.digests == held.digests), None)
@@ -150,12 +155,15 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
                 texts.append(held)
             elif "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
+    if EXACT in read:
+        matched = _whole(read[EXACT].input(TEXT), str(read[EXACT].config["split"]), EXACT)
+        texts += [] if any(text.digests == matched.digests for text in texts) else [matched]
     return texts
 
 
-def _learned(tokens: Artifact) -> KnownText:
-    digests = array_digests(tokens, f"train/{HASHES}")
-    return KnownText(tokens.reference, "train", digests, partial(_read, tokens, "train", HASHES), ("model",))
+def _whole(tokens: Artifact, split: str, reader: str) -> KnownText:
+    digests = array_digests(tokens, f"{split}/{HASHES}")
+    return KnownText(tokens.reference, split, digests, partial(_read, tokens, split, HASHES), (reader,))
 
 
 def _held(datastore: Artifact) -> Iterator[KnownText]:

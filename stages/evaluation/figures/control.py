@@ -6,7 +6,7 @@ of joined counts. What was scored makes another, which goes on counting. Both ar
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.exact import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 10_000_000
 """Maximum number of tokens counted, and scored: 10 s and 1 GB for each control at most."""
-LENGTH = 3
+TRIGRAM = 3
 
 
 class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
+    """And exact indexes."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -51,7 +53,7 @@ class Counting:
 
     `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`, `exclude`: its settings, resolved.
     `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
-    `last_words`: of the splits that are read, the tokens that alone count; None: all.
+    `last_words`: of the splits that are read, the tokens that alone count; None: all. `order`: tokens of an n-gram.
     """
 
     read: Mapping[str, Artifact]
@@ -61,6 +63,7 @@ class Counting:
     exclude: str | None = None
     outside: np.ndarray | None = None
     last_words: Mapping[str, LastWords] | None = None
+    order: int = TRIGRAM
     _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
     _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
@@ -73,12 +76,18 @@ class Counting:
         figures = {name: found[name] for name in ("nll", "perplexity", "perplexity_on_new_text")}
         return {**found["texts"][0], **figures}
 
+    def of_order(self, order: int) -> "Counting":
+        """The same with longer or shorter n-grams; nothing is counted yet."""
+        return replace(self, order=order, _p={}, _counted={}, _weights={})
+
     def reads(self, row: "MemoryRow | None") -> Reads:
         """Texts that a row may read; None: the model without memories."""
         settings = [one for source in row.sources for one in source.reading.source_settings] if row else []
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
         if any(one.reads_datastore for one in settings):
             stores.append(self.read["datastore"])
+        if any(one.reads_text for one in settings):
+            stores.append(self.read[EXACT])
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)
@@ -94,7 +103,7 @@ class Counting:
             return None
         listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
         found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
-        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS:
+        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
         if texts and reads.past:
             found["tune_split"] = self._fitted_on()
@@ -159,7 +168,7 @@ class Counting:
         if key not in self._p:
             anew = reads.past == "document"
             stream = self._stream(self._open(split), "document" if anew else self.reset)
-            self._p[key] = counting_on(stream, LENGTH, self._start, self._vocabulary, anew)
+            self._p[key] = counting_on(stream, self.order, self._start, self._vocabulary, anew)
         return self._p[key]
 
     def _ngrams(self, texts: "list[CountedText]") -> Ngrams:
@@ -168,7 +177,7 @@ class Counting:
         if key not in self._counted:
             self._counted.clear()  # before others are counted, since each takes much memory
             pieces = [text.open() for text in texts]
-            self._counted[key] = Ngrams.count(pieces, LENGTH, self._start, self._vocabulary)
+            self._counted[key] = Ngrams.count(pieces, self.order, self._start, self._vocabulary)
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> "list[CountedText]":
@@ -247,8 +256,15 @@ def learned_text(model: Artifact) -> CountedText | None:
     weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
     if weights or LEARNED not in splits:
         return None
-    held = open_split(tokens.zarr("tokens.zarr"), LEARNED)
-    return CountedText(digests_of(tokens, LEARNED), tokens.reference, LEARNED, splits[LEARNED]["tokens"], held)
+    return whole_split(tokens, LEARNED)
+
+
+def whole_split(tokens: Artifact, split: str) -> CountedText:
+    """All of a split."""
+    held = open_split(tokens.zarr("tokens.zarr"), split)
+    return CountedText(
+        digests_of(tokens, split), tokens.reference, split, int(tokens.metrics["splits"][split]["tokens"]), held
+    )
 
 
 def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[CountedText]:
@@ -263,7 +279,10 @@ def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[Count
 
 
 def _held(datastore: Artifact) -> Iterator[CountedText]:
-    """The rows of a datastore, by the split that they are of."""
+    """The rows of a datastore, by the split that they are of; all of the text of an exact index."""
+    if datastore.kind == "index":
+        yield whole_split(datastore.input(TEXT), str(datastore.config["split"]))
+        return
     rows = DatastoreRows(datastore)
     for number, source in enumerate(rows.sources):
         first, end = rows.runs.block(number)

@@ -5,10 +5,11 @@ from math import log
 
 from stages.diagnostics.shown import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.exact import EXACT
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
-from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, UNEVEN, Figures, Finding
+from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.retrieval.memory_words import meanings, switched_off
 
 
@@ -99,11 +100,22 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
             yield "not-checked", {"split": report["split"], "text": _text(text), "one": one}
 
 
+def matched_text(report: Figures) -> Iterator[Finding]:
+    """Long matches with texts that were read before, where they are many, and the rows without them."""
+    outside = report.get("outside_matches")
+    if outside is None or outside["shares"][str(outside["new_below"])] < MATCHED:
+        return
+    shares = joined([f"{share:.1%} in one of {length}" for length, share in outside["shares"].items()])
+    known = [f"{row['row']} {number(row['perplexity'])}" for row in outside["rows"] if row["perplexity"] is not None]
+    yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
+
+
 def _text(text: Figures) -> str:
     """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
     if "model" in text["read_by"]:
         return str(text["split"])
-    return f"the datastore's text, {text['split']} of {text['corpus']}"
+    holder = "index" if EXACT in text["read_by"] else "datastore"
+    return f"the {holder}'s text, {text['split']} of {text['corpus']}"
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -127,7 +139,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = report["read"]["datastore" if "datastore" in report["read"] else MODELS_OWN]
+    made = next(report["read"][role] for role in ("datastore", EXACT, MODELS_OWN) if role in report["read"])
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"
