@@ -119,6 +119,8 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     """
     source = store.get(request.source, *SOURCES)
     model = language_model(source)
+    if split is None and model_of(model).reads.source:
+        raise UsageError(f"{model.reference} translates, and reads no text without its source: use memlm translate.")
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
     stored = None if asked is None else any(reading.reads_datastore for reading in asked)
