@@ -49,6 +49,7 @@ class AllCommands(CommandsByName):
         "compare",
         "inspect",
         "generate",
+        "translate",
         "export",
         "run",
         "plan",
