@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stages.examples.documents import Documents
 from stages.examples.examples import Task
 from stages.methods.method import Update
 from stages.methods.stream.classifying import add_gradients
@@ -21,7 +22,8 @@ class Gem(KeepsDocuments[GemConfig]):
     def end_task(self, task: Task) -> None:
         count, random = task.examples.count, self.random(KEEP, self.task)
         chosen = random.choice(count, max(1, int(self.settings.share * count)), replace=False)
-        self.memory.write(task.examples.batch(chosen).documents, self.task, 1.0, random)
+        assert isinstance(task.examples, Documents)
+        self.memory.write(task.examples.chosen[chosen], self.task, 1.0, random)
 
     def step(self, update: Update) -> Tensor:
         loss, batches = add_gradients(update)
