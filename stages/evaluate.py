@@ -246,8 +246,6 @@ def resolve_decoding(
 
     Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
     """
-    from stages.evaluation.figures.bleu import require_sacrebleu
-
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
     if not model_of(read["model"]).reads.source:
         if asked:
@@ -261,6 +259,8 @@ def resolve_decoding(
             "Translations are searched for with neighbours from an index alone: name an index and external memory, or "
             "--beam 0 for perplexity without BLEU."
         )
+    from stages.evaluation.figures.bleu import require_sacrebleu
+
     require_sacrebleu(config.bleu)
     return dict(config.decoding)
 

@@ -22,7 +22,7 @@ _PLAIN = frozenset({"bytes", "crc32c"})
 
 
 class Source(Protocol):
-    """What arrays are read from: an artifact."""
+    """An artifact, as far as its arrays need it."""
 
     path: Path
     manifest: Manifest

@@ -85,7 +85,7 @@ COMMANDS = {
     "generate": Watched(
         "{index} --max-tokens 2 --memory long:size=5,theta=1,lambda=0.1",
         (
-            "stages.inspection.reading.find",
+            "stages.generation.generate.find",
             "stages.inspection.reading.open_range_reader",
             "stages.generation.stream.Stream.__init__",
             "stages.generation.stream.Stream.read_range",
