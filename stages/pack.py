@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,13 +29,12 @@ __all__ = ["PackBatches", "PackConfig"]
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from stages.text.bm25 import Bm25Index
     from stages.text.packing import Chain
 
 SPLIT = "train"
-SEGMENTS = {"fast": 4096, "rank-bm25": 128}
-"""Segments of one shard, by engine."""
-MANY = 20_000
-"""Segments from which on rank-bm25 takes hours."""
+SEGMENTS = 4096
+"""Segments of one shard."""
 
 
 class BatchesFigures(Figures):
@@ -82,18 +81,11 @@ class Plan:
     k: int
 
 
-class Matcher(Protocol):
-    """Finds the segments that are most like others of the same split."""
-
-    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best other segments for segments start .. stop - 1: ids int64, -1 for none, and scores, [n, k] each."""
-
-
 @dataclass(frozen=True)
 class Work:
     """Everything that computing shards needs."""
 
-    index: Matcher
+    index: "Bm25Index"
     k: int
 
 
@@ -117,18 +109,12 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
     def plan(self, job: Job[PackConfig]) -> Plan:
         segments = whole_segments(job.config, job.inputs)
-        if job.config.engine == "rank-bm25" and segments > MANY:
-            job.reporter.warning(
-                f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
-                "days. Leave --engine out: the fast engine finds the same matches."
-            )
         return Plan(segments, min(job.config.k, segments - 1))
 
     def shards(self, job: ShardJob[PackConfig], plan: Plan) -> Sequence[SegmentRange]:
-        size = SEGMENTS[job.config.engine]
         return [
-            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, plan.segments))
-            for start in range(0, plan.segments, size)
+            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, plan.segments))
+            for start in range(0, plan.segments, SEGMENTS)
         ]
 
     def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
@@ -184,17 +170,11 @@ def _require_documents(tokens: Artifact) -> None:
         )
 
 
-def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
-    from stages.text.bm25.index import Bm25Index, itself
-    from stages.text.bm25.scoring import SCORINGS
+def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index":
+    from stages.text.bm25 import SCORINGS, Bm25Index, itself
     from stages.text.packing import sharing
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
-    if job.config.engine == "rank-bm25":
-        from stages.text.bm25.reference import RankBm25
-
-        length = job.config.segment_length
-        return RankBm25(np.asarray(_ids(job)[: segments * length]).reshape(segments, length), hidden)
     return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
 
 
@@ -213,7 +193,7 @@ def _ids(job: ShardJob[PackConfig]) -> Any:
 
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """How often each term is in each segment, [S, V]."""
-    from stages.text.bm25.counts import term_counts
+    from stages.text.bm25 import term_counts
 
     size = job.inputs["tokens"].metrics["vocabulary_size"]
     return term_counts(_ids(job), job.config.segment_length, size)

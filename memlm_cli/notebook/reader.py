@@ -64,7 +64,7 @@ class Reader:
         """The same as it is written, token by token; see `memlm generate`."""
         from stages.generation.generate import GenerationRequest, generate
         from stages.generation.sampling import Sampling
-        from stages.text.decoding import TextStream
+        from stages.text.excerpt import TextStream
 
         text_of(prompt, "prompt")
         sampling = Sampling(temperature, top_k, top_p)

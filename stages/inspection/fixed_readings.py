@@ -7,7 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
-from stages.retrieval.comparison import Comparison
+from stages.retrieval.grammar import Comparison
 from stages.retrieval.reading import Reading, parse_reading, parse_readings
 from stages.retrieval.sources import SOURCES
 

@@ -23,8 +23,7 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
-from stages.text.decoding import TokenText
-from stages.text.excerpt import SplitText
+from stages.text.excerpt import SplitText, TokenText
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""

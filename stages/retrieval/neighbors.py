@@ -1,14 +1,45 @@
-"""Where a scored token's neighbours come from: stored ones, or a search of an index."""
+"""Where a scored token's neighbours come from: a datastore, and stored neighbours in it or a search of an index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
+from stages.lineage.keys import stored_keys
 from stages.lineage.runs import OwnRows
+from stages.search.keys import StoredKeys
 from stages.search.searcher import Searcher
+
+
+@dataclass(frozen=True)
+class Datastore:
+    """Its keys; values int32 [N + 1], of which the last is -1."""
+
+    keys: StoredKeys
+    values: Tensor
+    metric: str
+    """Metric of a search's distances: `l2` or `ip`."""
+    lossless: bool
+    """Whether the distances of a search equal those recomputed from the stored keys."""
+
+    @cached_property
+    def token_counts(self) -> Tensor:
+        """Occurrences of each token up to the largest that is stored, and 0 of one more, int64."""
+        values = self.values[:-1]
+        return values.bincount(minlength=int(values.max()) + 2)
+
+
+def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torch.device) -> Datastore:
+    """A datastore's keys, to be read when they are needed, and its values, in memory."""
+    group: Any = artifact.zarr("datastore.zarr")
+    values = np.append(np.asarray(group["values"][:]), np.int32(-1))
+    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import log2
 from pathlib import Path
 
-from stages.text.chunks import pieces
+from stages.text.blocks import pieces
 from stages.text.files import compression
 from stages.text.records import TextFile, records
 from stages.text.tokenizer import UNK

@@ -11,8 +11,8 @@ import numpy as np
 
 from stages.metrics import LONG_WORD
 from stages.text.automatic import text_bytes
+from stages.text.blocks import pieces
 from stages.text.bpe import BpeTokenizer
-from stages.text.chunks import pieces
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
 from stages.text.records import TextFile, records
 from stages.text.spool import Pieces

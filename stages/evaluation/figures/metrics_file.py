@@ -1,20 +1,22 @@
-"""The content of a report's `metrics.json`."""
+"""The content of a report's `metrics.json`, and the row of another report above its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures import report
-from stages.evaluation.figures.baseline import baseline_row
 from stages.evaluation.figures.control import Counting
 from stages.evaluation.figures.frequency import chance_accuracy, type_counts
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.learned_weight import learned_figures
 from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
+from stages.evaluation.figures.tuned import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
+from stages.models.config import model_of
+from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
 from stages.text.form import differences
 
 if TYPE_CHECKING:
@@ -194,3 +196,49 @@ def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
     if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
+
+
+SETTINGS = ("segment_length",)
+"""Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
+FIGURES = ("parameters", "steps", "tokens")
+OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
+"""Settings of a model that are its memory, or follow from training."""
+
+
+def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
+    """The first row of another report, to stand above those of `model`, and how its model differs; JSON."""
+    made, theirs = report.metrics, report.input("model")
+    outside = made.get("outside_repeated_paragraphs")
+    return {
+        "report": report.reference,
+        "model": theirs.reference,
+        "method": made["method"],
+        "row": made["rows"][0],
+        "differs": list(_differences(model, theirs)) if not model.matches(theirs.record) else [],
+        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
+    }
+
+
+def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
+    """Differences of two models besides their memory, as phrases: `backbone transformer-xl, not transformer`."""
+    kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
+    if kinds[0]["backbone"] != kinds[1]["backbone"]:
+        yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
+    else:
+        names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
+        yield from (_phrase(name, kinds[0][name], kinds[1][name]) for name in names if kinds[0][name] != kinds[1][name])
+    for name in SETTINGS:
+        yield from _differing(name, own.config, theirs.config)
+    for name in FIGURES:
+        yield from _differing(name, own.metrics, theirs.metrics)
+
+
+def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    first, second = own.get(name), theirs.get(name)
+    if None not in (first, second) and first != second:
+        yield _phrase(name, first, second)
+
+
+def _phrase(name: str, own: Any, theirs: Any) -> str:
+    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
+    return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"

@@ -7,9 +7,8 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation.generate import GenerationRequest, generate, open_writer
+from stages.generation.generate import GenerationRequest, Stream, generate, open_writer
 from stages.generation.sampling import Sampling
-from stages.generation.stream import Stream
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
 from stages.models.language_model import load_model
