@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 from scipy.sparse import csr_array
 
-from stages.text.bm25 import SCORINGS, Bm25Index, index, lucene_idf, okapi_idf, term_counts
+from stages.text import bm25 as index
+from stages.text.bm25 import SCORINGS, Bm25Index, lucene_idf, okapi_idf, term_counts
 from tests.oracles.bm25 import lucene_scores, matches, okapi_scores
 
 ORACLES = {"lucene": lucene_scores, "okapi": okapi_scores}

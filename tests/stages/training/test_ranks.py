@@ -124,7 +124,7 @@ def test_two_ranks_train_as_one(case, alone, together, monkeypatch):
 
 @pytest.mark.timeout(300)
 def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(together, tmp_path):
-    cases, parts = ["lm with product keys", "lm of memorizing attention"], Store(tmp_path / "parts")
+    cases, parts = ["lm of memorizing attention"], Store(tmp_path / "parts")
     learnt = {case: learnt_from(parts, two_ranks.settings(case)) for case in cases}
     for case in cases:
         assert trained_by_two(parts, {case: learnt[case]}, STOP_AT="3").returncode
