@@ -44,8 +44,7 @@ def planned(
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
     from pipelines.trial_budget import Machine, require_enough, require_time
-    from stages.text.automatic import text_bytes
-    from stages.text.survey import count_lines, count_sentences
+    from stages.text.survey import count_lines, count_sentences, text_bytes
 
     texts = _texts(files, common.store, minutes)
     total = text_bytes(texts)
@@ -147,7 +146,7 @@ def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]
 
 def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
     """Say so where a notable share of the text stands in other files, too."""
-    from stages.text.automatic import text_bytes
+    from stages.text.survey import text_bytes
 
     first = {text.digest: text for text in reversed(texts)}
     again = [text for text in texts if text is not first[text.digest]]
@@ -171,9 +170,8 @@ def _plan(
     from pipelines.trial import FEWEST_DOCUMENTS, plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
-    from stages.text.automatic import bpe_vocabulary, text_bytes
     from stages.text.sample import is_tested_by_few, record_sizes
-    from stages.text.survey import count_lines, survey, token_bytes
+    from stages.text.survey import bpe_vocabulary, count_lines, survey, text_bytes, token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()

@@ -28,13 +28,12 @@ from stages.lineage.indexes import LEARNED, index_before
 from stages.search.automatic import (
     automatic_kind,
     check_keys,
-    check_probe,
     cost_in_words,
     grows_whole,
     index_bytes,
     resolve,
 )
-from stages.search.config import IndexConfig, Keys
+from stages.search.config import IndexConfig, Keys, check_probe
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save
 
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.models.backbone import named_below
 
 STATE, ENCODER_STATE = "state/", "encoder-state/"

@@ -7,7 +7,7 @@ from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.sources import own_splits
-from stages.search.exclusion import excluding_fewer
+from stages.search.config import excluding_fewer
 
 
 def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:

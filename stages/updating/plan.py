@@ -9,7 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import ADDED
 from stages.artifacts.stage import Shard
 from stages.encoding.stored_rows import RowLayouts
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.lineage.runs import KeptRows
 from stages.models.config import model_of
 from stages.updating.change import Change

@@ -41,20 +41,15 @@ def metrics_of(
     totals, counts = report.Totals.of(records), _counts(job, plan)
     first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
     names = [first, *(row.name for row in memory)]
-    vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
-    tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
-    rows = report.table(
-        names,
-        weights.memories(),
-        totals,
-        counts,
-        tokens,
-        vocabulary,
-    )
+    read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
+    tokens = scored["splits"][config.split]["tokens"]
+    rows = report.table(names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"])
     main = rows[1] if memory else rows[0]
-    counting = _counting(job, plan)
+    outside = plan.breakdown.outside
+    counting = Counting(read, config.split, config.tune_split, config.reset, config.exclude, outside, plan.last_words)
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
-    controls = _controls(counting, names, memory)
+    read_by_row = zip(names, (None, *memory), strict=True)
+    controls = {name: counting.control(counting.reads(row)) for name, row in read_by_row}
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
     unknown = report.unknown_tokens(names, totals)
@@ -78,7 +73,7 @@ def metrics_of(
         "valid_perplexity": _valid_perplexity(job),
         "trigram": counting.trigram(),
         "rows": [{**row, "control": controls[row["row"]]} for row in rows] + shut,
-        "baseline": _baseline(job),
+        "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
@@ -88,7 +83,7 @@ def metrics_of(
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),
-        "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
+        "read": {role: artifact.reference for role, artifact in read.items()},
     }
 
 
@@ -105,10 +100,6 @@ def _learned_weight(
         return {}
     name = memory[0].sources[-1].reading.weight_name
     return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
-
-
-def _baseline(job: "Job[EvaluateConfig]") -> dict[str, Any] | None:
-    return baseline_row(job.inputs["baseline"], job.inputs["model"]) if "baseline" in job.inputs else None
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
@@ -136,25 +127,6 @@ def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
     return float(split["documents"] / split["tokens"])
-
-
-def _counting(job: "Job[EvaluateConfig]", plan: "Plan") -> Counting:
-    config = job.config
-    return Counting(
-        job.inputs.artifacts,
-        config.split,
-        config.tune_split,
-        config.reset,
-        config.exclude,
-        plan.breakdown.outside,
-        plan.last_words,
-    )
-
-
-def _controls(counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]") -> dict[str, Any]:
-    """Controls of the rows, by name."""
-    rows = zip(names, (None, *memory), strict=True)
-    return {name: counting.control(counting.reads(row)) for name, row in rows}
 
 
 def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
