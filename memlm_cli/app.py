@@ -43,6 +43,7 @@ class AllCommands(CommandsByName):
         "precompute-neighbors",
         "pack-batches",
         "evaluate",
+        "evaluate-tasks",
         "report",
         "compare",
         "inspect",

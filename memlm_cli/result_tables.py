@@ -61,6 +61,8 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
         from memlm_cli.report_tables import show_report
 
         show_report(title, artifact, verbose=verbose)
+    elif artifact.kind == "matrix":
+        _show_matrix(title, artifact.metrics)
     else:
         _show_figures(title, artifact)
 
@@ -83,6 +85,21 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
         for remark in remarks_on(MODEL, {**artifact.metrics, **_validated(artifact)}):
             say(remark.text)
+
+
+STREAM_FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
+
+
+def _show_matrix(title: str, metrics: Figures) -> None:
+    """The scores after each task, and the figures of all of them, in percent."""
+    after = ["before", *metrics["tasks"]]
+    rows = [
+        [after[place], *(f"{score:.1%}" for score in scores)]
+        for place, scores in zip(metrics["after"], metrics["matrix"], strict=True)
+    ]
+    show_table(title_of(title, metrics["method"]), ("after", *metrics["tasks"]), rows)
+    known = [name for name in STREAM_FIGURES if metrics[name] is not None]
+    say(", ".join(f"{figure_name(name)} {metrics[name]:.1%}" for name in known))
 
 
 def _validated(model: "Artifact") -> Figures:

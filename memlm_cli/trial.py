@@ -46,7 +46,7 @@ def planned(
     from pipelines.trial_budget import Machine, require_enough, require_time
     from stages.text.survey import count_lines, count_sentences, text_bytes
 
-    texts = _texts(files, common.store, minutes)
+    texts = _texts(files, common.store)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
     _warn_of_repeats(texts, total)
@@ -136,11 +136,11 @@ def _name_of(paths: Sequence[str]) -> str:
     return f"{first}-and-{len(paths) - 1}-more" if len(paths) > 1 else first
 
 
-def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    found = find_files(files, store, f"memlm try --minutes {minutes:g}", lambda sentence: say(f"try: {sentence}"))
+    found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
     return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 

@@ -82,9 +82,9 @@ COMMANDS = {
         {"add": Reference("Text to add, tokenized with the datastore's vocabulary.", ("tokens",))},
     ),
     "build-index": Command(
-        "Datastore -> index: finds the nearest keys.",
-        "Keys to search",
-        ("datastore",),
+        "Datastore -> index: finds the nearest keys. Tokens -> index (--index exact): finds exact matches.",
+        "Keys to search, or tokens whose contexts are sorted",
+        ("datastore", "tokens"),
         {
             "update": Reference(
                 "Of a datastore that was updated: the index of the one before, which is changed instead of building "
@@ -116,6 +116,11 @@ COMMANDS = {
             "baseline": Reference("An ordinary model's, whose row stands above and is compared with.", ("report",)),
         },
     ),
+    "evaluate-tasks": Command(
+        "A model that learnt tasks -> matrix: accuracy on the test of each task, after each task.",
+        "A model of a method that learns tasks",
+        ("model",),
+    ),
 }
 _FORECASTS = Registry(
     "command",
@@ -129,6 +134,7 @@ _FORECASTS = Registry(
         "precompute-neighbors": "stages.forecasts.neighbors:NeighborsForecast",
         "pack-batches": "stages.forecasts.pack:PackForecast",
         "evaluate": "stages.forecasts.evaluate:EvaluateForecast",
+        "evaluate-tasks": "stages.forecasts.evaluate_tasks:EvaluateTasksForecast",
     },
 )
 

@@ -13,8 +13,9 @@ from pydantic import Field
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
 from stages.artifacts.store import Store
-from stages.config import StageConfig
+from stages.config import Spelling, StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.lineage.corpus import require_sources
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
@@ -38,6 +39,12 @@ class ImportConfig(StageConfig):
 
     segment_length: Annotated[int, Field(gt=0)] | None = None
     """Inputs of a window; None: 1,024, of an encoder 32, or as many as it can read."""
+    source_language: Annotated[str | None, Spelling("LANGUAGE")] = None
+    """Language that a multilingual translation model reads, as its tokenizer spells it: deu_Latn, de_DE, de."""
+    target_language: Annotated[str | None, Spelling("LANGUAGE")] = None
+    """Language that it writes."""
+    task: Annotated[str | None, Spelling("TEXT")] = None
+    """Words before every source of a translation model: "translate English to German:" (T5)."""
     method: Literal["lm"] = "lm"
     """Training objective, as far as later stages are concerned."""
     memory: None = None
@@ -47,7 +54,8 @@ class ImportConfig(StageConfig):
 
 
 class ImportModel(Stage[ImportConfig]):
-    """Takes a causal language model or an encoder over from transformers; roles: `tokens`, and files `checkpoint`."""
+    """Takes a causal model, an encoder or an encoder-decoder over from transformers; roles: `tokens`, and files
+    `checkpoint`."""
 
     name: ClassVar[str] = "import-model"
     kind: ClassVar[str] = "model"
@@ -69,12 +77,15 @@ class ImportModel(Stage[ImportConfig]):
         )
 
     def resolve(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> ImportConfig:
+        from stages.pretrained.encoder_decoder import Languages
         from stages.pretrained.model import describe
 
         if config.model is not None:
             raise UsageError("model: the settings of an imported model are those of its files; leave them out.")
         tokens, location = inputs["tokens"], _location(inputs)
-        model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"))
+        languages = Languages(config.source_language, config.target_language, config.task)
+        model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"), languages)
+        require_sources(model, tokens)
         if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
             _require_own_tokens(model, location, tokens)
         usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
@@ -100,11 +111,10 @@ class ImportModel(Stage[ImportConfig]):
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
         from safetensors.torch import save_file
 
-        from stages.models.backbones.huggingface_config import HuggingFaceConfig
-        from stages.models.backbones.text_encoder_config import TextEncoderConfig
+        from stages.pretrained.imported import Imported
         from stages.pretrained.model import read_weights
 
-        assert isinstance(job.config.model, HuggingFaceConfig | TextEncoderConfig)
+        assert isinstance(job.config.model, Imported)
         location, tokens = _location(job.inputs), job.inputs["tokens"]
         if not location.has_tokenizer:
             job.reporter.warning(
@@ -123,11 +133,10 @@ class ImportModel(Stage[ImportConfig]):
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
     """The size of the imported model, by the headers of its files."""
-    from stages.models.backbones.huggingface_config import HuggingFaceConfig
-    from stages.models.backbones.text_encoder_config import TextEncoderConfig
+    from stages.pretrained.imported import Imported
     from stages.pretrained.size import model_size
 
-    assert isinstance(config.model, HuggingFaceConfig | TextEncoderConfig)
+    assert isinstance(config.model, Imported)
     return model_size(_location(inputs), config.model)
 
 

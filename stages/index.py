@@ -1,4 +1,4 @@
-"""Stage build-index: datastore -> index.
+"""Stage build-index: datastore -> index; tokens -> index of exact matches (`stages.suffixes.indexing`).
 
 The index is trained on a sample; then keys are added part by part, each part kept; then the parts are
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stages.artifacts.advice import advised
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
@@ -25,6 +26,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
+from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
     check_keys,
@@ -34,6 +36,7 @@ from stages.search.automatic import (
     resolve,
 )
 from stages.search.config import IndexConfig, Keys, check_probe
+from stages.suffixes.indexing import ExactIndex, context_arrays
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
@@ -58,10 +61,18 @@ class IndexFigures(Figures):
     """Metrics of an index."""
 
     rows: Positive
-    dim: Annotated[int, Field(gt=0, lt=2**31)]
-    lossless: bool
+    dim: Annotated[int, Field(gt=0, lt=2**31)] | None = None
+    lossless: bool | None = None
+    documents: Count | None = None
+    """Counted for an exact index alone, which has no keys."""
     bytes: Count
     recall_by_probe: dict[Number, dict[Number, Share]] | None = None
+
+    @model_validator(mode="after")
+    def _of_keys(self) -> Self:
+        if self.documents is None and None in (self.dim, self.lossless):
+            raise ValueError("dim and lossless are missing of an index of keys")
+        return self
 
 
 @dataclass(frozen=True)
@@ -105,15 +116,16 @@ class Work:
         return [self.folder / _part_file(part) for part in self.plan.parts]
 
 
-class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
+class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     """Indexes a datastore's keys; roles: `datastore`, and where an index is changed `previous`, that one."""
 
     name = "build-index"
     kind = "index"
     Config = IndexConfig
-    schema = Schema(IndexFigures)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        if config.split is not None:
+            raise UsageError("--split is of --index exact: a datastore knows the split that it is of.")
         datastore = store.get(references["source"], "datastore")
         named = references.get("update")
         previous = index_before(datastore, config, named, store)
@@ -211,6 +223,49 @@ class BuildIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             **figures,
             **_changed(job, figures.get("recall", {}), error),
         }
+
+
+class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
+    """Indexes the keys of a datastore or, with `--index exact`, the contexts of a text."""
+
+    name = "build-index"
+    kind = "index"
+    Config = IndexConfig
+    schema = Schema(IndexFigures, context_arrays)
+
+    def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        return _kind(config).inputs(config, references, store)
+
+    def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
+        return _kind(config).resolve(config, inputs, execution)
+
+    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
+        return _kind(config).memory(config, inputs)
+
+    def plan(self, job: Job[IndexConfig]) -> Any:
+        return _kind(job.config).plan(job)
+
+    def arrays(self, job: Job[IndexConfig], plan: Any) -> Sequence[ArrayLayout]:
+        return _kind(job.config).arrays(job, plan)
+
+    def output_bytes(self, job: Job[IndexConfig], plan: Any) -> int:
+        return _kind(job.config).output_bytes(job, plan)
+
+    def shards(self, job: ShardJob[IndexConfig], plan: Any) -> Sequence[Any]:
+        return _kind(job.config).shards(job, plan)
+
+    def open(self, job: ShardJob[IndexConfig], plan: Any) -> Any:
+        return _kind(job.config).open(job, plan)
+
+    def run_shard(self, job: ShardJob[IndexConfig], work: Any, shard: Any) -> ShardOutput:
+        return _kind(job.config).run_shard(job, work, shard)
+
+    def finish(self, job: Job[IndexConfig], plan: Any) -> dict[str, Any]:
+        return _kind(job.config).finish(job, plan)
+
+
+def _kind(config: IndexConfig) -> ShardedStage[IndexConfig, Any, Any, Any]:
+    return ExactIndex() if config.index == EXACT else VectorIndex()
 
 
 def described_keys(inputs: Inputs) -> Keys:

@@ -78,6 +78,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble
         from stages.tokenization.encoded import eos_rule
+        from stages.tokenization.tasks import write_tasks
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan), work.tokenizer
@@ -88,6 +89,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             size_warnings.hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
             size_warnings.report_shares(splits, job.reporter)
+        tasks = write_tasks(job, splits) if job.config.tasks else {}
         return {
             "splits": splits,
             "vocabulary_size": tokenizer.vocabulary_size,
@@ -97,4 +99,5 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             "eos_after": eos_rule(tokenizer, aligned=job.config.is_aligned),
             **({"examples": PAIRS} if job.config.is_aligned else {}),
             **special_ids(tokenizer),
+            **tasks,
         }

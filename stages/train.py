@@ -23,6 +23,7 @@ from stages.training.resolve import (
     require_memory,
     resolved_length,
     resolved_memory,
+    task_order,
     train_tokens,
     warn_of_bf16,
 )
@@ -65,6 +66,7 @@ class Train(Stage[TrainConfig]):
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
+            "order": task_order(config, tokens),
             "memory": resolved_memory(config, model, inputs),
             "precision": precision,
             "epochs": None,

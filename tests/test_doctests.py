@@ -21,6 +21,7 @@ WORKED = [
     "stages.models.cross_entropy",
     "stages.models.gate",
     "stages.models.layers.compressive",
+    "stages.models.layers.hashed_ngrams",
     "stages.models.layers.infinity",
     "stages.models.layers.memorizing",
     "stages.models.layers.product_keys",

@@ -1,6 +1,6 @@
 """A method from outside the package that learns a stream of tasks and replays examples that it keeps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,6 +90,9 @@ class Replay(Method[ReplayConfig], OwnsStep, Remembers, LearnsTasks):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.rows = list(zip(state["inputs"], state["targets"], strict=True))
         self.events = list(state["events"])
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task]) -> None:
+        self.names = [task.name for task in tasks]
 
     def begin_task(self, task: Task) -> None:
         self.events.append(f"{len(self.rows)} before {task.name}")

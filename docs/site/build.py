@@ -16,30 +16,16 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside `docs`, and what they are called on the site."""
-CONTENTS = {
-    "Tutorials": [f"tutorials/{name}" for name in ("index", "novel", "code", "domain", "train-with-memory", "recipe")],
-    "How to": [
-        *(f"how-to/{name}" for name in ("try", "which-method", "tokenize", "train", "evaluate", "recipes", "shell")),
-        *(f"how-to/{name}" for name in ("report", "compare", "inspect-and-generate", "corpora", "pretrained")),
-        *(f"how-to/{name}" for name in ("grow-and-forget", "notebook", "harness", "cluster")),
-    ],
-    "Explanation": [
-        *(f"explanation/{name}" for name in ("retrieval-leaks", "lm", "knn-lm", "neural-cache", "trime", "spalm")),
-        *(f"explanation/{name}" for name in ("transformer-xl", "compressive-transformer", "memorizing-transformer")),
-        *(f"explanation/{name}" for name in ("infinity-former", "product-keys")),
-    ],
-    "Reference": [
-        "commands",
-        *(f"reference/{name}" for name in ("streams", "memories", "artifacts", "reliability", "house")),
-        "contributing",
-        "changelog",
-    ],
-    "Results": [
-        f"results/{name}"
-        for name in ("effects", "trime", "spalm", "layers", "pretrained", "speed", "gpu", "cluster", "reliability")
-    ],
+SHELVES = {
+    "Tutorials": ("tutorials", "index novel code domain train-with-memory recipe"),
+    "How to": ("how-to", "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate"),
+    "Explanation": ("explanation", "retrieval-leaks lm knn-lm neural-cache trime spalm transformer-xl"),
+    "Reference": ("reference", "streams memories artifacts reliability house"),
+    "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
 }
-"""The pages under their headings, in order; one that stands nowhere is a warning of Sphinx."""
+"""Folder of each shelf, and the pages that come first; the others follow by name."""
+ALSO = {"Reference": ["commands", "contributing", "changelog"]}
+"""Pages of a shelf that are made here or lie beside `docs`."""
 
 
 def build(output: Path) -> int:
@@ -65,11 +51,17 @@ def linked(text: str) -> str:
 
 def contents() -> str:
     """The site's table of contents."""
-    parts = (
-        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages) + "\n```\n"
-        for title, pages in CONTENTS.items()
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages(title)) + "\n```\n" for title in SHELVES
     )
-    return "".join(parts)
+
+
+def pages(shelf: str) -> list[str]:
+    """The pages of a shelf, in order."""
+    folder, first = SHELVES[shelf]
+    found = {page.stem for page in (ROOT / "docs" / folder).glob("*.md")}
+    names = [*first.split(), *sorted(found - set(first.split()))]
+    return [f"{folder}/{name}" for name in names] + ALSO.get(shelf, [])
 
 
 def commands() -> str:

@@ -22,6 +22,7 @@ KINDS = {
     "neighbors": Kind("precompute-neighbors", 2),
     "batches": Kind("pack-batches", 2),
     "report": Kind("evaluate", 4),
+    "matrix": Kind("evaluate-tasks", 1),
 }
 STAGES = Registry(
     "stage",
@@ -35,6 +36,7 @@ STAGES = Registry(
         "precompute-neighbors": Part("stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
         "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
         "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
+        "evaluate-tasks": Part("stages.tasks.config:EvaluateTasksConfig", "stages.evaluate_tasks:EvaluateTasks"),
     },
 )
 """Settings and code of each stage, by the name of its command. A manifest names the stage that made the artifact.

@@ -7,9 +7,11 @@ PROBES = Registry(
     {
         "gate": "stages.diagnostics.gate:GateProbe",
         "product_keys": "stages.diagnostics.product_keys:ProductKeysProbe",
+        "hashed_ngrams": "stages.diagnostics.hashed_ngrams:NgramsProbe",
         "memorizing": "stages.diagnostics.memorizing:MemorizingProbe",
         "compressive": "stages.diagnostics.compressive:CompressiveProbe",
         "infinity": "stages.diagnostics.infinity:InfinityProbe",
+        "memory_tokens": "stages.diagnostics.memory_tokens:MemoryTokensProbe",
     },
 )
 """Classes of `stages.diagnostics.probe.Probe`, by their names in `metrics.json`."""

@@ -13,6 +13,7 @@ from stages.charts.data import Chart, Line, Lines, Table
 from stages.diagnostics.probe import Records
 from stages.diagnostics.watching import LayerProbe, LayerWatch
 from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,7 +78,7 @@ class ProductKeysProbe(LayerProbe):
     """Slots that are read, and how evenly."""
 
     name: ClassVar[str] = "product_keys"
-    place: ClassVar[str] = "feed_forward"
+    place: ClassVar[Place] = "feed_forward"
     settings: ClassVar[type] = ProductKeysSettings
     columns: ClassVar[tuple[str, ...]] = ("slot_weight",)
 

@@ -12,7 +12,7 @@ from stages.diagnostics.probe import PlainProbe
 from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe
 from stages.models.config import model_of
-from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.settings import AttentionConfig, Place
 
 if TYPE_CHECKING:
     import torch
@@ -82,8 +82,7 @@ class LayerProbe(PlainProbe):
 
     name: ClassVar[str]
     """Name in `PROBES`."""
-    place: ClassVar[str] = "attention"
-    """Place of the layer in a block: `attention` or `feed_forward`."""
+    place: ClassVar[Place] = "attention"
     settings: ClassVar[type]
     """Class of the layer's settings."""
 

@@ -9,12 +9,15 @@ Way = Literal["windows", "stream", "pooled"]
 
 STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
+DOCUMENTS = "documents"
+"""Documents with labels, each of a task."""
 PAIRS = "pairs"
 """Sentences, each with its source, to be translated."""
 EXAMPLES = Registry(
     "kind of examples",
     {
         STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
+        DOCUMENTS: Part.within("stages.examples", "documents_form:FORM", "documents:Documents"),
         PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )

@@ -18,12 +18,15 @@ class Corpus:
     arrays: Any
     eos: int
     kind: str = "streams"
+    names: tuple[str, ...] = ()
+    """Names of the tasks of a stream, by number."""
 
     @classmethod
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
         """The corpus of a tokens artifact; `arrays`: its own, where some are at hand."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
-        return cls(own, start_id(tokens.metrics), tokens.metrics.get("examples", STREAMS))
+        kind, names = tokens.metrics.get("examples", STREAMS), tuple(tokens.metrics.get("tasks") or ())
+        return cls(own, start_id(tokens.metrics), kind, names)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -38,7 +41,11 @@ class Corpus:
         )
         return found
 
-    def tasks(self, split: str, cutting: Cutting) -> Sequence[Task]:
-        """The tasks of a split, one where it is no stream of them."""
+    def tasks(self, split: str, cutting: Cutting, order: Sequence[str] | None = None) -> Sequence[Task]:
+        """The tasks of a split in an order; None: all of it as one."""
         examples = self.examples(split, cutting)
-        return examples.tasks() if isinstance(examples, HasTasks) else [Task(split, examples)]
+        if order is None:
+            return [Task(split, examples)]
+        assert isinstance(examples, HasTasks)
+        of_task = dict(zip(self.names, examples.tasks(), strict=True))
+        return [Task(name, of_task[name]) for name in order]

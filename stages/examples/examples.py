@@ -155,5 +155,5 @@ class HasTasks(ABC):
     """Examples that belong to tasks, which a stream presents one after another."""
 
     @abstractmethod
-    def tasks(self) -> Sequence[Task]:
-        """The tasks, in the order in which they are learnt."""
+    def tasks(self) -> Sequence[Examples]:
+        """The examples of each task, in the order of the names that the tokens' metrics give as `tasks`."""

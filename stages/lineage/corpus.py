@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError, content_of, nearest
-from stages.models.config import model_of
+from stages.examples import EXAMPLES, STREAMS
+from stages.models.config import BackboneConfig, model_of
 from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
@@ -113,6 +114,21 @@ def require_scoring(model: Artifact) -> Artifact:
             "read them with a model over the same tokens: memlm evaluate MODEL --neighbors NEIGHBORS."
         )
     return model
+
+
+def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
+    """Raises: ArtifactError for a model that translates and text of one language, or the reverse."""
+    kind = tokens.metrics.get("examples", STREAMS)
+    if model.reads.source and not EXAMPLES.settings(kind).source:
+        raise ArtifactError(
+            f"{tokens.reference} is text of one language, and a model with the backbone {model.backbone} translates: "
+            "give it pairs of sentences (memlm tokenize --source LANGUAGE --target LANGUAGE)."
+        )
+    if EXAMPLES.settings(kind).source and not model.reads.source:
+        raise ArtifactError(
+            f"{tokens.reference} holds pairs of sentences, and the backbone {model.backbone} reads no source: "
+            "choose encoder-decoder, or tokenize one language alone."
+        )
 
 
 def require_key(model: Artifact, key: str) -> None:

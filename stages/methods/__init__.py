@@ -10,5 +10,8 @@ METHODS = Registry(
         "trime-long": Part.within("stages.methods.trime_long", "config:TrimeLongConfig", "method:TrimeLong"),
         "trime-ext": Part.within("stages.methods.trime_ext", "config:TrimeExtConfig", "method:TrimeExt"),
         "spalm": Part.within("stages.methods.spalm", "config:SpalmConfig", "method:Spalm"),
+        "seq": Part.within("stages.methods.stream", "config:SequentialConfig", "plain:Plain"),
+        "multitask": Part.within("stages.methods.stream", "config:MultitaskConfig", "plain:Plain"),
+        "replay": Part.within("stages.methods.stream", "config:ReplayConfig", "replay:Replay"),
     },
 )

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
@@ -74,6 +74,8 @@ class MethodSettings(Settings):
     """Kinds of artifacts that it learns from."""
     padded: ClassVar[bool] = False
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
+    learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
+    """Text is learnt, or the labels of tasks, one task after the other or all at once."""
     usual_backbone: ClassVar[str | None] = None
     """Where the user names none; None: the one that is usual everywhere."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()

@@ -1,7 +1,7 @@
 """The interface of a training objective: the batches that it needs and the loss that it computes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -174,6 +174,10 @@ class Update(Protocol):
     """Forward batches that make it."""
     keeps_graph: bool
     """Whether what is carried between these batches keeps its graph: then one `backward` of their losses is made."""
+    number: int
+    """Updates before it."""
+    seed: int
+    """Seed of the run."""
     optimizer: torch.optim.Optimizer
     """The optimizer of the parameter groups; `change_weights` makes its step."""
 
@@ -209,12 +213,24 @@ class LearnsTasks(ABC):
     """A method that does something between the tasks of a stream; a corpus is a stream of one task."""
 
     @abstractmethod
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task]) -> None:
+        """Take what is learnt, in order, before the first update of a run; a resumed one has its state then."""
+
+    @abstractmethod
     def begin_task(self, task: Task) -> None:
         """Prepare for a task, before its first update."""
 
     @abstractmethod
     def end_task(self, task: Task) -> None:
         """Finish a task, after its last update."""
+
+
+class KeepsExamples(ABC):
+    """A method that keeps examples of the training split, which other stages read with the model."""
+
+    @abstractmethod
+    def examples(self) -> tuple[np.ndarray, np.ndarray]:
+        """Documents that are kept, int64 [M], in the order of writing, and each one's task by place in the stream."""
 
 
 class OwnsStep(ABC):

@@ -13,9 +13,20 @@ BACKBONES = Registry(
             "stages.models.backbones", "transformer_xl_config:TransformerXLConfig", "transformer_xl:TransformerXL"
         ),
         "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
+        "memory-transformer": Part.within(
+            PACKAGE, "memory_transformer_config:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
+        ),
         "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
+        "encoder-decoder": Part.within(
+            PACKAGE, "encoder_decoder_config:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"
+        ),
         "huggingface": Part.within(
             "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
+        ),
+        "huggingface-encoder-decoder": Part.within(
+            PACKAGE,
+            "huggingface_encoder_decoder_config:HuggingFaceEncoderDecoderConfig",
+            "huggingface_encoder_decoder:HuggingFaceEncoderDecoder",
         ),
         "text-encoder": Part.within(
             "stages.models.backbones", "text_encoder_config:TextEncoderConfig", "text_encoder:TextEncoder"
@@ -26,6 +37,8 @@ IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
 ENCODER = "text-encoder"
 """The backbone that is imported, too, and makes keys alone: it is never trained."""
+TRANSLATOR = "huggingface-encoder-decoder"
+"""The backbone that is imported, too, and reads sources."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
 NAMED = {
@@ -38,7 +51,7 @@ NAMED = {
 
 def trainable_backbones() -> list[str]:
     """The backbones that training can begin with."""
-    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER)]
+    return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER, TRANSLATOR)]
 
 
 def backbone_of(name: str) -> str:

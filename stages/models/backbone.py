@@ -40,6 +40,8 @@ class Inputs(NamedTuple):
     """Tokens of a second sequence that each window is read with (a sentence to translate), int64 [B, S]."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
+    source_embedded: Tensor | None = None
+    """Embeddings of these tokens by the model's own vocabulary, [B, S, d]."""
     tokens: Tensor | None = None
     """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
 
@@ -65,6 +67,11 @@ class Encoding:
         """
         ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
         return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
+
+    def after(self, rows: int) -> "Encoding":
+        """The same less the first rows of every window."""
+        ffn_input = None if self.ffn_input is None else self.ffn_input[:, rows:]
+        return Encoding(self.hidden[:, rows:], ffn_input, self.state, self.auxiliary_loss)
 
     def key(self, name: str) -> Tensor:
         """The representation that memory is searched with: `hidden` or `ffn-input`.
@@ -101,6 +108,28 @@ class Backbone(nn.Module, ABC):
     def forward(self, inputs: Inputs) -> Encoding:
         """`read`, as torch's hooks and compiler see it."""
         return self.read(inputs)
+
+
+class ReadsSource(ABC):
+    """A backbone that reads a source once, and then its target piece by piece.
+
+    `read` takes what `begin` made as a state, and gives that behind the inputs. Its tensors begin with a dimension of
+    rows, so a row can be dropped or repeated.
+    """
+
+    prompt: tuple[int, ...] = ()
+    """Inputs that stand in place of the first one of every target, `<eos>`; empty: that stays."""
+    source_prefix: tuple[int, ...] = ()
+    """Tokens that stand before every source."""
+
+    @abstractmethod
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """The state of rows that have read their sources, and no target yet.
+
+        Args:
+            source: embeddings, [B, S, d].
+            mask: positions that count, bool [B, S]; None: all.
+        """
 
 
 class Compilable(ABC):

@@ -14,6 +14,7 @@ from stages.errors import UsageError, content_of
 from stages.examples import Way
 from stages.examples.cutting import Cutting
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
+from stages.models.heads import HEADS
 from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
 from stages.models.windows import Lengths, WindowSettings
 
@@ -91,6 +92,8 @@ class Reads(NamedTuple):
     """Inputs of the longest window that it can read; None: any."""
     documents: bool = False
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
+    source: bool = False
+    """Whether each window is read with a source, as in translation."""
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):
@@ -100,6 +103,9 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each token."""
     left_open: ClassVar[tuple[str, ...]] = NEIGHBOR_SETTINGS
     """Settings that weights do not settle: a run that begins from a trained model may choose them."""
+
+    head: Annotated[Any, OneOf(HEADS, by="name")] | None = None
+    """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
 
     if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
         backbone: str

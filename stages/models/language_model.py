@@ -15,9 +15,10 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError, content_of
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, State
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
+from stages.models.heads import HEADS
 from stages.models.vocabulary import make_vocabulary
 from stages.models.windows import WindowSettings
 
@@ -34,6 +35,7 @@ class LanguageModel(nn.Module):
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
+        self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
 
     def encode(
         self,
@@ -48,19 +50,54 @@ class LanguageModel(nn.Module):
         What a backbone expects before every window is put there, but for windows that begin with it themselves, as
         the first of a stream does: such a model has never seen it twice.
         """
-        context = (state, document_offset, source, source_mask)
-        prefix = self.backbone.prefix
+        source, source_mask = self._with_prefix(source, source_mask)
+        embedded = None if source is None else self.vocabulary.embed(source)
+        context = (state, document_offset, source, source_mask, embedded)
+        prefix, prompt = self.backbone.prefix, self._prompt
+        if prompt and state is None:
+            tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
             encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
-            return encoding
+            return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
         padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
         return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
 
+    @property
+    def _prompt(self) -> tuple[int, ...]:
+        """Inputs in place of the first one of a target, if the backbone wants others."""
+        return self.backbone.prompt if isinstance(self.backbone, ReadsSource) else ()
+
+    def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Sources and their mask behind what the backbone expects before each."""
+        prefix = self.backbone.source_prefix if isinstance(self.backbone, ReadsSource) else ()
+        if source is None or not prefix:
+            return source, mask
+        mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
+        return torch.cat((source.new_tensor(prefix).expand(len(source), -1), source), 1), mask
+
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
         return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
+
+    def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
+        """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.
+
+        The first token behind it is `<eos>`, or the last one of the backbone's prompt: the others are read here.
+
+        Args:
+            mask: tokens that count, bool [B, S]; None: all.
+        Raises: UsageError of a model that reads none.
+        """
+        if not isinstance(self.backbone, ReadsSource):
+            raise UsageError(f"A model with backbone {self.config.backbone!r} reads no source: it does not translate.")
+        source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]
+        state: State = self.backbone.begin(self.vocabulary.embed(source), mask)
+        if len(self._prompt) > 1:
+            prompt = source.new_tensor(self._prompt[:-1]).expand(len(source), -1)
+            state = self.encode(prompt, state).state
+        return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
         """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
@@ -71,6 +108,17 @@ class LanguageModel(nn.Module):
         with self._exact(hidden):
             gated: Gated = self.gate(self._own(hidden), neighbors, self.vocabulary)
             return gated
+
+    def label_scores(self, batch: Batch) -> Tensor:
+        """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax.
+
+        Only of a model with a head.
+        """
+        assert self.head is not None, "the model has no head"
+        hidden = self.read(batch).hidden
+        with self._exact(hidden):
+            scores: Tensor = self.head(self._own(hidden), batch.mask)
+            return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
@@ -223,12 +271,12 @@ def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
-ADDED_WEIGHTS = "gate."
+ADDED_WEIGHTS = ("gate.", "head.")
 """Weights that a trained model may get, by the beginning of their names."""
 
 
 def start_from(model: nn.Module, path: Path) -> None:
-    """Give a model the weights of a file; a gate that they lack stays as it is.
+    """Give a model the weights of a file; a gate or head that they lack stays as it is.
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """

@@ -8,6 +8,8 @@ from stages.errors import DataError
 
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
 """Names of the feed-forward part of a block, in the order in which it is looked for."""
+T5_FEED_FORWARD = "DenseReluDense"
+"""That of T5, inside a layer that has its norm, too."""
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
 """Settings that bend the scores before the softmax."""
 LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
@@ -33,6 +35,8 @@ def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
     name, stack = min(stacks, key=lambda found: found[0].count("."))
     inside = dict(stack[-1].named_children())
     part = next((part for part in FEED_FORWARD if part in inside), None)
+    if part is None:
+        part = next((one for one, _ in stack[-1].named_modules() if one.endswith(f".{T5_FEED_FORWARD}")), None)
     return None if part is None else f"{name}.{layers - 1}.{part}"
 
 

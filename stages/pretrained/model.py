@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stages.errors import DataError
+from stages.errors import DataError, UsageError
 from stages.models.backbones.huggingface import causal_model
 from stages.models.backbones.huggingface_config import HuggingFaceConfig
+from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
 from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of
 from stages.models.language_model import LanguageModel
@@ -15,28 +16,43 @@ from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forw
 from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
+from stages.pretrained.encoder_decoder import (
+    NO_LANGUAGES,
+    Languages,
+    describe_encoder_decoder,
+    encoder_decoder_weights,
+)
+from stages.pretrained.imported import Imported
 from stages.pretrained.location import Location
 from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
 
 
-def describe(location: Location, prefix: int | None) -> HuggingFaceConfig | TextEncoderConfig:
+def describe(location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES) -> Imported:
     """The settings of a model, found without reading its weights.
 
     Args:
         prefix: the token that its tokenizer puts before a text; None: none.
-    Raises: DataError if it is neither a causal model nor an encoder that can be read here.
+        languages: how it is asked for a translation.
+    Raises: DataError if it is no causal model, encoder or encoder-decoder that can be read here; UsageError for
+        languages that it does not take.
     """
     settings = read_settings(location)
+    if getattr(settings, "is_encoder_decoder", False):
+        return describe_encoder_decoder(location, settings, languages)
+    if languages != NO_LANGUAGES:
+        raise UsageError(f"{location.spec} does not translate: leave languages and task out.")
     return describe_encoder(location, settings) if is_encoder(settings) else _describe(location, settings, prefix)
 
 
-def read_weights(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> dict[str, Tensor]:
+def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
     """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
 
     Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
     """
     if isinstance(config, TextEncoderConfig):
         return encoder_weights(location, config)
+    if isinstance(config, HuggingFaceEncoderDecoderConfig):
+        return encoder_decoder_weights(location, config)
     causal, dtype, missing = load(location, "AutoModelForCausalLM")
     if reads_ahead(causal):
         raise DataError(

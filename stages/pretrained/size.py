@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import torch
 
-from stages.models.backbones.huggingface_config import HuggingFaceConfig
-from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.damage import reading
+from stages.pretrained.imported import Imported
 from stages.pretrained.location import Location
 
 FULL = torch.float32
@@ -24,7 +23,7 @@ class ModelSize(NamedTuple):
     while their scores are compared, and the weights as they are stored."""
 
 
-def model_size(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> ModelSize:
+def model_size(location: Location, config: Imported) -> ModelSize:
     """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
     with torch.device("meta"):
         weights = LanguageModel(config).state_dict()
@@ -36,7 +35,7 @@ def model_size(location: Location, config: HuggingFaceConfig | TextEncoderConfig
     return ModelSize(parameters, stored, parameters * FULL.itemsize + stored + compared)
 
 
-def _stored_type(location: Location, config: HuggingFaceConfig | TextEncoderConfig) -> torch.dtype:
+def _stored_type(location: Location, config: Imported) -> torch.dtype:
     """Resolve `dtype="auto"` of transformers: the type in the settings, else that of the first weights."""
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:

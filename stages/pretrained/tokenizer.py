@@ -49,6 +49,19 @@ def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]
     return tuple(written[:first]), tuple(written[first + len(text) :])
 
 
+def vocabulary_of(location: Location) -> dict[str, int]:
+    """Tokens of a tokenizer, with their ids. Raises: DataError if there is no tokenizer."""
+    with reading(location, "tokenizer"):
+        vocabulary: dict[str, int] = _load(location).get_vocab()
+    return vocabulary
+
+
+def ids_of(location: Location, text: str) -> tuple[int, ...]:
+    """Ids of a text without special tokens. Raises: DataError if there is no tokenizer."""
+    with reading(location, "tokenizer"):
+        return tuple(_load(location)(text, add_special_tokens=False).input_ids)
+
+
 def _load(location: Location) -> Any:
     from transformers import AutoTokenizer
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from stages.config import Spelling, StageConfig
 from stages.errors import UsageError, did_you_mean, nearest
-from stages.search import KINDS
+from stages.search import EXACT, KINDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +26,8 @@ class IndexConfig(StageConfig):
         {"lists", "probe", "code_bytes", "code_bits", "links", "train_keys", "largest_gigabytes", "seed"}
     )
 
-    index: Annotated[str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|FACTORY")] = "auto"
-    """Kind of index, or a FAISS factory string; auto: by size."""
+    index: Annotated[str, Field(min_length=1), Spelling("auto|flat|ivf-flat|ivf-pq|hnsw|exact|FACTORY")] = "auto"
+    """Kind of index, or a FAISS factory string; auto: by size; exact: of tokens, for exact matches of any length."""
     metric: Literal["l2", "ip"] = "l2"
     """Squared Euclidean distance, or inner product."""
     lists: Count | Auto | None = "auto"
@@ -55,12 +55,15 @@ class IndexConfig(StageConfig):
     """Keys whose neighbours are compared with exact search, which takes long for many keys; of a changed index in
     proportion to what changed; none: recall is not measured."""
 
+    split: str | None = None
+    """Split whose contexts an exact index sorts; None: train."""
+
     @field_validator("index")
     @classmethod
     def _known(cls, index: str) -> str:
         """FAISS's own strings begin with a capital; what does not must be a kind."""
-        if index[:1].islower() and index not in ("auto", *KINDS):
-            raise ValueError(f"there is no index {index!r}; {did_you_mean(index, ('auto', *KINDS))}")
+        if index[:1].islower() and index not in (known := ("auto", *KINDS, EXACT)):
+            raise ValueError(f"there is no index {index!r}; {did_you_mean(index, known)}")
         return index
 
 

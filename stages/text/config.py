@@ -41,6 +41,7 @@ class TokenizeConfig(StageConfig):
     """How text becomes a stream of token ids."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset({"max_record_bytes", "column", "files"})
+    not_options: ClassVar[frozenset[str]] = frozenset({"task_names"})
     """The role of an input file says which of its columns is read."""
 
     tokenizer: Annotated[str, Spelling("bpe|word|char|byte|FILE.json|TOKENS|MODEL")] = "bpe"
@@ -62,6 +63,15 @@ class TokenizeConfig(StageConfig):
     """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
     column: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
     """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
+    tasks: bool = False
+    """Each of FILES is the folder of a task, named as the folder: train.jsonl, and valid.jsonl and test.jsonl where it
+    has them, whose records have a text and a label."""
+    label: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
+    """With --tasks: field with the label of a record; None: label_name, else label."""
+    label_groups: Annotated[int | None, Field(gt=1)] = None
+    """With --tasks: the labels of the one folder are dealt into this number of tasks; None: a folder is a task."""
+    task_names: tuple[str, ...] = ()
+    """Names of the folders of tasks; follows from FILES."""
     files: Annotated[str | None, Spelling("A-B")] = None
     """Numbers of the files that are read, of FILES or of the first split there is (train), counted from 0: 0-9; None:
     all."""
@@ -108,6 +118,15 @@ class TokenizeConfig(StageConfig):
             named = "train and valid" if len(shares) == 2 else "train, valid and test"
             raise ValueError(f"the shares of {named} sum to {sum(shares):g}, not to 1")
         return shares
+
+    @model_validator(mode="after")
+    def _records_are_documents(self) -> Self:
+        if not self.tasks and (self.label or self.label_groups):
+            raise ValueError("label and label_groups go with tasks")
+        unfit = [name for name in ("documents", "split", "files") if getattr(self, name) is not None]
+        if self.tasks and unfit:
+            raise ValueError(f"the documents of tasks are the records of their files: leave {', '.join(unfit)} out")
+        return self
 
     @model_validator(mode="after")
     def _fits_tokenizer(self) -> Self:

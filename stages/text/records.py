@@ -31,6 +31,8 @@ class TextFile:
     """Column of a table, or field of a record of `.jsonl`, that holds the text."""
     rows_joined: bool = False
     """Whether the rows of a table are one text, a line or more each; else each is a text of its own."""
+    fields: tuple[str, ...] = NAMES
+    """Fields of a record of `.jsonl` that are kept beside its text."""
 
 
 class Record(NamedTuple):
@@ -39,7 +41,7 @@ class Record(NamedTuple):
     name: str
     blocks: Iterator[str]
     fields: Mapping[str, Any] = MappingProxyType({})
-    """Those of NAMES that it has."""
+    """Those that it has of the fields that are kept."""
 
 
 def records(file: TextFile) -> Iterator[Record]:
@@ -109,7 +111,7 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
             text, name = record.pop(file.column), _name(record) or f"{file_name}:{number}"
-            fields = {field: record[field] for field in NAMES if field in record}
+            fields = {field: record[field] for field in file.fields if field in record}
             del record
             yield Record(name, _blocks(text), fields)
             del text

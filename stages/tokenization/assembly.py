@@ -63,8 +63,8 @@ def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextSha
     ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
     offsets = _gathered(job, shards, records, "documents", "documents", tokens, tokens[-1])
     split = shards[0].split
-    _write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
-    _write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
+    write_array(job, f"{split}/source_ids", len(ids), work.tokenizer.dtype, ids.read)
+    write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
     return {
         "source_tokens": tokens[-1],
         "source_unknown_rate": sum(record["unknown"] for record in records) / tokens[-1],
@@ -133,10 +133,10 @@ def _write_arrays(
         return work.spool.hashes(paragraphs_before + a, paragraphs_before + b)
 
     split = shards[0].split
-    _write_array(job, f"{split}/ids", len(ids), work.tokenizer.dtype, ids.read)
-    _write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
-    _write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
-    _write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
+    write_array(job, f"{split}/ids", len(ids), work.tokenizer.dtype, ids.read)
+    write_array(job, f"{split}/doc_offsets", len(documents), np.dtype(np.int64), documents.read)
+    write_array(job, f"{split}/paragraph_ends", last, np.dtype(np.int64), ends)
+    write_array(job, f"{split}/paragraph_hashes", last, np.dtype(np.uint64), hashes)
 
 
 def _gathered(
@@ -159,9 +159,10 @@ def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
     return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
 
 
-def _write_array(
+def write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
+    """Write one array of tokens in whole rows; `read`: rows [start, stop) of it."""
     layout = array_layout(name, rows, dtype)
     array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
     for shard in range(array.shards):

@@ -1,5 +1,6 @@
 """Settings that are left to `auto`: chosen from the text, and said."""
 
+from pathlib import Path
 from typing import Any
 
 from stages.artifacts.stage import Inputs
@@ -18,6 +19,8 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
     columns = columns_read(inputs)
     alone = len(columns) == 1 and not config.is_aligned
     changes: dict[str, Any] = {"column": columns.pop() if alone else None}
+    if config.tasks:
+        changes["task_names"] = tuple(Path(file.path).parent.name for file in text_files(inputs, config, "train"))
     if config.split is None and text_files(inputs, config, ONE_CORPUS):
         changes["split"] = DEFAULT_SHARES
     if given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
-from stages.text.files import LeftOut, find_files
+from stages.text.files import COMPRESSED, LeftOut, find_files
 from stages.text.tokens import SPLITS
 from stages.tokenization.hub import DataSet, is_data_set, parse_data_set
 
@@ -46,6 +46,8 @@ def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[s
             f"needs it again (--{splits[0]} {_listed(references[splits[0]])[0]} --{splits[0]} {alone[0]}), and many a "
             "folder (--train FOLDER)."
         )
+    if config.tasks and splits:
+        raise UsageError("--tasks: name the folders of tasks alone, without --train, --valid and --test.")
     if config.split is not None and splits:
         raise UsageError("Shares of a split are for files named alone; these are named by split already.")
     if not references.get(ONE_CORPUS) and not splits:
@@ -66,6 +68,8 @@ def named_files(
         left_out: hears of files of a folder that are not read.
     Raises: DataError for what is not there; UsageError for a data set that has splits where one corpus is asked for.
     """
+    if config.tasks:
+        return task_files(specs[ONE_CORPUS])
     if ONE_CORPUS in specs:
         found = _named_alone(specs[ONE_CORPUS], config, store, left_out)
     else:
@@ -77,6 +81,30 @@ def named_files(
     if config.files is not None:
         found[first] = _chosen(found[first], config.files)
     return {role: [file.fetched() for file in files] for role, files in found.items()}
+
+
+def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
+    """The files of tasks by split, in the order of their folders, all of which must have `train`.
+
+    Raises: DataError for what is no such folder, and for two of one name.
+    """
+    found: dict[str, list[NamedFile]] = {}
+    names = [Path(folder).resolve().name for folder in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"Two tasks are called {name}: a task has the name of its folder.")
+    for folder in folders:
+        for split in SPLITS:
+            inside = [
+                file for ending in ("", *COMPRESSED) if (file := Path(folder, f"{split}.jsonl{ending}")).is_file()
+            ]
+            if len(inside) > 1:
+                raise DataError(f"{folder} has {inside[0].name} and {inside[1].name}: leave one.")
+            if split == "train" and not inside:
+                raise DataError(f"{folder} is no folder of a task: it has no train.jsonl (also compressed).")
+            if inside:
+                found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))
+    return found
 
 
 def _listed(specs: str | Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from stages.errors import DataError
+from stages.errors import DataError, UsageError
 from stages.examples.examples import Examples, Task
 from stages.examples.orders import aligned_order, shuffled_order
 from stages.methods.config import ENOUGH_DOCUMENTS
@@ -42,7 +42,7 @@ def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout,
 class TaskOrder:
     """The examples of each update of a run: first those of its first task, and so on.
 
-    Of all updates a task has as large a part as of all examples.
+    Of all updates a task has as large a part as of all batches, so that a whole number of epochs is one of each task.
     """
 
     def __init__(
@@ -51,37 +51,42 @@ class TaskOrder:
         """`size`: examples of a forward batch, over all ranks."""
         self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
         self._orders = [ExampleOrder(task.examples, method, layout, size, config.seed) for task in tasks]
-        counts = np.cumsum([0, *(task.examples.count for task in tasks)])
-        self._borders = [config.steps * int(count) // int(counts[-1]) for count in counts]
+        batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
+        self._borders = [config.steps * int(count) // int(batches[-1]) for count in batches]
+        if len(set(self._borders)) < len(self._borders):
+            raise UsageError(
+                f"{config.steps} updates are too few for {len(tasks)} tasks: give more --steps or --epochs."
+            )
+
+    def place(self, step: int) -> int:
+        """Place in the stream of the task that the update after `step` others belongs to."""
+        return bisect_right(self._borders, step) - 1
 
     def begins(self, step: int) -> Task | None:
         """The task whose first update follows `step` others."""
-        place = self._place(step)
+        place = self.place(step)
         return self.tasks[place] if step == self._borders[place] else None
 
     def ends(self, step: int) -> Task | None:
         """The task whose last update follows `step` others."""
-        place = self._place(step)
+        place = self.place(step)
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
     def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
         """The examples that one rank reads in a forward batch of an update, which [B], and whether streams begin."""
-        place = self._place(step)
+        place = self.place(step)
         order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
         return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
 
     def documents_in(self, step: int) -> int:
         """Documents of which an update reads a part, over all ranks."""
-        place = self._place(step)
+        place = self.place(step)
         first = (step - self._borders[place]) * self._accumulate
         return self._orders[place].documents_in(range(first, first + self._accumulate))
 
     def few_documents(self) -> str | None:
         """Warning about the first task; see `ExampleOrder.few_documents`."""
         return self._orders[0].few_documents(self._accumulate)
-
-    def _place(self, step: int) -> int:
-        return bisect_right(self._borders, step) - 1
 
 
 class ExampleOrder:

@@ -72,6 +72,8 @@ class TrainConfig(StageConfig):
     """Passes over the training split, instead of `steps`."""
     batch_tokens: Size = 1024
     """Tokens of one forward batch over all ranks, a multiple of the segment length."""
+    order: Annotated[tuple[str, ...] | None, Spelling("TASK,TASK,…")] = None
+    """Order in which tasks are learnt, one after the other; None: that of the tokens."""
     accumulate: Size = 1
     """Forward batches that make an update."""
     segment_length: Size = 128

@@ -9,6 +9,7 @@ from functools import cached_property
 from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
 from stages.methods.method import LearnsTasks
+from stages.training.after_tasks import save_after
 from stages.training.batches import TaskOrder, batch_size
 from stages.training.checkpoint import Saver, save_best
 from stages.training.journal import Course, exp
@@ -41,6 +42,8 @@ class Trainer:
         self.earlier_seconds = self.progress.seconds
         """Spent in updates before, by the run that is gone on with."""
         self.updates.set_up()
+        if isinstance(run.method, LearnsTasks):
+            run.method.begin_stream(run.model, run.tasks)
         self.unread = UNREAD.get(run.fabric.device.type, 0)
         self._readings: deque[UpdateReadings] = deque()
 
@@ -54,6 +57,8 @@ class Trainer:
     def train(self) -> Progress:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""
         with ExitStack() as stack:
+            if self.progress.step == 0 and self.run.keeps_tasks:
+                save_after(self.run.model, self.run.folder, 0)
             course = Course(self.run, self.progress, self.update_tokens, stack)
             if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
                 self.run.reporter.warning(warning)
@@ -70,8 +75,11 @@ class Trainer:
         if isinstance(method, LearnsTasks) and (task := self.order.begins(step)) is not None:
             method.begin_task(task)
         self._readings.append(self.updates.make(step))
-        if isinstance(method, LearnsTasks) and (task := self.order.ends(step)) is not None:
-            method.end_task(task)
+        if (task := self.order.ends(step)) is not None:
+            if isinstance(method, LearnsTasks):
+                method.end_task(task)
+            if self.run.keeps_tasks:
+                save_after(self.run.model, self.run.folder, self.order.place(step) + 1)
         self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
         self.progress.count(time.perf_counter() - started)
 

@@ -19,6 +19,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, write_atomically
 from stages.artifacts.rows import Rows
 from stages.artifacts.stage import Execution, Inputs
+from stages.errors import UsageError
 from stages.examples.corpus import Corpus
 from stages.examples.examples import Examples, Task
 from stages.methods import METHODS
@@ -135,6 +136,11 @@ class Run:
     checkpoint_seconds: float
 
     @property
+    def keeps_tasks(self) -> bool:
+        """Whether the weights after each task are kept."""
+        return self.config.order is not None and self.fabric.is_global_zero
+
+    @property
     def reporter(self) -> Reporter:
         """The reporter of the first process; the others say nothing."""
         return self.listener if self.fabric.is_global_zero else Silent()
@@ -147,14 +153,17 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
     folder = Path(fabric.broadcast(str(folder)))
     with fabric.rank_zero_first():
         corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
+    learns_text = config.method_settings.learns == "text"
+    if not learns_text and fabric.world_size > 1:
+        raise UsageError(f"Method {config.method!r} learns in one process: start it without torchrun.")
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
     return Run(
         fabric,
         config,
         _make_model(config, inputs, corpus, fabric.global_rank),
         METHODS.load(config.method)(config.method_settings, side_inputs),
-        corpus.tasks(TRAIN, cutting),
-        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) else None,
+        corpus.tasks(TRAIN, cutting, config.order),
+        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) and learns_text else None,
         folder,
         execution.reporter,
         execution.checkpoint_seconds,

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from safetensors.torch import save_file
+
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
+from stages.methods.method import KeepsExamples
+from stages.methods.stream.files import FOLDER, MEMORY
 from stages.metrics import perplexity
 from stages.models.language_model import save_weights
 from stages.numbers import rate
@@ -26,6 +31,7 @@ def bytes_to_write(job: Job[TrainConfig]) -> int:
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
     saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
+    saved += 2 * weight_bytes * (len(job.config.order) + 1 if job.config.order is not None else 0)
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
     return max(0, needed - written)
 
@@ -37,6 +43,11 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
     shutil.copyfile(best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
+    for weights_after in sorted((draft.scratch / FOLDER).glob("*.safetensors")):
+        _copy(draft, weights_after)
+    if isinstance(trainer.run.method, KeepsExamples):
+        rows, tasks = map(torch.from_numpy, trainer.run.method.examples())
+        save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(MEMORY))
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
     _write_settings(job)
@@ -44,9 +55,11 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
 
 def _write_settings(job: Job[TrainConfig]) -> None:
     training = job.config.stored()
+    order, labels = training.pop("order"), job.inputs["tokens"].metrics.get("labels")
+    stream = {"order": order, "labels": labels} if job.config.model.head is not None else {}
     architecture = training.pop("model")
     method, memory = training.pop("method"), training.pop("memory")
-    settings = {"model": architecture, "method": method, "memory": memory, "training": training}
+    settings = {"model": architecture, "method": method, "memory": memory, **stream, "training": training}
     job.draft.add("config.json").write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
 
 

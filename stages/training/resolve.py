@@ -7,9 +7,10 @@ import math
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
+from stages.methods.stream.config import TaskSettings
 from stages.metrics import MOST_PASSES
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
@@ -17,7 +18,7 @@ from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import passes
 from stages.training.config import AUTO, TrainConfig
-from stages.training.sizes import segments
+from stages.training.sizes import epoch_batches, segments
 from stages.training.sources import IMPORTED
 
 PASSES_OF_IMPORTED = 2.0
@@ -61,12 +62,36 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     size = inputs["tokens"].metrics["vocabulary_size"]
     model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
+    if model.head is not None:
+        raise UsageError("model.head follows from the method: leave it out.")
+    if isinstance(config.method_settings, TaskSettings):
+        head = config.method_settings.head(len(inputs["tokens"].metrics["labels"]))
+        model = model.model_copy(update={"head": head})
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
     if model.asks_for_neighbors and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
+
+
+def task_order(config: TrainConfig, tokens: Artifact) -> tuple[str, ...] | None:
+    """The order in which tasks are learnt; None: there is none.
+
+    Raises: UsageError for an order that is not one of all tasks, or of a method that learns none in turn.
+    """
+    if config.method_settings.learns != "tasks":
+        if config.order is not None:
+            raise UsageError(f"--order: method {config.method!r} learns no tasks one after the other; leave it out.")
+        return None
+    names: list[str] = tokens.metrics["tasks"]
+    order = tuple(names) if config.order is None else config.order
+    for name in order:
+        if name not in names:
+            raise UsageError(f"--order: {tokens.reference} has no task {name!r}; {did_you_mean(name, names)}")
+    if sorted(order) != sorted(names):
+        raise UsageError(f"--order names each task of {tokens.reference} once: {','.join(names)}, in any order.")
+    return order
 
 
 def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
@@ -118,6 +143,8 @@ def resolved_length(
 
 def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
     """Passes over the training split, where the user gives no number."""
+    if config.method_settings.learns != "text":
+        return 1.0  # as in the papers: an example is read once
     if config.model.backbone == IMPORTED:
         return PASSES_OF_IMPORTED
     return worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
@@ -160,8 +187,7 @@ def require_compiler(device: str) -> None:
 
 def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
     """Updates that so many epochs of whole batches take."""
-    batches = max(1, segments(config, tokens) // config.batch_segments)
-    return max(1, math.ceil(epochs * batches / config.accumulate))
+    return max(1, math.ceil(epochs * max(1, epoch_batches(config, tokens)) / config.accumulate))
 
 
 def train_tokens(tokens: Artifact) -> int:

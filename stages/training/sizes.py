@@ -3,6 +3,7 @@
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
+from stages.examples import DOCUMENTS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
@@ -34,8 +35,8 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
             f"moments of {config.optimizer.name}), a segment of {config.segment_length:,} tokens more than "
             f"{size(a_segment)} beside it{of_layers}, and {device} has {size(memory)}: choose smaller sizes "
-            "(model.width, model.layers, model.ffn_width, model.feed_forward, the vocabulary, --segment-length, "
-            "--long-length)."
+            "(model.width, model.layers, model.ffn_width, model.lookup, model.feed_forward, the vocabulary, "
+            "--segment-length, --long-length)."
         )
     batch = min(config.batch_segments, max(1, segments))
     fitting = (memory - weights) // a_segment
@@ -147,8 +148,19 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
 
 
 def segments(config: TrainConfig, tokens: Artifact) -> int:
-    """Whole segments of the training split."""
-    return int(tokens.metrics["splits"][TRAIN]["tokens"]) // config.segment_length
+    """Examples of the training split: its documents, where these are examples, or its whole segments."""
+    split = tokens.metrics["splits"][TRAIN]
+    if tokens.metrics.get("examples") == DOCUMENTS:
+        return int(split["documents"])
+    return int(split["tokens"]) // config.segment_length
+
+
+def epoch_batches(config: TrainConfig, tokens: Artifact) -> int:
+    """Whole forward batches of one pass; where tasks are learnt one after the other, a batch is of one of them."""
+    split = tokens.metrics["splits"][TRAIN]
+    counts = [segments(config, tokens)] if config.order is None else split["task_documents"]
+    size = min(config.batch_segments, min(counts))
+    return sum(count // max(1, size) for count in counts)
 
 
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:

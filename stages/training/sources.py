@@ -4,7 +4,7 @@ from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ArtifactError, UsageError
-from stages.examples import STREAMS
+from stages.examples import DOCUMENTS, STREAMS
 from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
@@ -31,6 +31,10 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
         raise ArtifactError(
             f"{tokens.reference} holds {kind}, which are padded, and method {config.method!r} would learn the padding: "
             "use --method lm."
+        )
+    if config.method_settings.learns != "text" and kind != DOCUMENTS:
+        raise ArtifactError(
+            f"{tokens.reference} has no tasks, which method {config.method!r} learns: memlm tokenize --tasks DIR DIR …"
         )
     match source.kind:
         case "batches":
@@ -90,6 +94,7 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     require_scoring(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
+    _require_no_head(init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
     rows_to_spare = init.config["model"]["backbone"] == IMPORTED and size > types
     if size != types and not rows_to_spare:
@@ -99,6 +104,13 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
         )
     require_same_tokenizer(init.input("tokens"), tokens, init)
     return init
+
+
+def _require_no_head(init: Artifact) -> None:
+    if model_of(init).head is not None:
+        raise ArtifactError(
+            f"{init.reference} has learnt labels: begin from what it began from, or from another model of text."
+        )
 
 
 def _require_backbone(config: TrainConfig, init: Artifact) -> None:

@@ -115,7 +115,8 @@ class Updates:
         self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
         self.carried = Carried()
         """State after the latest batch, for the next."""
-        self._before, self._auxiliary, self._step = Carried(), list[Tensor](), 0
+        self._before, self._auxiliary = Carried(), list[Tensor]()
+        self.number, self.seed = 0, run.config.seed
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
         _freeze(run.model, {id(parameter) for group in groups for parameter in group.parameters})
@@ -133,7 +134,7 @@ class Updates:
 
     def make(self, step: int) -> UpdateReadings:
         """Make the update that follows `step` others."""
-        config, self._step = self._run.config, step
+        config, self.number = self._run.config, step
         factor = learning_rate_factor(step + 1, config.steps, config.schedule)
         set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
         self._auxiliary = []
@@ -153,9 +154,9 @@ class Updates:
     def batches(self) -> Iterator[Batch]:
         fabric, method, config = self._run.fabric, self._run.method, self._run.config
         for part in range(self.accumulate):
-            examples, which, begins = self._order.batch(self._step, part, fabric.global_rank, fabric.world_size)
+            examples, which, begins = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
             self._before = Carried() if begins else self.carried
-            index = BatchIndex(self._step * self.accumulate + part, self._step, config.steps, config.seed)
+            index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
             # Processes exchange gradients once an update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
                 yield method.batch(examples, which, index).to(fabric.device)

@@ -28,7 +28,7 @@ class Hypothesis(NamedTuple):
     """A finished translation."""
 
     tokens: list[int]
-    """Without prompt and end."""
+    """Without start and end."""
     score: float
     """log p / length^α, where the length counts the end."""
     log_prob: float
@@ -100,14 +100,11 @@ def beam_search(
     Raises: ArtifactError if no token has a probability.
     Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as fairseq has it.
     """
-    device, prompt = source.device, decoder.prompt
+    device = source.device
     sentences = [_Sentence(length) for length in longest]
     state = decoder.begin(source, mask)
-    rows = torch.arange(len(source), device=device)
-    for token in prompt[:-1]:
-        state = decoder.step(torch.full_like(rows, token), state).state
-    sums = torch.zeros(len(rows), dtype=torch.float64, device=device)
-    history = torch.tensor(prompt, device=device).expand(len(rows), -1)
+    sums = torch.zeros(len(source), dtype=torch.float64, device=device)
+    history = torch.full((len(source), 1), decoder.start, device=device)
     of_row = list(range(len(source)))
     while of_row:
         step = decoder.step(history[:, -1], state)
@@ -125,8 +122,7 @@ def beam_search(
         if of_row:
             history = torch.cat((history[chosen], tokens[:, None]), 1)
             state = decoder.select(step.state, chosen)
-    begin = len(prompt)
-    return [one._replace(tokens=one.tokens[begin:]) for one in (sentence.best for sentence in sentences)]
+    return [sentence.best for sentence in sentences]
 
 
 _Going = tuple[int, int, float]
@@ -175,7 +171,7 @@ def _by_sentence(of_row: Sequence[int], found: Candidates) -> list[tuple[int, li
 
 
 def _finished(tokens: Tensor, log_prob: float, length: int, settings: BeamSettings, cut: bool) -> Hypothesis:
-    return Hypothesis(tokens.tolist(), log_prob / length**settings.length_penalty, log_prob, cut)
+    return Hypothesis(tokens[1:].tolist(), log_prob / length**settings.length_penalty, log_prob, cut)
 
 
 def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:

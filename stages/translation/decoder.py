@@ -13,8 +13,8 @@ class Step(NamedTuple):
 
     log_probs: Tensor
     """Log-probabilities of every token, natural log, [R, V]."""
-    log_z: Tensor
-    """Log of the sum of exp of the vocabulary's scores, [R]."""
+    log_z: Tensor | None
+    """Log of the sum of exp of the vocabulary's scores, [R]; None: nobody asked."""
     key: Tensor
     """Representation that memory is searched with, [R, d_k]."""
     state: Any
@@ -24,8 +24,8 @@ class Step(NamedTuple):
 class Decoder(Protocol[S]):
     """A model that translates. A row's numbers depend neither on other rows nor on padding."""
 
-    prompt: tuple[int, ...]
-    """Tokens that every target begins with; the first is an input alone, the others count as its tokens."""
+    start: int
+    """The first input of every target, which is none of its tokens."""
     eos: int
     """The token that ends a target."""
     never: tuple[int, ...]

@@ -13,6 +13,8 @@ KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
 SLOTS = {"name": "compressive", "long_length": 6}
 
+NGRAMS = {"name": "hashed-ngrams", "layers": "[1]", "slots": 60, "heads": 2}
+
 ENTRIES = {"name": "memorizing", "layers": "[2]", "long_length": 20, "neighbors": 4}
 
 SIGNAL = {"name": "infinity", "layers": "[2]", "basis": 8, "samples": 6}
@@ -44,6 +46,30 @@ def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: 
     seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
     assert seen.code == 0, seen.err
     assert all(0.5 <= token["slot_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
+
+
+@pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
+def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
+    model = memlm("train", tokens, "--backbone", backbone, *chosen("lookup", NGRAMS), *SMALL).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    report = memlm("evaluate", index, "--exclude", "self", "--json")
+    assert report.code == 0, report.err
+    (figures,) = json.loads(report.out)["metrics"]["hashed_ngrams"]["blocks"]
+    assert (figures["block"], 0 < figures["gate"] < 1) == (1, True)
+    page = memlm("report", json.loads(report.out)["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    assert "How far n-grams are let in" in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert all(0 < token["ngram_gate"] < 1 for token in json.loads(seen.out)["tokens"])
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    assert written.code == 0, written.err
+
+
+def test_a_table_larger_than_memory_is_refused_before_training(memlm: Memlm, tokens: str) -> None:
+    table = chosen("lookup", NGRAMS | {"slots": 2 * 10**9})
+    ended = memlm("train", tokens, "--backbone", "transformer", *table, *SMALL)
+    assert ended.code == 5
+    assert "model.lookup" in ended.err
 
 
 def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
@@ -193,6 +219,9 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
         ("attention", SIGNAL | {"basis": 7}, "basis 7 is not a multiple of the number of widths, 2: 8 is"),
         ("attention", ENTRIES | {"longest_distance": 9}, "half of the 32 buckets, which hold one distance each: 16 is"),
         ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
+        ("lookup", NGRAMS | {"orders": "[1, 2]"}, "greater than or equal to 2"),
+        ("lookup", NGRAMS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
+        ("lookup", NGRAMS | {"slot": 5}, "did you mean 'model.lookup.slots'?"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
@@ -200,7 +229,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     ],
 )
 def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:
-    backbone = "transformer" if place == "feed_forward" else "transformer-xl"
+    backbone = "transformer-xl" if place == "attention" else "transformer"
     ended = memlm("train", "tokens/none", "--backbone", backbone, *chosen(place, settings))
     assert ended.code == 2
     assert words in " ".join(ended.err.split())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from stages.models.backbone import State
-from stages.models.backbones import transformer_xl as network
+from stages.models.backbones import segmented as network
 from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import FullVocabulary

@@ -14,11 +14,11 @@ from stages.artifacts.kinds import KINDS, STAGES
 from stages.config import Settings, StageConfig
 from stages.methods import METHODS
 from stages.models import BACKBONES
-from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION, WINDOW_ATTENTION
+from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
 from stages.training.presets import choose_preset, preset_names
 
 NOTED = Path(__file__).parent / "defaults.json"
-PARTS = (BACKBONES, METHODS, FEED_FORWARD, STREAM_ATTENTION, WINDOW_ATTENTION)
+PARTS = (BACKBONES, METHODS, FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION)
 """Registries whose settings are below those of models."""
 
 

@@ -3,15 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.backbones.segmented_config import SegmentedConfig, in_block
+from stages.models.backbone import Backbone, Encoding, Inputs, named_below
+from stages.models.backbones.segmented_config import DistancesConfig, SegmentedConfig, in_block
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import present
+from stages.models.layers.settings import memory_of, present
+from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import Attended, Passage, Span
 
 
@@ -24,6 +25,10 @@ class StreamBlock(nn.Module, ABC):
     @abstractmethod
     def begin(self, x: Tensor) -> NamedTuple:
         """The memory of a new stream; inputs [B, n, d] give its rows, type and device."""
+
+    def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
+        """The block's input [B, n, d] as it is cached, and the memory after that; a block may look tokens up."""
+        return x, memory
 
     @abstractmethod
     def forward(
@@ -50,14 +55,19 @@ class Segmented(Backbone):
     own segment up to itself. However a stream is cut into calls, the numbers are the same.
     """
 
+    reads_segments_apart: ClassVar[bool] = False
+    """Whether blocks need passages of one segment, though they remember nothing."""
+
     def __init__(self, config: SegmentedConfig) -> None:
         super().__init__()
         assert config.segment_length is not None and config.mem_length is not None, "the stage fills them in"
         self.length, self.memory = config.segment_length, config.mem_length
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(self.made_blocks(config))
-        self.memories: list[type[Any]] = [type(config.memory_spec(n + 1, self.length)) for n in range(config.layers)]
+        self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
         self.keeps_graph = any(block.keeps_graph for block in self.blocks)
+        self.leading: nn.Parameter | None = None
+        """Rows that stand before the positions of every passage, [m, d]: not cached, and no position of the output."""
 
     @abstractmethod
     def made_blocks(self, config: Any) -> list[StreamBlock]:
@@ -98,17 +108,15 @@ class Segmented(Backbone):
         return Carried(cached, 0, [cast(StreamBlock, block).begin(embedded) for block in self.blocks])
 
     def _opened(self, state: Mapping[str, Tensor]) -> Carried:
-        memories = []
-        for block, memory in enumerate(self.memories, 1):
-            names = in_block(block, {field: field for field in memory._fields})
-            memories.append(memory(**{field: state[name] for name, field in names.items() if name in state}))
+        specs = enumerate(self.memories, 1)
+        memories = [memory_of(named_below(state, in_block(block)), spec) for block, spec in specs]
         return Carried(state["cached"], int(state["place"]), memories)
 
     def _state(self, carried: Carried) -> dict[str, Tensor]:
         # The place stays on the CPU, where reading it waits for no GPU.
         state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
         for block, memory in enumerate(carried.memories, 1):
-            state |= in_block(block, present(memory))
+            state |= {f"{in_block(block)}{name}": part for name, part in present(memory).items()}
         return state
 
     def _borders(self, number: int, place: int) -> list[int]:
@@ -116,31 +124,39 @@ class Segmented(Backbone):
 
         Or where a layer remembers, for what it writes at the end of a segment the next one reads.
         """
-        if not torch.is_grad_enabled() and not any(memory._fields for memory in self.memories):
+        together = not self.reads_segments_apart and not any(present(spec) for spec in self.memories)
+        if not torch.is_grad_enabled() and together:
             return []
         return list(range(self.length - place, number, self.length))
 
     def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
         """As `read`, of positions read at once; and the auxiliary losses of layers."""
-        x, ffn_input = self.entered(inputs.embedded), None
-        passage = self._passage(x, carried)._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
-        after = (carried.place + x.shape[1]) % self.length
+        embedded, rows, ffn_input = inputs.embedded, 0, None
+        number = embedded.shape[1]
+        if self.leading is not None:
+            rows = len(self.leading)
+            embedded = torch.cat((self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1)
+        x = self.entered(embedded)
+        passage = self._passage(x, number, carried)
+        passage = passage._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
+        after = (carried.place + number) % self.length
         # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
-        forget = max(0, passage.cached + x.shape[1] - self.memory - after)
+        forget = max(0, passage.cached + number - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
-            kept.append(torch.cat((past, x.detach()), 1)[:, forget:])
+            x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
+            kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
             memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
             losses += [] if attended.auxiliary_loss is None else [attended.auxiliary_loss]
-        return self.left(x), ffn_input, Carried(torch.stack(kept), after, memories), losses
+        return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
-    def _passage(self, x: Tensor, carried: Carried) -> Passage:
-        """Inputs [B, n, d] behind what is carried."""
+    def _passage(self, x: Tensor, number: int, carried: Carried) -> Passage:
+        """So many positions behind what is carried; inputs give type and device."""
         cached, place = carried.cached.shape[2], carried.place
-        spans = self._spans(cached, x.shape[1], place)
+        spans = self._spans(cached, number, place)
         distances = self.distances(max(span.stop - span.begin for span in spans), x)
-        return Passage(cached, place, spans, distances, (place + x.shape[1]) % self.length == 0)
+        return Passage(cached, place, spans, distances, (place + number) % self.length == 0)
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
         """The segments' parts of `number` positions behind the cached ones."""
@@ -160,6 +176,29 @@ def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
         )
 
 
+class SegmentedByDistance(Segmented):
+    """Positions are known by their distances, as sinusoids; embeddings enter, and the last norm leaves."""
+
+    def __init__(self, config: DistancesConfig) -> None:
+        super().__init__(config)
+        self.scale = config.width**0.5
+        self.norm = nn.LayerNorm(config.width)
+
+    def entered(self, embedded: Tensor) -> Tensor:
+        x: Tensor = self.dropout(embedded * self.scale)
+        return x
+
+    def distances(self, longest: int, like: Tensor) -> Tensor:
+        """Sinusoids, [longest + 1, d]."""
+        vectors = sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
+        dropped: Tensor = self.dropout(vectors)
+        return dropped
+
+    def left(self, x: Tensor) -> Tensor:
+        f: Tensor = self.norm(x)
+        return f
+
+
 def _constant(memory: Any) -> Any:
     """A layer's memory without its gradient."""
-    return memory._replace(**{name: part.detach() for name, part in present(memory).items()})
+    return memory_of({name: part.detach() for name, part in present(memory).items()}, memory)

@@ -1,8 +1,9 @@
 """Settings that backbones share which read a stream in segments and cache inputs of their layers; free of torch."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+from pydantic import model_validator
 
 from stages.errors import UsageError
 from stages.examples import Way
@@ -38,7 +39,8 @@ class SegmentedConfig(BackboneConfig):
         cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
         spec = {"cached": cached, "place": StateArray((1,), "int64")}
         for block in range(1, self.layers + 1):
-            spec |= in_block(block, present(self.memory_spec(block, context)))
+            memory = present(self.memory_spec(block, context))
+            spec |= {f"{in_block(block)}{name}": array for name, array in memory.items()}
         return spec
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
@@ -64,9 +66,16 @@ class SegmentedConfig(BackboneConfig):
         return read
 
 
-Part = TypeVar("Part")
+class DistancesConfig(SegmentedConfig):
+    """One that knows positions by their distances."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"relative positions need an even width, not {self.width}")
+        return self
 
 
-def in_block(block: int, parts: Mapping[str, Part]) -> dict[str, Part]:
-    """Parts of a block's memory, as the state of the whole network names them."""
-    return {f"block{block}.{name}": part for name, part in parts.items()}
+def in_block(block: int) -> str:
+    """Prefix of the names of a block's memory in the state of the whole network."""
+    return f"block{block}."

@@ -1,16 +1,18 @@
 """Decoder Transformer, pre-norm, with fused causal attention."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
 from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.layers import FEED_FORWARD, WINDOW_ATTENTION
+from stages.models.layers import FEED_FORWARD, LOOKUP, WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import FeedForward, WindowAttention
+from stages.models.layers.sublayer import FeedForward, Lookup, WindowAttention
 
 
 class Positions(nn.Module):
@@ -43,7 +45,8 @@ class Block(nn.Module):
 
     def __init__(self, config: TransformerConfig, number: int) -> None:
         super().__init__()
-        attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
+        lookup, attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
+        self.lookup: Lookup[Any] = LOOKUP.load(lookup.name)(config, lookup)
         self.attention_norm = nn.LayerNorm(config.width)
         self.attention: WindowAttention = WINDOW_ATTENTION.load(attention.name)(config, attention)
         self.ffn_norm = nn.LayerNorm(config.width)
@@ -52,11 +55,13 @@ class Block(nn.Module):
 
     def initialize(self, blocks: int) -> None:
         """Let the weights begin, in a stack of so many blocks."""
+        self.lookup.initialize(blocks)
         self.attention.initialize(blocks)
         self.ffn.initialize(blocks)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, L, d] -> the next residual stream and the input of the feed-forward layer."""
+    def forward(self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None) -> tuple[Tensor, Tensor]:
+        """[B, L, d], tokens and offsets [B, L] -> the next residual stream and the input of the feed-forward layer."""
+        x, _ = self.lookup(x, tokens, document_offset, self.lookup.begin(x))
         x = x + self.dropout(self.attention(self.attention_norm(x)))
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
@@ -86,5 +91,5 @@ class Transformer(Backbone, Compilable):
         # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:
-            x, ffn_input = block(x)
+            x, ffn_input = block(x, inputs.tokens, inputs.document_offset)
         return Encoding(self.norm(x), ffn_input)

@@ -30,7 +30,8 @@ class TransformerConfig(AttentionConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads(FEED_FORWARD_KEYS, self.max_positions if self.positions == "learned" else None)
+        longest = self.max_positions if self.positions == "learned" else None
+        return Reads(FEED_FORWARD_KEYS, longest, self.lookup.reads_documents)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}

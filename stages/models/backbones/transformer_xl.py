@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from stages.models.backbone import Compilable
-from stages.models.backbones.segmented import Segmented, StreamBlock
+from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
 from stages.models.backbones.transformer_xl_config import TransformerXLConfig
-from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
+from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import PLACES
-from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
+from stages.models.layers.settings import PLACES, BlockMemory
+from stages.models.layers.sublayer import Attended, FeedForward, Lookup, Passage, StreamAttention, StreamInputs
 
 
 class Block(StreamBlock):
@@ -20,7 +19,8 @@ class Block(StreamBlock):
 
     def __init__(self, config: TransformerXLConfig, number: int) -> None:
         super().__init__()
-        attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
+        lookup, attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
+        self.lookup: Lookup[Any] = LOOKUP.load(lookup.name)(config, lookup)
         self.attention_norm = nn.LayerNorm(config.width)
         self.attention: StreamAttention[Any] = STREAM_ATTENTION.load(attention.name)(config, attention)
         self.ffn_norm = nn.LayerNorm(config.width)
@@ -30,33 +30,35 @@ class Block(StreamBlock):
 
     def initialize(self, blocks: int) -> None:
         """Let the weights begin, in a stack of so many blocks."""
+        self.lookup.initialize(blocks)
         self.attention.initialize(blocks)
         self.ffn.initialize(blocks)
 
     def begin(self, x: Tensor) -> NamedTuple:
-        memory: NamedTuple = self.attention.begin(x)
-        return memory
+        return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
-    def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Tensor, Attended[Any]]:
+    def looked_up(self, x: Tensor, passage: Passage, memory: BlockMemory) -> tuple[Tensor, BlockMemory]:
+        x, after = self.lookup(x, passage.tokens, passage.document_offset, memory.lookup)
+        return x, memory._replace(lookup=after)
+
+    def forward(
+        self, past: Tensor, x: Tensor, passage: Passage, memory: BlockMemory
+    ) -> tuple[Tensor, Tensor, Attended[BlockMemory]]:
         """Cached [B, m, d] and present [B, n, d] -> the next residual stream, the feed-forward input, attention's."""
         raw = torch.cat((past, x), 1)
         inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
-        attended: Attended[Any] = self.attention(inputs, passage, memory)
+        attended: Attended[Any] = self.attention(inputs, passage, memory.attention)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)
-        return x + self.dropout(self.ffn(ffn_input)), ffn_input, attended
+        after = attended._replace(memory=memory._replace(attention=attended.memory))
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input, after
 
 
-class TransformerXL(Segmented, Compilable):
+class TransformerXL(SegmentedByDistance, Compilable):
     """The walk over segments with positions as distances; what lies further back is up to the attention layers.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.
     """
-
-    def __init__(self, config: TransformerXLConfig) -> None:
-        super().__init__(config)
-        self.scale = config.width**0.5
-        self.norm = nn.LayerNorm(config.width)
 
     def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
@@ -66,17 +68,3 @@ class TransformerXL(Segmented, Compilable):
 
     def compiled_parts(self) -> list[nn.Module]:
         return list(self.blocks)  # around them shapes follow from the state: that is Python's work
-
-    def entered(self, embedded: Tensor) -> Tensor:
-        x: Tensor = self.dropout(embedded * self.scale)
-        return x
-
-    def distances(self, longest: int, like: Tensor) -> Tensor:
-        """Sinusoids, [longest + 1, d]."""
-        vectors = sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
-        dropped: Tensor = self.dropout(vectors)
-        return dropped
-
-    def left(self, x: Tensor) -> Tensor:
-        f: Tensor = self.norm(x)
-        return f

@@ -1,17 +1,24 @@
 """Settings of the Transformer-XL; free of torch."""
 
-from typing import Annotated, Literal, NamedTuple, Self, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stages.config import OneOf, Spelling
-from stages.models.backbones.segmented_config import SegmentedConfig
+from stages.models.backbones.segmented_config import DistancesConfig
 from stages.models.config import Reads, Size
 from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, RelativeSettings, StreamAttentionSettings
+from stages.models.layers.settings import (
+    FEED_FORWARD_KEYS,
+    AttentionConfig,
+    BlockMemory,
+    LookupSettings,
+    RelativeSettings,
+    StreamAttentionSettings,
+)
 
 
-class TransformerXLConfig(SegmentedConfig, AttentionConfig):
+class TransformerXLConfig(DistancesConfig, AttentionConfig):
     """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
 
     Source: Dai et al. 2019 (arXiv:1901.02860).
@@ -25,16 +32,11 @@ class TransformerXLConfig(SegmentedConfig, AttentionConfig):
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
     """The attention layer of the blocks, which may remember more than cached inputs."""
 
-    @model_validator(mode="after")
-    def _positions_fit(self) -> Self:
-        if self.width % 2:
-            raise ValueError(f"relative positions need an even width, not {self.width}")
-        return self
-
     @property
     def reads(self) -> Reads:
-        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents)
+        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents or self.lookup.reads_documents)
 
     def memory_spec(self, block: int, context: int) -> NamedTuple:
         attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
-        return attention.memory_spec(self, context)
+        lookup = cast(LookupSettings, self.layer_in("lookup", block))
+        return BlockMemory(attention.memory_spec(self, context), lookup.memory_spec(self))

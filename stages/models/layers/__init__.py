@@ -1,4 +1,4 @@
-"""Layers that backbones are made of, a file each; those in a block's two places are chosen by its settings."""
+"""Layers that backbones are made of, a file each; those in a block's places are chosen by its settings."""
 
 from stages.registry import Part, Registry
 
@@ -21,6 +21,15 @@ WINDOW_ATTENTION = Registry(
     "attention of a transformer",
     {"softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention")},
     [STREAM_ATTENTION],
+)
+LOOKUP = Registry(
+    "lookup of tokens",
+    {
+        "none": Part.within("stages.models.layers", "settings:NoLookupSettings", "sublayer:NoLookup"),
+        "hashed-ngrams": Part.within(
+            "stages.models.layers", "hashed_ngrams_settings:HashedNgramsSettings", "hashed_ngrams:HashedNgrams"
+        ),
+    },
 )
 FEED_FORWARD = Registry(
     "feed-forward layer",

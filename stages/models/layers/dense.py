@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import AttentionConfig, DenseSettings
+from stages.models.layers.settings import BlockSizes, DenseSettings
 from stages.models.layers.sublayer import FeedForward, initialize
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
@@ -15,7 +15,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.
 class Dense(FeedForward):
     """Two linear layers with an activation between them."""
 
-    def __init__(self, config: AttentionConfig, settings: DenseSettings) -> None:
+    def __init__(self, config: BlockSizes, settings: DenseSettings) -> None:
         super().__init__()
         self.up = nn.Linear(config.width, config.ffn_width)
         self.down = nn.Linear(config.ffn_width, config.width)

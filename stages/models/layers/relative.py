@@ -57,12 +57,22 @@ def relative_weights(
     >>> relative_weights(q, k, by_distance, nothing, nothing).flatten()
     tensor([0.6667, 0.3333])
     """
+    return relative_scores(q, k, r, content, position).softmax(-1).view(*q.shape[:3], k.shape[2])
+
+
+def relative_scores(
+    q: Float[Tensor, "heads B L d_head"],
+    k: Float[Tensor, "heads B K d_head"],
+    r: Float[Tensor, "heads K+1 d_head"],
+    content: Float[Tensor, "heads d_head"],
+    position: Float[Tensor, "heads d_head"],
+) -> Float[Tensor, "headsB L K"]:
+    """The scores that `relative_weights` takes the softmax of, [heads · B, L, K]; -inf of later keys."""
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)
     shifted: Tensor = _Shifted.apply(distances)  # type: ignore[no-untyped-call]
-    scores = torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
-    return scores.softmax(-1).view(*q.shape[:3], keys)
+    return torch.baddbmm(shifted, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
 
 
 class _Shifted(torch.autograd.Function):

@@ -1,13 +1,14 @@
 """Settings of the layers of a block, and of the blocks that several backbones are made of; free of torch."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.models.config import BackboneConfig, Probability, Size
-from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
+from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
 
 
 def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
@@ -27,14 +28,39 @@ class SublayerSettings(Settings):
         """The blocks that have it where none are named, in a model of so many; None: all."""
         return None
 
+    @property
+    def reads_documents(self) -> bool:
+        """Whether what it remembers ends where a document does, as a setting `scope` may say."""
+        return getattr(self, "scope", "stream") == "document"
+
 
 class Nothing(NamedTuple):
     """Memory of a layer that has none."""
 
 
+class BlockMemory(NamedTuple):
+    """Memories of a block's layers, or their shapes."""
+
+    attention: Any
+    lookup: Any
+
+
+LOOKUP_PREFIX = "lookup."
+
+
 def present(memory: NamedTuple) -> dict[str, Any]:
-    """The parts of a memory by name, less those that are None."""
+    """The parts of a memory by name, less those that are None; of a block's lookup `lookup.NAME`."""
+    if isinstance(memory, BlockMemory):
+        looked_up = present(memory.lookup).items()
+        return present(memory.attention) | {f"{LOOKUP_PREFIX}{name}": part for name, part in looked_up}
     return {name: part for name, part in memory._asdict().items() if part is not None}
+
+
+def memory_of(parts: Mapping[str, Any], like: Any, prefix: str = "") -> Any:
+    """The memory that `present` gave the parts of; `like`: any of its kind; `prefix`: of the names of its parts."""
+    if isinstance(like, BlockMemory):
+        return BlockMemory(memory_of(parts, like.attention), memory_of(parts, like.lookup, LOOKUP_PREFIX))
+    return type(like)(**{name: parts[prefix + name] for name in like._fields if prefix + name in parts})
 
 
 class StreamAttentionSettings(SublayerSettings):
@@ -54,15 +80,24 @@ class StreamAttentionSettings(SublayerSettings):
         """Numbers that training holds of what one position takes from the memory of one layer."""
         return 0
 
-    @property
-    def reads_documents(self) -> bool:
-        """Whether that ends where a document does, as a setting `scope` may say."""
-        return getattr(self, "scope", "stream") == "document"
-
     def lengthened(self, length: int) -> Self:
         """The same layer that remembers so much; only of one that has such a setting."""
         assert "long_length" in type(self).model_fields, "it has no length to change"
         return self.model_copy(update={"long_length": length})
+
+
+class LookupSettings(SublayerSettings):
+    """Settings of a layer that looks the latest tokens up, and may remember some of them."""
+
+    def memory_spec(self, model: "AttentionConfig") -> NamedTuple:
+        """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream."""
+        return Nothing()
+
+
+class NoLookupSettings(LookupSettings):
+    """Nothing is looked up: the residual stream goes on as it is."""
+
+    name: Literal["none"] = "none"
 
 
 class SoftmaxSettings(SublayerSettings):
@@ -87,20 +122,18 @@ class RelativeSettings(StreamAttentionSettings):
         return Nothing()
 
 
-Place = Literal["attention", "feed_forward"]
-PLACES: tuple[Place, Place] = ("attention", "feed_forward")
-"""Settings that choose the layers of a block."""
+Place = Literal["lookup", "attention", "feed_forward"]
+PLACES: tuple[Place, Place, Place] = ("lookup", "attention", "feed_forward")
+"""Settings that choose the layers of a block, in their order."""
 
 
 FEED_FORWARD_KEYS = ("ffn-input", "hidden")
 """Keys of such blocks: the input of the last feed-forward layer is the better one (Khandelwal et al. 2020)."""
 
 
-class AttentionConfig(BackboneConfig):
-    """Blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
+class BlockSizes(BackboneConfig):
+    """Sizes of blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
 
-    if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
-        attention: SublayerSettings
     layers: Size = 2
     heads: Size = 4
     ffn_width: Size = 512
@@ -108,14 +141,23 @@ class AttentionConfig(BackboneConfig):
     attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """Inside the feed-forward block, after its activation."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
-    """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         return self
+
+
+class AttentionConfig(BlockSizes):
+    """Such blocks, whose layers are chosen by place."""
+
+    if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
+        attention: SublayerSettings
+    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = NoLookupSettings()
+    """The layer of the blocks that looks the latest tokens up."""
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
+    """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
     def _usual_blocks_are_named(self) -> Self:

@@ -1,10 +1,12 @@
-"""Interfaces of a block's layers: attention over windows, attention over streams, feed-forward."""
+"""Interfaces of a block's layers: lookup, attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from stages.models.layers.settings import Nothing
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 """Memory of an attention layer besides the cached inputs of its block: a NamedTuple of tensors [B, …]."""
@@ -48,6 +50,46 @@ class WindowAttention(Sublayer):
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
         """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
+
+
+class Lookup(Sublayer, Generic[Memory]):
+    """Looks the latest tokens up, and adds what it finds to the residual stream, before a block's attention.
+
+    However a stream is cut, the numbers are the same: what it needs of the tokens before is its memory.
+    """
+
+    @abstractmethod
+    def begin(self, x: Tensor) -> Memory:
+        """Create the memory of a new stream; the residual stream [B, n, d] gives its rows, type and device."""
+
+    @abstractmethod
+    def forward(
+        self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: Memory
+    ) -> tuple[Tensor, Memory]:
+        """The next residual stream [B, n, d], and the memory after it.
+
+        Args:
+            x: the residual stream, [B, n, d].
+            tokens, document_offset: int64 [B, n], as those of `Passage`.
+        """
+
+
+class NoLookup(Lookup[Nothing]):
+    """Looks nothing up."""
+
+    def __init__(self, config: Any, settings: Any) -> None:
+        super().__init__()
+
+    def initialize(self, blocks: int) -> None:
+        pass
+
+    def begin(self, x: Tensor) -> Nothing:
+        return Nothing()
+
+    def forward(
+        self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: Nothing
+    ) -> tuple[Tensor, Nothing]:
+        return x, memory
 
 
 class Span(NamedTuple):

@@ -62,10 +62,11 @@ def test_learned_positions_are_what_they_are(store, tmp_path):
         ({"score_cap": 30.0}, "scales, shifts or caps its scores"),
         ({"gate": "vector"}, r"a gate that lets neighbours' tokens in"),
         ({"feed_forward": {"name": "slots", "layers": [2]}}, "'slots' as model.feed_forward in block 2"),
+        ({"lookup": {"name": "hashed-ngrams", "slots": 9}}, "'hashed-ngrams' as model.lookup in block 1"),
         ({"backbone": "transformer-xl", **XL}, "transformers has no such model"),
         ({"backbone": "lstm", "width": 8}, "transformers has no such model"),
     ],
-    ids=["adaptive", "cap", "gate", "layer", "transformer-xl", "lstm"],
+    ids=["adaptive", "cap", "gate", "layer", "lookup", "transformer-xl", "lstm"],
 )
 def test_what_gpt2_has_not_is_refused(store, tmp_path, monkeypatch, settings, message):
     slots = Part("tests.test_outside_layers:SlotsSettings", "tests.test_outside_layers:Slots")

@@ -58,10 +58,11 @@ def test_a_named_model_with_other_attention_is_refused():
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"basi": 8}}})
 
 
-@pytest.mark.parametrize("place", ["attention", "feed_forward"])
+@pytest.mark.parametrize("place", ["lookup", "attention", "feed_forward"])
 def test_blocks_of_a_layer_are_in_order_and_once_however_they_are_named(place):
     def layers(*blocks):
-        chosen = {"name": "memorizing" if place == "attention" else "product-keys", "layers": blocks}
+        names = {"lookup": "hashed-ngrams", "attention": "memorizing", "feed_forward": "product-keys"}
+        chosen = {"name": names[place], "layers": blocks}
         return parse_model({"backbone": "transformer-xl", "layers": 3, place: chosen})
 
     assert layers(3, 1).model_dump(mode="json") == layers(1, 3, 3).model_dump(mode="json")

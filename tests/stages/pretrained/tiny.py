@@ -127,6 +127,45 @@ def saved_encoder(folder: Path, family: str = "bert", kind: str = "AutoModel", *
     return model
 
 
+_SIDES = {"encoder_layers": 3, "decoder_layers": LAYERS, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+_TRANSLATOR = {**_SIDES, "d_model": D, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 40}
+_T5 = {"d_model": D, "d_kv": 8, "d_ff": 24, "num_layers": 3, "num_decoder_layers": LAYERS, "num_heads": 2}
+_TOKENS = {"eos_token_id": 0, "pad_token_id": 1, "bos_token_id": 1, "decoder_start_token_id": 1}
+TRANSLATORS: dict[str, dict[str, Any]] = {
+    "marian": {**_TRANSLATOR, "forced_eos_token_id": None},
+    "m2m_100": {**_TRANSLATOR, "decoder_start_token_id": 0},
+    "t5": _T5,
+    "t5 v1.1": {**_T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "bart": {**_TRANSLATOR, "forced_eos_token_id": None},
+}
+"""Settings of one tiny encoder-decoder of each kind."""
+
+
+def tiny_translator(family: str, **settings: Any) -> Any:
+    """An encoder-decoder with random weights."""
+    from transformers import AutoConfig
+
+    given = {"vocab_size": V, **_TOKENS, **TRANSLATORS[family], **settings}
+    model = tiny_model_of(AutoConfig.for_model(family.split()[0], **given), "AutoModelForSeq2SeqLM")
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias.copy_(torch.randn_like(model.final_logits_bias))
+    return model
+
+
+def saved_translator(folder: Path, family: str, **settings: Any) -> Any:
+    """A folder with an encoder-decoder and its tokenizer, which knows two languages; returns the model."""
+    from transformers import PreTrainedTokenizerFast
+
+    model = tiny_translator(family, **settings)
+    model.save_pretrained(folder)
+    model = type(model).from_pretrained(folder)  # positions of sinusoids are not saved, and made anew without noise
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_special_tokens(["deu_Latn", "__en__"])
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<s>", eos_token="<|endoftext|>")
+    fast.save_pretrained(folder)
+    return model
+
+
 def tiny_tokenizer(bos: bool = False) -> Tokenizer:
     """Byte-level BPE with one token for two newlines; with `bos` it begins each text with one."""
     tokenizer = Tokenizer(models.BPE())

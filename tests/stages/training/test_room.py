@@ -25,7 +25,13 @@ def test_many_layers_are_counted_without_making_them(backbone):
     assert parameter_count(config) == sum(p.numel() for p in LanguageModel(config).parameters())
 
 
-@pytest.mark.parametrize("sizes", [{"layers": 10**9}, {"layers": 1, "width": 2**16}, {"layers": 1, "width": 2**30}])
+TABLE = {"name": "hashed-ngrams", "slots": 2 * 10**9}
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"layers": 10**9}, {"layers": 1, "width": 2**16}, {"layers": 1, "width": 2**30}, {"layers": 1, "lookup": TABLE}],
+)
 def test_too_large_a_model_is_refused(monkeypatch, sizes):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
     monkeypatch.setattr(language_model, "FEW_LAYERS", 4)

@@ -61,20 +61,6 @@ def test_a_translation_depends_neither_on_its_batch_nor_on_padding() -> None:
         np.testing.assert_allclose([b.score, c.score], a.score, rtol=1e-12)
 
 
-def test_tokens_that_every_target_begins_with_count_but_for_the_first() -> None:
-    """As in transformers: a forced language is a token of the translation, of probability 1."""
-    decoder = ToyDecoder(2, prompt=(EOS, 4))
-    (found,) = beam_search(decoder, *padded(SOURCES[:1]), [3], BeamSettings(400, 1))
-    log_p = decoder.next_token(SOURCES[0])
-    free = [(), *((a,) for a in range(1, V)), *((a, b) for a in range(1, V) for b in range(1, V))]
-    scores = {}
-    for target in free:
-        whole = target if len(target) == 2 else (*target, EOS)
-        scores[target] = sum(log_p(whole[:i])[token] for i, token in enumerate(whole)) / (len(whole) + 1)
-    assert tuple(found.tokens) == max(scores, key=scores.__getitem__)
-    assert found.score == pytest.approx(max(scores.values()), abs=1e-12)
-
-
 def test_memory_changes_every_step_of_all_rows_in_one_call() -> None:
     decoder, calls = ToyDecoder(0), []
 

@@ -19,7 +19,7 @@ class ToyDecoder:
     """Random weights, float64; `sharpness` says how sure it is."""
 
     seed: int = 0
-    prompt: tuple[int, ...] = (EOS,)
+    start: int = EOS
     never: tuple[int, ...] = ()
     eos: int = EOS
     sharpness: float = 2.0
@@ -53,7 +53,7 @@ class ToyDecoder:
         def log_p(target: tuple[int, ...]) -> np.ndarray:
             tokens = torch.tensor([source])
             state = self.begin(tokens, torch.ones_like(tokens, dtype=torch.bool))
-            for token in (*self.prompt, *target):
+            for token in (self.start, *target):
                 step = self.step(torch.tensor([token]), state)
                 state = step.state
             return step.log_probs[0].numpy()

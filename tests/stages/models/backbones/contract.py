@@ -26,6 +26,14 @@ class BackboneContract:
         torch.manual_seed(0)
         return LanguageModel(config).eval()
 
+    def encode(self, model, tokens, state=None):
+        """Read tokens [B, L]; with sources, if the model wants some, of which the second is shorter."""
+        source = mask = None
+        if model.config.reads.source:
+            source = self.tokens(L + 2)[: len(tokens)]
+            mask = torch.arange(L + 2) < torch.tensor([[L + 2], [3]])[: len(tokens)]
+        return model.encode(tokens, state, source=source, source_mask=mask)
+
     def tokens(self, length):
         return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
 
@@ -39,7 +47,7 @@ class BackboneContract:
         assert parse_model(config.model_dump(mode="json")) == parse_model(nondefaults(config)) == config
 
     def test_keys_are_those_that_were_told_and_as_wide_as_the_model(self, config, model):
-        encoding = model.encode(self.tokens(L))
+        encoding = self.encode(model, self.tokens(L))
         assert encoding.hidden.shape == (ROWS, L, D)
         assert [encoding.key(name).shape for name in config.reads.keys] == [(ROWS, L, D)] * len(config.reads.keys)
         assert ("ffn-input" in config.reads.keys) == (encoding.ffn_input is not None)
@@ -52,9 +60,9 @@ class BackboneContract:
         state, pieces = None, []
         with torch.no_grad():
             for start, stop in pairwise([0, *cuts, 17]):
-                pieces.append(model.encode(self.tokens(17)[:, start:stop], state))
+                pieces.append(self.encode(model, self.tokens(17)[:, start:stop], state))
                 state = pieces[-1].state
-            whole = model.encode(self.tokens(17))
+            whole = self.encode(model, self.tokens(17))
         for name in config.reads.keys:
             torch.testing.assert_close(torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name))
         torch.testing.assert_close(state, whole.state)
@@ -63,7 +71,7 @@ class BackboneContract:
         changed = self.tokens(L).clone()
         changed[:, 3:] = (changed[:, 3:] + 1) % V
         with torch.no_grad():
-            before, after = model.encode(self.tokens(L)).hidden, model.encode(changed).hidden
+            before, after = self.encode(model, self.tokens(L)).hidden, self.encode(model, changed).hidden
         torch.testing.assert_close(before[:, :3], after[:, :3])
 
     def test_what_a_stream_carries_was_told_before(self, config, model):
@@ -71,7 +79,7 @@ class BackboneContract:
         assert bool(told) == config.carries_state
         with torch.no_grad():
             for _ in range(4 * L + (config.lengths.mem_length or 0)):
-                state = model.encode(self.tokens(1)[:1], state).state
+                state = self.encode(model, self.tokens(1)[:1], state).state
                 carried = state or {}
                 assert carried.keys() == told.keys()
                 for name, one in told.items():
@@ -85,7 +93,7 @@ class BackboneContract:
     def test_every_weight_learns(self, config, model):
         """Weights that write to a memory learn from the segment that reads it."""
         tokens = self.tokens(2 * L if config.carries_state else L)
-        encoding = model.train().encode(tokens)
+        encoding = self.encode(model.train(), tokens)
         loss = model.loss(encoding.hidden.flatten(0, 1), tokens.flatten())
         (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []

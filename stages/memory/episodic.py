@@ -1,0 +1,40 @@
+"""Episodic memory: which documents have been written, and which are drawn. Rows in, rows out."""
+
+import numpy as np
+from jaxtyping import Int64
+
+
+class EpisodicMemory:
+    """Documents in the order of writing, none twice, each with the place of its task in the stream."""
+
+    def __init__(self) -> None:
+        self.rows, self.tasks = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def write(self, rows: Int64[np.ndarray, " B"], task: int, probability: float, random: np.random.Generator) -> None:
+        """Write each of some documents with a probability; those that are there stay as they are.
+
+        >>> memory = EpisodicMemory()
+        >>> memory.write(np.array([7, 3]), 0, 1.0, np.random.default_rng(0))
+        >>> memory.write(np.array([3, 5]), 1, 1.0, np.random.default_rng(0))
+        >>> memory.rows.tolist(), memory.tasks.tolist()
+        ([7, 3, 5], [0, 0, 1])
+        """
+        chosen = rows[(random.random(len(rows)) < probability) & ~np.isin(rows, self.rows)]
+        self.rows = np.concatenate((self.rows, chosen))
+        self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
+
+    def draw(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """Draw so many documents uniformly, none twice; all there are where these are fewer."""
+        return random.choice(self.rows, min(count, len(self.rows)), replace=False)
+
+
+def draws_due(before: int, after: int, every: int) -> int:
+    """Draws that fall due while the number of examples read rises from `before` to `after`.
+
+    >>> [draws_due(read, read + 16, every=40) for read in (0, 16, 32, 48, 64)]
+    [0, 0, 1, 0, 1]
+    """
+    return after // every - before // every

@@ -1,0 +1,187 @@
+"""Encoder-decoder Transformer, pre-norm: the decoder attends to its own past and to the encoded source.
+
+Source: Vaswani et al. 2017 (arXiv:1706.03762), with the norm before each layer (arXiv:2002.04745), which needs no long
+warm-up, and one at the end of both stacks.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, named_below
+from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.models.layers import FEED_FORWARD
+from stages.models.layers.dense import Dense
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import DenseSettings
+from stages.models.layers.sinusoids import sinusoids
+from stages.models.layers.sublayer import FeedForward, initialize
+
+
+class Heads(NamedTuple):
+    """Keys and values that attention reads, [B, heads, S, d_head] each."""
+
+    keys: Tensor
+    values: Tensor
+
+    def after(self, before: "Heads | None") -> "Heads":
+        """The same behind those of earlier positions."""
+        return self if before is None else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
+
+    def named(self, name: str) -> dict[str, Tensor]:
+        """Tensors of a state, under the name of a layer."""
+        return {f"{name}.keys": self.keys, f"{name}.values": self.values}
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
+        """Those of a layer in a state; None: it has none yet."""
+        found = named_below(tensors, f"{name}.")
+        return cls(found["keys"], found["values"]) if found else None
+
+
+class Attention(nn.Module):
+    """Attention over keys and values that are given, its own or those of another sequence."""
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.heads, self.dropout = config.heads, config.attention_dropout
+        self.query = nn.Linear(config.width, config.width)
+        self.read = nn.Linear(config.width, 2 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+
+    def of(self, x: Float[Tensor, "B S d"]) -> Heads:
+        """Keys and values of positions [B, S, d]."""
+        keys, values = self.read(x).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        return Heads(keys.transpose(1, 2), values.transpose(1, 2))
+
+    def forward(
+        self, x: Float[Tensor, "B L d"], read: Heads, mask: Bool[Tensor, "..."] | None = None, causal: bool = False
+    ) -> Float[Tensor, "B L d"]:
+        """[B, L, d] -> [B, L, d].
+
+        Args:
+            mask: keys that each position may read, bool, broadcast to [B, heads, L, S]; None: all.
+            causal: whether position i reads keys up to i alone, instead of a mask.
+        """
+        queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        dropout = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(queries, *read, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return attended
+
+
+class EncoderBlock(nn.Module):
+    """Attention to the whole source, then feed-forward, each on the normalized residual stream."""
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
+        self.dropout = Dropout(config.dropout)
+        initialize(self.attention, self.attention.out, config.encoder_layers)
+        self.ffn.initialize(config.encoder_layers)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, S, d] -> the next residual stream."""
+        normalized = self.attention_norm(x)
+        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
+        added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
+        return x + added
+
+
+class DecoderBlock(nn.Module):
+    """Attention to the past, then to the source, then feed-forward."""
+
+    def __init__(self, config: EncoderDecoderConfig, number: int) -> None:
+        super().__init__()
+        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
+        self.attention, self.source_attention = Attention(config), Attention(config)
+        settings = config.layer_in("feed_forward", number)
+        self.ffn: FeedForward = FEED_FORWARD.load(settings.name)(config, settings)
+        self.dropout = Dropout(config.dropout)
+        for attention in (self.attention, self.source_attention):
+            initialize(attention, attention.out, config.layers)
+        self.ffn.initialize(config.layers)
+
+    def forward(
+        self, x: Tensor, past: Heads | None, source: Heads, source_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Heads]:
+        """[B, L, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here."""
+        normalized = self.attention_norm(x)
+        own = self.attention.of(normalized).after(past)
+        length, total = x.shape[1], own.keys.shape[2]
+        # A square is masked by the fused kernel itself, and a single position reads everything.
+        mask = None if length in (1, total) else _lower(length, total, x.device)
+        causal = length == total
+        x = x + self.dropout(self.attention(normalized, own, mask, causal))
+        x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
+        ffn_input = self.ffn_norm(x)
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
+
+
+def _lower(length: int, total: int, device: torch.device) -> Tensor:
+    """Keys that each of the last positions may read, bool [length, total]: all up to its own."""
+    return torch.ones(length, total, dtype=torch.bool, device=device).tril(total - length)
+
+
+class EncoderDecoder(Backbone, ReadsSource):
+    """Embeddings of a target and of its source -> (f, g).
+
+    A whole target is read with its source; or from a state that `begin` made, as many tokens at a time as come, with
+    the same numbers. The state is `block1.source.keys`, …, [B, heads, S, d_head], `source_mask` bool [B, S], and what
+    was read so far: `block1.past.keys`, …, [B, heads, t, d_head]. Rows come first in all of it.
+    """
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__()
+        self.width, self.scale = config.width, config.width**0.5
+        self.dropout = Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
+        self.encoder_norm = nn.LayerNorm(config.width)
+        self.blocks = nn.ModuleList(DecoderBlock(config, number + 1) for number in range(config.layers))
+        self.norm = nn.LayerNorm(config.width)
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        x = self._placed(source, 0)
+        seen = None if mask is None else mask[:, None, None, :]
+        for block in self.encoder:
+            x = block(x, seen)
+        encoded = self.encoder_norm(x)
+        state = {} if mask is None else {"source_mask": mask}
+        for number, block in enumerate(self.blocks, 1):
+            source_attention: Attention = block.source_attention  # type: ignore[assignment]
+            state |= source_attention.of(encoded).named(f"block{number}.source")
+        return state
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        given = inputs.state
+        if given is None:
+            if inputs.source_embedded is None:
+                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+            given = self.begin(inputs.source_embedded, inputs.source_mask)
+        mask = given.get("source_mask")
+        seen = None if mask is None else mask[:, None, None, :]
+        first = Heads.of(given, "block1.past")
+        x = self._placed(inputs.embedded, 0 if first is None else first.keys.shape[2])
+        after = {name: tensor for name, tensor in given.items() if ".past." not in name}
+        for number, block in enumerate(self.blocks, 1):
+            source = Heads.of(given, f"block{number}.source")
+            assert source is not None, "the state is of another model"
+            x, ffn_input, own = block(x, Heads.of(given, f"block{number}.past"), source, seen)
+            after |= own.named(f"block{number}.past")
+        return Encoding(self.norm(x), ffn_input, None if inputs.state is None else after)
+
+    def _placed(self, embedded: Tensor, start: int) -> Tensor:
+        """Embeddings with the positions from `start` on."""
+        stop = start + embedded.shape[1]
+        # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
+        placed: Tensor = self.dropout(
+            embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
+        )
+        return placed

@@ -1,0 +1,100 @@
+"""An encoder-decoder of transformers as a backbone: windows of embeddings and their sources in, f and g out."""
+
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from stages.errors import UsageError
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
+from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
+from stages.models.from_transformers import model_of_settings
+
+LAYER = ("keys", "values", "source_keys", "source_values")
+"""Tensors that attention of a decoder layer keeps, [B, heads, length, d_head] each."""
+
+
+class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
+    """The encoder and the decoder of an imported model, without its embeddings and its softmax.
+
+    The encoder reads a source once. The state then holds its outputs, and keys and values of every decoder layer.
+    Targets are read without mask, as padding stands behind them. Weights begin undefined: they are loaded.
+    """
+
+    def __init__(self, config: HuggingFaceEncoderDecoderConfig) -> None:
+        super().__init__()
+        self.prompt, self.source_prefix = config.prompt, config.source_prefix
+        self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
+        self.model: Any = sides_of(encoder_decoder(config.architecture))
+        decoder: Any = self.model.decoder
+        names = signature(decoder.forward).parameters
+        self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """Outputs of the encoder, and 1 where they count, int64 [B, S]."""
+        counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
+        encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
+        return {"source": encoded.last_hidden_state, "mask": counted}
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        given = inputs.state
+        if given is None:
+            if inputs.source_embedded is None:
+                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+            given = self.begin(inputs.source_embedded, inputs.source_mask)
+        ffn_inputs: list[Tensor] = []
+        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
+        try:
+            read = self.model.decoder(
+                inputs_embeds=self.input_scale * inputs.embedded,
+                encoder_hidden_states=given["source"],
+                encoder_attention_mask=given["mask"],
+                use_cache=inputs.state is not None,
+                return_dict=True,
+                **{self._cache: _kept(given)},
+            )
+        finally:
+            for hook in hooks:
+                hook.remove()
+        hidden: Tensor = read.last_hidden_state
+        both = {"source": given["source"], "mask": given["mask"]}
+        state = None if inputs.state is None else both | _layers(read[self._cache])
+        return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None, state)
+
+    def _watch(self, name: str, inputs: list[Tensor]) -> Any:
+        """Have what enters a module of the decoder added to a list."""
+        return self.model.decoder.get_submodule(name).register_forward_pre_hook(
+            lambda _, arguments: inputs.append(arguments[0])
+        )
+
+
+def encoder_decoder(architecture: dict[str, Any]) -> Any:
+    """An encoder-decoder of such settings, as `model_of_settings` makes it."""
+    return model_of_settings(architecture, "AutoModelForSeq2SeqLM")
+
+
+def sides_of(model: Any) -> nn.ModuleDict:
+    """The encoder and the decoder of a model; their embeddings are taken out."""
+    sides = {"encoder": model.base_model.encoder, "decoder": model.base_model.decoder}
+    for side in sides.values():
+        side.set_input_embeddings(nn.Identity())
+    return nn.ModuleDict(sides)
+
+
+def _layers(cache: Any) -> dict[str, Tensor]:
+    """Keys and values of every layer, by name."""
+    pairs = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
+    kept = [(own.keys, own.values, source.keys, source.values) for own, source in pairs]
+    return {f"layer{i}.{name}": one for i, some in enumerate(kept) for name, one in zip(LAYER, some, strict=True)}
+
+
+def _kept(state: Mapping[str, Tensor]) -> Any:
+    """The cache of transformers that `_layers` took apart; None: no target was read."""
+    from transformers import EncoderDecoderCache
+
+    layers = range((len(state) - 2) // len(LAYER))
+    kept = [tuple(state[f"layer{i}.{name}"] for name in LAYER) for i in layers]
+    return EncoderDecoderCache(kept) if kept else None

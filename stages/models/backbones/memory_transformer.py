@@ -1,0 +1,150 @@
+"""A Transformer with memory tokens: rows that read what lies before a segment, and that its tokens read."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stages.models.backbones.memory_transformer_config import MemoryTransformerConfig
+from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
+from stages.models.layers.dense import Dense
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.relative import relative_scores
+from stages.models.layers.settings import DenseSettings, Nothing
+from stages.models.layers.sublayer import Attended, Passage, initialize
+from stages.models.vocabulary import INITIAL_NORM
+
+
+class Rows(nn.Module):
+    """Attention by content and a feed-forward layer, with the weights of one kind of rows."""
+
+    def __init__(self, config: MemoryTransformerConfig) -> None:
+        super().__init__()
+        self.heads, width = config.heads, config.width
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, width // config.heads))
+        self.out = nn.Linear(width, width)
+        self.ffn = Dense(config, DenseSettings())
+        self.attention_dropout, self.dropout = Dropout(config.attention_dropout), Dropout(config.dropout)
+        initialize(self, self.out, config.layers)
+        self.ffn.initialize(config.layers)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """[B, n, d] -> [heads, B, n, d_head]."""
+        return self._by_head(self.attention_norm(x), self.qkv.weight[: x.shape[2]])
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, K, d] -> [heads, B, K, d_head] twice."""
+        normalized, (k, v) = self.attention_norm(x), self.qkv.weight[x.shape[2] :].chunk(2)
+        return self._by_head(normalized, k), self._by_head(normalized, v)
+
+    def content_scores(self, q: Tensor, k: Tensor) -> Tensor:
+        """(q + u)·k / sqrt(d_head), [heads, B, n, K]."""
+        return (q + self.content_bias[:, None, None].to(q.dtype)) @ k.transpose(2, 3) * q.shape[3] ** -0.5
+
+    def next(self, x: Tensor, weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The next residual stream of rows [B, n, d] that look at values so, and their feed-forward input."""
+        read = (self.attention_dropout(weights) @ v).permute(1, 2, 0, 3).flatten(2)
+        x = x + self.dropout(self.out(read))
+        ffn_input = self.ffn_norm(x)
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input
+
+    def _by_head(self, x: Tensor, weight: Tensor) -> Tensor:
+        return nn.functional.linear(x, weight).unflatten(2, (self.heads, -1)).permute(2, 0, 1, 3)
+
+
+class TokenRows(Rows):
+    """Rows of tokens, which attend to tokens by distance, too."""
+
+    def __init__(self, config: MemoryTransformerConfig) -> None:
+        super().__init__(config)
+        self.distance = nn.Linear(config.width, config.width, bias=False)
+        self.position_bias = nn.Parameter(torch.zeros_like(self.content_bias))
+        nn.init.xavier_uniform_(self.distance.weight)
+
+    def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
+        """Scores of the latest K tokens, as of a Transformer-XL, [heads, B, n, K]."""
+        r = self.distance(passage.distances[-(k.shape[2] + 1) :]).unflatten(1, (self.heads, -1)).transpose(0, 1)
+        scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
+        return scores.view(*q.shape[:3], k.shape[2])
+
+
+class Looks(NamedTuple):
+    """Attention weights of a block, and the values that they are of."""
+
+    weights: Tensor
+    """[heads, B, rows, seen]."""
+    values: Tensor
+
+
+class Block(StreamBlock):
+    """Memory rows read themselves and E, tokens read memory, E and their own segment; see the table of the docs.
+
+    In a causal model memory must not see the segment whose tokens read it.
+    """
+
+    keeps_graph = False
+
+    def __init__(self, config: MemoryTransformerConfig, number: int, controller: Rows | None) -> None:
+        super().__init__()
+        self.memory_tokens, self.bottleneck = config.memory_tokens, config.memory_rows == "bottleneck"
+        # Above the last block nothing reads memory, unless tokens read it in the same one.
+        self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
+        self.tokens = TokenRows(config)
+        own = self.writes and config.memory_rows != "shared" and controller is None
+        self.controller = Rows(config) if own else None
+        # In a list, for weights that all blocks share belong to none of them.
+        self._shared = [controller or self.tokens]
+
+    @property
+    def rows(self) -> Rows:
+        """Weights of the memory rows."""
+        return self._shared[0] if self.controller is None else self.controller
+
+    def begin(self, x: Tensor) -> Nothing:
+        return Nothing()
+
+    def forward(
+        self, past: Tensor, x: Tensor, passage: Passage, memory: Nothing
+    ) -> tuple[Tensor, Tensor, Attended[Any]]:
+        rows, tokens = x.tensor_split((self.memory_tokens,), 1)
+        after, _ = self.rows.next(rows, *self.memory_looks(past, rows, passage)) if self.writes else (rows, None)
+        read = after if self.bottleneck else rows
+        tokens, ffn_input = self.tokens.next(tokens, *self.token_looks(past, read, tokens, passage))
+        return torch.cat((after, tokens), 1), ffn_input, Attended(tokens, memory)
+
+    def memory_looks(self, past: Tensor, rows: Tensor, passage: Passage) -> Looks:
+        """Where memory rows look: at themselves, then E."""
+        ((begin, _, _),) = passage.spans
+        k, v = self.rows.keys_values(torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1))
+        return Looks(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
+
+    def token_looks(self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage) -> Looks:
+        """Where tokens look: at memory rows, then E unless these are a bottleneck, then their segment."""
+        ((begin, _, _),) = passage.spans
+        first = passage.cached - passage.place if self.bottleneck else begin
+        q = self.tokens.queries(tokens)
+        k, v = self.tokens.keys_values(torch.cat((rows, past[:, first:], tokens), 1))
+        k_rows, k_tokens = k.tensor_split((self.memory_tokens,), 2)
+        by_token = self.tokens.token_scores(q, k_tokens, passage)
+        return Looks(torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v)
+
+
+class MemoryTransformer(SegmentedByDistance):
+    """A Transformer-XL with memory tokens, which begin anew with every segment and are computed from E in every call.
+
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3; that memory reads E, not the segment, is ours.
+    """
+
+    reads_segments_apart = True
+
+    def __init__(self, config: MemoryTransformerConfig) -> None:
+        super().__init__(config)
+        if config.memory_tokens:
+            begun = torch.empty(config.memory_tokens, config.width)
+            self.leading = nn.Parameter(nn.init.normal_(begun, std=INITIAL_NORM * config.width**-0.5))
+
+    def made_blocks(self, config: MemoryTransformerConfig) -> list[StreamBlock]:
+        self.controller = Rows(config) if config.shared_controller and config.memory_tokens else None
+        return [Block(config, number + 1, self.controller) for number in range(config.layers)]

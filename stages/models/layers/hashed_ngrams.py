@@ -1,0 +1,147 @@
+"""Hashed n-grams: rows for the latest tokens, let into the residual stream by a gate."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings, NgramMemory
+from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.sublayer import Apart, LearnsApart, Lookup
+
+EPSILON = 1e-6
+"""Added to the mean square that a norm divides by."""
+
+
+@cache
+def multipliers(types: int, order: int) -> tuple[int, ...]:
+    """Odd numbers for the places of an n-gram, the latest token's first; times `types` they are below 2^63."""
+    most = (2**63 - 1) // max(1, types) // 2
+    return tuple(2 * int(n) + 1 for n in np.random.default_rng(order).integers(0, max(1, most - 1), order))
+
+
+def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int64[Tensor, "*b"]:
+    """A number for each n-gram, at least 0: the exclusive or of (token + 1) times a factor, over its places.
+
+    Args:
+        lagged: tokens at positions, those one before them, and so on; -1: there is none.
+        factors: of each place, so that products stay below 2^63.
+
+    (4 + 1) · 3 = 15 and (1 + 1) · 5 = 10 differ in the bits of 5:
+
+    >>> hashed([torch.tensor([4]), torch.tensor([1])], (3, 5)).tolist()
+    [5]
+
+    Source: Cheng et al. 2026 (arXiv:2601.07372), section 2.2, with the hash of their code.
+    """
+    mixed = torch.zeros_like(lagged[0])
+    for tokens, factor in zip(lagged, factors, strict=True):
+        mixed = mixed ^ ((tokens + 1) * factor)
+    return mixed
+
+
+def delayed(
+    told: Tensor, lag: int, number: int, document_offset: Int64[Tensor, "b n"] | None, nothing: int = 0
+) -> Tensor:
+    """Delayed rows, `lag` positions before each of the last `number`, [B, n, …]; `nothing` before a document began.
+
+    Args:
+        told: of these positions and at least `lag` before them, [B, m + n, …].
+
+    >>> delayed(torch.tensor([[7, 8, 9]]), 1, 2, torch.tensor([[0, 1]]), -1).tolist()
+    [[-1, 8]]
+    """
+    first = told.shape[1] - number - lag
+    before = told[:, first : first + number]
+    if document_offset is None or not lag:
+        return before
+    own = (document_offset >= lag).view(*document_offset.shape, *(1 for _ in before.shape[2:]))
+    return before.where(own, nothing)
+
+
+class RowsGate(nn.Module):
+    """How far what was looked up fits the residual stream: α = σ(norm(x)·norm(k) / √d), equation (4)."""
+
+    def __init__(self, entries: int, width: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(entries, width, bias=False)
+        self.stream_norm, self.key_norm = (nn.RMSNorm(width, EPSILON) for _ in range(2))
+
+    def forward(self, x: Float[Tensor, "b n d"], rows: Float[Tensor, "b n e"]) -> Float[Tensor, "b n"]:
+        agreement = (self.stream_norm(x) * self.key_norm(self.key(rows))).sum(-1)
+        return (agreement * x.shape[2] ** -0.5).sigmoid()
+
+
+class HashedNgrams(Lookup[NgramMemory], LearnsApart):
+    """Adds gated rows of the latest n-grams, and a causal convolution of them.
+
+    Rows begin at zero, as does the convolution. So the layer begins as none, and n-grams that training never met add
+    nothing.
+
+    Source: Cheng et al. 2026 (arXiv:2601.07372), section 2; one branch, no merging of like tokens.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
+        super().__init__()
+        self.settings, self.types, width = settings, config.vocab_size or 0, config.width
+        sizes = [size for of_order in settings.sizes for size in of_order]
+        self.table = nn.Parameter(torch.empty(sum(sizes), settings.entry_width))
+        self.gate = RowsGate(len(sizes) * settings.entry_width, width)
+        self.value = nn.Linear(len(sizes) * settings.entry_width, width, bias=False)
+        self.value_norm = nn.RMSNorm(width, EPSILON)
+        self.taps = nn.Parameter(torch.empty(settings.kernel, width))
+        self.dropout = Dropout(config.dropout)
+
+    def initialize(self, blocks: int) -> None:
+        nn.init.zeros_(self.table)
+        nn.init.zeros_(self.taps)
+        for linear in (self.gate.key, self.value):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def apart(self) -> Apart:
+        """The tables: each row is read by few positions, so a small rate, or one that falls, would not move it."""
+        return Apart([self.table], self.settings.table_lr)
+
+    def begin(self, x: Tensor) -> NgramMemory:
+        tokens = torch.full((len(x), self.settings.before), -1, device=x.device)
+        return NgramMemory(tokens, x.new_zeros(len(x), self.settings.reach, x.shape[2]))
+
+    def forward(
+        self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: NgramMemory
+    ) -> tuple[Tensor, NgramMemory]:
+        assert tokens is not None, "n-grams are made of tokens"
+        said = torch.cat((memory.tokens, tokens), 1)
+        with torch.autocast(x.device.type, enabled=False):
+            rows = F.embedding(self.slots(said, document_offset), self.table).flatten(2)
+            gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
+            values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
+            found = gated + F.silu(self._convolved(values, document_offset, x.shape[1]))
+        after = NgramMemory(said[:, x.shape[1] :], values[:, x.shape[1] :])
+        return x + self.dropout(found), after
+
+    def slots(self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None) -> Int64[Tensor, "b n h"]:
+        """Rows of the table for the n-grams that end at each position: of each order, one of each head.
+
+        Args:
+            said: tokens of the positions, and of those before that they reach.
+        """
+        number = said.shape[1] - self.settings.before
+        lagged = [delayed(said, lag, number, document_offset, -1) for lag in range(max(self.settings.orders))]
+        rows, first = [], 0
+        for order, sizes in zip(self.settings.orders, self.settings.sizes, strict=True):
+            mixed = hashed(lagged[:order], multipliers(self.types, order))
+            for size in sizes:
+                rows.append(mixed % size + first)
+                first += size
+        return torch.stack(rows, -1)
+
+    def _convolved(self, values: Tensor, document_offset: Tensor | None, number: int) -> Tensor:
+        """Each dimension by itself; `values`: of the positions and those before, [B, reach + n, d]."""
+        apart = max(self.settings.orders)
+        lagged = [delayed(values, tap * apart, number, document_offset) for tap in range(self.settings.kernel)]
+        return torch.stack([of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]).sum(0)

@@ -1,0 +1,177 @@
+"""An encoder-decoder of transformers, taken apart into the vocabulary and the two sides of a model that translates."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from stages.errors import DataError, UsageError, did_you_mean
+from stages.models.backbones.huggingface_encoder_decoder import encoder_decoder, sides_of
+from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
+from stages.models.language_model import LanguageModel
+from stages.pretrained.anatomy import input_scale, last_feed_forward, longest_window
+from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.damage import reading, require_parameters
+from stages.pretrained.location import Location
+from stages.pretrained.scores import TOLERANCE
+from stages.pretrained.tokenizer import ids_of, vocabulary_of
+
+KIND = "AutoModelForSeq2SeqLM"
+MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe")
+"""Kinds of models that are given the languages of both sides as tokens."""
+SOURCES, TARGETS = ((9, 4), (5, 7))
+"""Lengths of the sentences that scores are compared on: one is padded."""
+
+
+class Languages(NamedTuple):
+    """How a pretrained model is asked for a translation."""
+
+    source: str | None = None
+    """The source's language, as the tokenizer spells it (deu_Latn, de_DE, or de for __de__)."""
+    target: str | None = None
+    task: str | None = None
+    """Words before every source ("translate English to German:")."""
+
+
+NO_LANGUAGES = Languages()
+
+
+def describe_encoder_decoder(
+    location: Location, settings: Any, languages: Languages
+) -> HuggingFaceEncoderDecoderConfig:
+    """The settings of an encoder-decoder, found without reading its weights.
+
+    Raises: DataError if it cannot be read here; UsageError for languages that it does not know, or lacks.
+    """
+    prefix, target = _prompts(location, settings, languages)
+    with reading(location, "model"):
+        found = architecture(settings)
+        with torch.device("meta"):
+            model = encoder_decoder(found)
+        require_parameters(location, sum(weight.numel() for weight in model.parameters()))
+        start = _start(model)
+        if start is None:
+            raise DataError(f"{location.spec} does not say which token begins a target (decoder_start_token_id).")
+        tables = [side.get_input_embeddings().num_embeddings for side in (model.base_model.encoder, model)]
+        rows, width = model.get_output_embeddings().weight.shape
+        if tables != [rows, rows] or not getattr(settings, "share_encoder_decoder_embeddings", True):
+            raise DataError(
+                f"{location.spec} has a vocabulary of its own on each side ({tables[0]:,} and {rows:,} types); memlm "
+                "reads models that share one."
+            )
+        return HuggingFaceEncoderDecoderConfig(
+            vocab_size=rows,
+            width=width,
+            dropout=0.0,
+            tied=bool(getattr(settings, "tie_word_embeddings", False)),
+            score_bias=hasattr(model, "final_logits_bias"),
+            score_scale=width**-0.5 if getattr(settings, "scale_decoder_outputs", False) else 1.0,
+            architecture=found,
+            last_ffn=last_feed_forward(model.base_model.decoder, _layers(settings)),
+            max_positions=longest_window(settings),
+            prompt=(start, *target),
+            source_prefix=prefix,
+            input_scale=input_scale(model),
+        )
+
+
+def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecoderConfig) -> dict[str, Tensor]:
+    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
+
+    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
+    """
+    model, dtype, missing = load(location, KIND)
+    require_all(location, missing)
+    wanted = _scores(model, config)
+    tables = {"embedding": model.get_input_embeddings().weight, "output": model.get_output_embeddings().weight}
+    if config.tied:
+        del tables["output"]
+    weights = {f"vocabulary.{name}": table.detach().clone() for name, table in tables.items()}
+    if config.score_bias:
+        weights["vocabulary.bias"] = model.final_logits_bias.detach()[0].clone()
+    sides = sides_of(model).state_dict()
+    weights |= {f"backbone.model.{name}": weight.detach().clone() for name, weight in sides.items()}
+    kept = {name: weight.to(dtype) if weight.is_floating_point() else weight for name, weight in weights.items()}
+    _require_same(location, config, kept, wanted)
+    return kept
+
+
+def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Tokens before every source, and those behind the first input of every target."""
+    if settings.model_type in MULTILINGUAL and None in (languages.source, languages.target):
+        raise UsageError(
+            f"{location.spec} translates between many languages: name both with --source-language and "
+            "--target-language, as its tokenizer spells them (deu_Latn eng_Latn)."
+        )
+    source, target = (
+        () if name is None else (_language(location, name),) for name in (languages.source, languages.target)
+    )
+    return (*source, *(() if languages.task is None else ids_of(location, languages.task.rstrip()))), target
+
+
+def _language(location: Location, name: str) -> int:
+    vocabulary: Mapping[str, int] = vocabulary_of(location)
+    found = next((vocabulary[one] for one in (name, f"__{name}__") if one in vocabulary), None)
+    if found is None:
+        codes = [one for one in vocabulary if "_" in one and not one.startswith("▁")]
+        raise UsageError(f"The tokenizer of {location.spec} knows no language {name!r}; {did_you_mean(name, codes)}.")
+    return found
+
+
+def _start(model: Any) -> int | None:
+    """The token that the decoder reads first."""
+    for settings in (model.config, model.generation_config):
+        found = getattr(settings, "decoder_start_token_id", None)
+        if found is not None:
+            return int(found)
+    return None
+
+
+def _layers(settings: Any) -> int:
+    found = getattr(settings, "decoder_layers", None) or getattr(settings, "num_decoder_layers", None)
+    return int(found or settings.num_hidden_layers)
+
+
+class _Scored(NamedTuple):
+    """Log-probabilities by transformers, [B, L, V], behind each input of some targets."""
+
+    source: Tensor
+    mask: Tensor
+    targets: Tensor
+    log_probs: Tensor
+
+
+@torch.no_grad()
+def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
+    rows, types, random = len(SOURCES), model.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
+    source, target = (torch.randint(types, (rows, max(lengths)), generator=random) for lengths in (SOURCES, TARGETS))
+    mask = torch.arange(max(SOURCES)) < torch.tensor(SOURCES)[:, None]
+    prefixes = (config.source_prefix, config.prompt)
+    before, prompt = (torch.tensor(one, dtype=torch.long).expand(rows, -1) for one in prefixes)
+    logits = model(
+        input_ids=torch.cat((before, source), 1),
+        attention_mask=torch.cat((torch.ones_like(before), mask.long()), 1),
+        decoder_input_ids=torch.cat((prompt, target), 1),
+    ).logits
+    return _Scored(source, mask, target, logits[:, len(config.prompt) - 1 :].log_softmax(-1))
+
+
+@torch.no_grad()
+def _require_same(
+    location: Location, config: HuggingFaceEncoderDecoderConfig, weights: dict[str, Tensor], wanted: _Scored
+) -> None:
+    """Compare the scores: anything that is left out here would change every number after."""
+    model = LanguageModel(config)
+    model.load_state_dict(weights, assign=True)
+    inputs = torch.cat(
+        (torch.zeros_like(wanted.targets[:, :1]), wanted.targets), 1
+    )  # any first: the prompt replaces it
+    encoding = model.float().eval().encode(inputs, source=wanted.source, source_mask=wanted.mask)
+    found = model.log_probs(encoding.hidden.flatten(0, 1))
+    difference = float((found - wanted.log_probs.flatten(0, 1)).abs().max())
+    if not difference < TOLERANCE:
+        raise DataError(
+            f"{location.spec} computes scores in a way that memlm does not know: log-probabilities differ by "
+            f"{difference:.2g} from those of transformers. It cannot be imported."
+        )

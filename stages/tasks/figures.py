@@ -1,0 +1,69 @@
+"""Figures of a stream of K tasks, from R: R[i, j] is the score of the weights after task i on the test of task j.
+
+Row 0 of R is before anything was learnt, so R is [K + 1, K].
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+Matrix = Float[np.ndarray, "rows K"]
+
+
+def averages(scores: Matrix) -> list[float]:
+    """A_i = (1 / i) Σ_{j ≤ i} R[i, j], after each task i: the macro-average of the tasks that were learnt by then.
+
+    >>> averages(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
+    [1.0, 0.5]
+    """
+    return [float(scores[i, :i].mean()) for i in range(1, len(scores))]
+
+
+def forgetting(scores: Matrix) -> float | None:
+    """Mean over the tasks before the last of max_{j ≤ i < K} R[i, j] - R[K, j]; None of one task.
+
+    Source: Chaudhry et al. 2018 (arXiv:1801.10112), section 2.3.
+
+    >>> forgetting(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
+    0.75
+    """
+    last = len(scores) - 1
+    lost = [scores[j + 1 : last, j].max() - scores[last, j] for j in range(last - 1)]
+    return float(np.mean(lost)) if lost else None
+
+
+def backward_transfer(scores: Matrix) -> float | None:
+    """Mean over the tasks before the last of R[K, j] - R[j, j]; None of one task.
+
+    Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 3.
+    """
+    last = len(scores) - 1
+    gained = [scores[last, j] - scores[j + 1, j] for j in range(last - 1)]
+    return float(np.mean(gained)) if gained else None
+
+
+def forward_transfer(scores: Matrix) -> float | None:
+    """Mean over the tasks after the first of R[j - 1, j] - R[0, j]; None of one task.
+
+    Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 4.
+    """
+    gained = [scores[j, j] - scores[0, j] for j in range(1, scores.shape[1])]
+    return float(np.mean(gained)) if gained else None
+
+
+def stream_figures(scores: Matrix, places: Sequence[int]) -> dict[str, Any]:
+    """All figures of the scores after tasks `places`; those that need the scores after each are None without them.
+
+    >>> stream_figures(np.array([[0.25, 0.75]]), [2])["average"]
+    0.5
+    """
+    whole = list(places) == list(range(scores.shape[1] + 1))
+    return {
+        "average": float(scores[-1].mean()),
+        "averages": averages(scores) if whole else None,
+        "forgetting": forgetting(scores) if whole else None,
+        "backward_transfer": backward_transfer(scores) if whole else None,
+        "forward_transfer": forward_transfer(scores) if whole else None,
+    }

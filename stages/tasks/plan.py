@@ -1,0 +1,80 @@
+"""How the scoring of a stream is cut: ranges of the test of one task, read with the weights after another."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Shard
+from stages.errors import ArtifactError
+from stages.tasks.config import EvaluateTasksConfig
+
+RANGE = 512
+"""Examples of a shard."""
+
+
+@dataclass(frozen=True)
+class TestRange(Shard):
+    """Examples [start, stop) of the test of a task, as a place in the stream, and the task after which they are read.
+
+    `after` is counted from 1; 0: before the first.
+    """
+
+    after: int
+    task: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """The stream of a model, and what is scored of it."""
+
+    order: tuple[str, ...]
+    """Names of the tasks, as they were learnt; of a model that learnt all at once, as the tokens have them."""
+    places: tuple[int, ...]
+    """Tasks after which weights are scored, counted from 1; 0: before the first."""
+    counts: tuple[int, ...]
+    """Examples of each task's test."""
+
+    @property
+    def shards(self) -> list[TestRange]:
+        """All ranges; those of the same weights follow each other."""
+        return [
+            TestRange(f"{after:02d}-{task:02d}-{start:06d}", after, task, start, min(start + RANGE, count))
+            for after in self.places
+            for task, count in enumerate(self.counts)
+            for start in range(0, count, RANGE)
+        ]
+
+
+def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
+    """The stream of a model over tokens. Raises: ArtifactError where a task has no test."""
+    names: list[str] = tokens.metrics["tasks"]
+    held = dict(zip(names, tokens.metrics["splits"][config.split]["task_documents"], strict=True))
+    for name, count in held.items():
+        if not count:
+            raise ArtifactError(f"Task {name} of {tokens.reference} has no documents in {config.split!r}.")
+    learnt: Sequence[str] | None = model.config["order"]
+    order = tuple(names if learnt is None else learnt)
+    whole = learnt is not None and config.after == "each"
+    places = tuple(range(len(order) + 1)) if whole else (len(order),)
+    most = max(held.values()) if config.examples is None else config.examples
+    return StreamPlan(order, places, tuple(min(held[name], most) for name in order))
+
+
+def drawn(count: int, examples: int) -> np.ndarray:
+    """Examples of a test that are scored, int64 [examples], of `count`: drawn with the seed 0, in order."""
+    if examples == count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).permutation(count)[:examples])
+
+
+def matrix(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
+    """R of the plan's places, [places, K]: the share of right answers, from those counted by shard."""
+    scores = np.zeros((len(plan.places), len(plan.order)))
+    for shard in plan.shards:
+        scores[plan.places.index(shard.after), shard.task] += correct[shard.key]
+    return scores / np.array(plan.counts)

@@ -1,0 +1,208 @@
+"""A stream of tasks from folders to the matrix of scores: what is written, and what is refused."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError, DataError, UsageError
+from stages.evaluate_tasks import EvaluateTasks
+from stages.methods import METHODS
+from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.plan import drawn
+from stages.text.config import TokenizeConfig
+from stages.tokenize import Tokenize
+from stages.train import Train
+from stages.training.loop import Trainer
+from tests.stages.kills import made_in_pieces
+from tests.stages.small_store import small_model, small_tokens
+from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
+
+ORDER = ("moods", "colours", "beasts")
+LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
+FEW = {"every": 8, "rate": 0.5}
+
+
+@pytest.fixture(scope="module")
+def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return small_stream(store, tmp_path_factory.mktemp("tasks"))
+
+
+@pytest.fixture(scope="module")
+def sequential(store: Store, tokens: Artifact) -> Artifact:
+    return stream_model(store, tokens, "seq", order=ORDER, epochs=12)
+
+
+def scored(store: Store, model: Artifact, **settings: object) -> Artifact:
+    config = EvaluateTasksConfig.model_validate(settings)
+    return make(EvaluateTasks(), config, {"source": model.reference}, store, Execution()).artifact
+
+
+def test_tokens_have_the_label_and_the_task_of_every_document(tokens: Artifact) -> None:
+    group = tokens.zarr("tokens.zarr")
+    metrics = tokens.metrics
+    assert metrics["labels"] == ["blue", "red", "cat", "dog", "owl", "glad"]
+    assert metrics["tasks"] == list(TASKS)
+    assert metrics["splits"]["train"]["task_documents"] == [40, 44, 48]
+    assert group["train/tasks"][:].tolist() == [0] * 40 + [1] * 44 + [2] * 48
+    labels = [metrics["labels"][number] for number in group["test/labels"][:]]
+    assert set(labels[:20]) == {"red", "blue"} and set(labels[40:]) == {"glad", "blue"}
+    vocabulary = json.loads(tokens.file("tokenizer.json").read_text())["model"]["vocab"]
+    words = {number: word for word, number in vocabulary.items()}
+    ids, offsets = group["test/ids"][:], group["test/doc_offsets"][:]
+    texts = [[words[int(i)] for i in ids[a:b]] for a, b in pairwise(offsets)]
+    assert all(label in text for label, text in zip(labels, texts, strict=True))
+
+
+def test_labels_of_one_folder_are_dealt_into_tasks(store: Store, tmp_path: Path) -> None:
+    folder = write_task(tmp_path / "all", tuple("abcdefg"), {"train": 70, "test": 35})
+    config = TokenizeConfig(tasks=True, label_groups=3, tokenizer="word", min_count=1)
+    made = make(Tokenize(), config, {"source": [str(folder)]}, store, Execution()).artifact
+    labels, tasks = (made.zarr("tokens.zarr")[f"train/{name}"][:] for name in ("labels", "tasks"))
+    of_label = {int(label): set(tasks[labels == label].tolist()) for label in labels}
+    assert all(len(found) == 1 for found in of_label.values())
+    sizes = np.bincount([next(iter(found)) for found in of_label.values()])
+    assert sorted(sizes) == [2, 2, 3]
+
+
+def test_each_task_is_learnt_and_the_ones_before_forgotten(store: Store, sequential: Artifact) -> None:
+    found = scored(store, sequential).metrics
+    scores = np.array(found["matrix"])
+    assert found["tasks"] == list(ORDER) and scores.shape == (4, 3)
+    assert np.diag(scores[1:]).min() > 0.8, "each task right after it"
+    assert scores[3, :2].max() < 0.5, "but none of the others at the end"
+    assert found["forgetting"] > 0.4 and found["backward_transfer"] < -0.4
+
+
+def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    made = scored(store, sequential, examples=13)
+    answers, metrics = json.loads(made.file("answers.json").read_text()), made.metrics
+    labels, tasks = (tokens.zarr("tokens.zarr")[f"test/{name}"][:] for name in ("labels", "tasks"))
+    for line in answers:
+        own = labels[tasks == list(TASKS).index(line["task"])][drawn(20, 13)]
+        place = metrics["after"].index(line["after"]), ORDER.index(line["task"])
+        assert np.mean(own == line["answers"]) == pytest.approx(metrics["matrix"][place[0]][place[1]])
+    assert len(answers) == 12 and len(set(drawn(20, 13).tolist())) == 13
+
+
+def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    ends = {"seq": scored(store, sequential).metrics["average"]}
+    replay = stream_model(store, tokens, "replay", order=ORDER, epochs=12, memory=FEW)
+    multitask = stream_model(store, tokens, "multitask", epochs=12)
+    ends |= {name: scored(store, one).metrics["average"] for name, one in (("replay", replay), ("all", multitask))}
+    assert ends["seq"] + 0.2 < ends["replay"] <= ends["all"] + 0.05, ends
+    memory = load_file(replay.file("memory.safetensors"))
+    names = list(TASKS)
+    tasks = tokens.zarr("tokens.zarr")["train/tasks"][:]
+    assert len(set(memory["rows"].tolist())) == len(memory["rows"]) == 40 + 44 + 48
+    assert [ORDER[task] for task in memory["tasks"]] == [names[tasks[row]] for row in memory["rows"]]
+
+
+@pytest.mark.parametrize("method", LEARNT)
+def test_a_stream_that_is_killed_ends_with_the_same_bytes(
+    method: str, store: Store, tokens: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the updates 3, 5 (the last of a task) and 7, each right after its checkpoint."""
+    settings = {"memory": FEW} if "every" in METHODS.settings(method).model_fields else {}
+    whole = stream_model(store, tokens, method, **settings)
+    other, update = Store(tmp_path / "store"), Trainer._update
+    again = small_stream(other, tmp_path / "tasks")
+    for place in (3, 5, 7):
+        with monkeypatch.context() as patched:
+            patched.setattr(Trainer, "_update", lambda trainer, last=place: _killed(trainer, last, update))
+            with pytest.raises(KeyboardInterrupt):
+                make_now(other, again, method, settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_update", lambda trainer: _late(trainer, update))
+        found = make_now(other, again, method, settings)
+    assert bytes_of(found) == bytes_of(whole)
+
+
+def make_now(store: Store, tokens: Artifact, method: str, settings: dict) -> Artifact:
+    execution = Execution(checkpoint_seconds=0.0)
+    return make(Train(), stream_config(method, **settings), {"source": tokens.reference}, store, execution).artifact
+
+
+def _killed(trainer: Trainer, last: int, update: object) -> None:
+    if trainer.progress.step == last:
+        raise KeyboardInterrupt
+    update(trainer)
+
+
+def _late(trainer: Trainer, update: object) -> None:
+    assert trainer.progress.step >= 7, "it begins anew"
+    update(trainer)
+
+
+def test_a_scoring_that_is_killed_after_each_range_is_that_of_one_go(
+    store: Store, sequential: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, attempts = made_in_pieces(
+        monkeypatch, lambda: scored(store, sequential, after="last", examples=19), logged=True
+    )
+    assert attempts.begun_with == [0, 1, 2, 3]
+    assert made.metrics["matrix"][0] == scored(store, sequential, examples=19).metrics["matrix"][3]
+
+
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [(("moods", "colours"), "each task"), (("moods", "moods", "beasts"), "each task"), (("x",), "x")],
+)
+def test_an_order_names_each_task_once(order: tuple[str, ...], named: str, store: Store, tokens: Artifact) -> None:
+    with pytest.raises(UsageError, match=named):
+        stream_model(store, tokens, "seq", order=order)
+
+
+def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    text = small_tokens(store)
+    with pytest.raises(ArtifactError, match="has no tasks"):
+        stream_model(store, text, "seq")
+    with pytest.raises(UsageError, match="order"):
+        stream_model(store, tokens, "multitask", order=ORDER)
+    with pytest.raises(ArtifactError, match="has learnt no tasks"):
+        scored(store, small_model(store, text))
+    with pytest.raises(UsageError, match="too few"):
+        stream_model(store, tokens, "seq", steps=2)
+
+
+@pytest.mark.parametrize(
+    ("records", "named"),
+    [
+        ([{"text": "a"}], "label"),
+        ([{"text": "a", "label": "x"}, {"text": "b"}], "record 2"),
+        ([{"text": " ", "label": "x"}], "no text"),
+        ([{"text": "a", "label": None}], "label"),
+        ([{"label": "x"}], "text"),
+    ],
+)
+def test_records_without_text_or_label_are_refused(records: list, named: str, store: Store, tmp_path: Path) -> None:
+    folder = write_task(tmp_path / "good", ("a", "b"), {"train": 4})
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "train.jsonl").write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(DataError, match=named):
+        tokenized(store, [folder, tmp_path / "bad"])
+
+
+def test_folders_that_are_no_tasks_are_refused(store: Store, tmp_path: Path) -> None:
+    one = write_task(tmp_path / "one", ("a", "b"), {"train": 4})
+    same = write_task(tmp_path / "other" / "one", ("a", "b"), {"train": 4})
+    test_alone = write_task(tmp_path / "half", ("a", "b"), {"test": 4})
+    strange = write_task(tmp_path / "strange", ("a",), {"train": 4})
+    write_task(strange, ("a", "new"), {"test": 9})
+    for folders, named in (([one, same], "one"), ([test_alone], "train"), ([strange], "new")):
+        with pytest.raises(DataError, match=named):
+            tokenized(store, folders)
+    with pytest.raises(UsageError, match="at most"):
+        tokenized(store, [one], label_groups=3)
+
+
+def tokenized(store: Store, folders: list[Path], **settings: object) -> Artifact:
+    config = TokenizeConfig.model_validate({"tasks": True, "tokenizer": "word", "min_count": 1} | settings)
+    return make(Tokenize(), config, {"source": [str(folder) for folder in folders]}, store, Execution()).artifact
