@@ -67,14 +67,15 @@ class AllCommands(CommandsByName):
         return super().resolve_command(context, words)
 
     def function(self, name: str) -> Any:
-        if name not in COMMANDS:
-            return super().function(name)
-        if self.lists:  # its options, the settings of a stage, would take longer than all the rest
+        found = None if name in COMMANDS else super().function(name)
+        if self.lists and not isinstance(found, typer.Typer):  # options, made from settings, would take longest
 
             def summary() -> None: ...
 
-            summary.__doc__ = COMMANDS[name].summary
+            summary.__doc__ = COMMANDS[name].summary if found is None else found.__doc__
             return summary
+        if found is not None:
+            return found
         from memlm_cli.commands.stage import stage_command
 
         return stage_command(name)

@@ -2,6 +2,7 @@
 "Everywhere"."""
 
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
@@ -13,23 +14,20 @@ import typer
 from memlm_cli.console import say, telling
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
-from memlm_cli.options import PANEL, Common, ReadOptions, parameters_of
+from memlm_cli.options import Common, OptionsOf, everywhere, parameters_of
 from stages.errors import UsageError
+from stages.registry import load
 from stages.reporting import first_process
 
 ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
 """Options that say the same thing; where one is typed, a default of the other is none."""
+SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
+"""The name of a setting at the beginning of a complaint."""
 HOW = ("store", "workers", "executor", "log_file", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
 
 LogOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--log-file",
-        metavar="FILE",
-        help="Append what goes to stderr there, with times.",
-        rich_help_panel=PANEL,
-    ),
+    Path | None, everywhere("--log-file", "Append what goes to stderr there, with times.", metavar="FILE")
 ]
 
 
@@ -51,8 +49,9 @@ class Commands(typer.Typer):
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it; it receives each group of options, as those under "Everywhere", as one value."""
     own = inspect.signature(function).parameters
-    groups = {name: parameters_of(p.annotation) for name, p in own.items() if p.annotation in (Common, ReadOptions)}
-    shared = groups.pop("common", [])
+    marks = {name: mark for name, p in own.items() if (mark := _group_of(p.annotation)) is not None}
+    groups = {name: _options_of(mark) for name, mark in marks.items()}
+    shared = parameters_of(Common) if "common" in own else []
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
     extra = [_keyword("log_file", LogOption, None)]
@@ -76,7 +75,7 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
                 values[name] = next(p.default for p in parameters if p.name == name)
         with named_in_errors(defaults):
             for name, group in groups.items():
-                values[name] = own[name].annotation(**{p.name: values.pop(p.name) for p in group})
+                values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
             if shared:
                 common = {p.name: values.pop(p.name) for p in shared}
                 if "set" in defaults:
@@ -89,6 +88,33 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _group_of(annotation: Any) -> OptionsOf | None:
+    return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, OptionsOf)), None)
+
+
+def _options_of(group: OptionsOf) -> list[inspect.Parameter]:
+    """The options that give a group of settings."""
+    from memlm_cli.commands.stage import option_parameter
+    from pipelines.options import options_of
+
+    return [option_parameter(option) for option in options_of(load(group.target)).values()]
+
+
+def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
+    """The settings of a group, from values of its options. Raises: UsageError for what makes no sense."""
+    from pipelines.options import options_of
+    from pipelines.settings import nested, validated
+
+    options = options_of(load(group.target))
+    typed = {name: value for name, value in given.items() if value is not None}
+    values = nested({options[name].setting: options[name].value(value) for name, value in typed.items()})
+    try:
+        return validated(load(group.target), values)
+    except UsageError as error:
+        flags = {name: option.flag for name, option in options.items()}
+        raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -1,12 +1,13 @@
-"""A comparison of two reports, as text for people."""
+"""A comparison of two reports, and of reports over several seeds, as text for people."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answers_on_terminal, printable
 from memlm_cli.tables import text_of
-from stages.comparison.sentences import baseline_values, sentences
-from stages.comparison.tables import group_tables, token_figures, top_tokens
+from stages.comparison.sentences import baseline_values, group_tables, sentences, token_figures, top_tokens
+from stages.pages.tables import seeds_table
+from stages.reports.remarks.table import SEEDS, remarks_on
 from stages.reports.tables import Table, plain_table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def comparison_text(found: Facts) -> str:
 
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
     """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
-    from memlm_cli.twin import twin_remarks
+    from memlm_cli.reproduce import twin_remarks
     from stages.comparison.compare import against_baseline
     from stages.reports.remarks.table import remark
 
@@ -64,3 +65,21 @@ def _marked(before: str, text: str, after: str) -> str:
     lead = text[: text.index(bare)]
     trail = text[len(lead) + len(bare) :]
     return printable(f"{before}{lead}[{bare}]{trail}{after}").strip(" ")
+
+
+Figures = Mapping[str, Any]
+
+
+def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
+    """Text of `compare_groups`: a line for each row of each group, then the groups.
+
+    Args:
+        labels: what the groups are called; None: A, B, …
+        terminal: whether a terminal shows it.
+    """
+    names = labels or [chr(ord("A") + n) if n < 26 else f"A{n}" for n in range(len(found["groups"]))]
+    table = seeds_table(found, names)
+    groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
+    remarks = [remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})]
+    heads = [f"{one.head.text}: {one.head.soft}" for one in table.groups if one.head]
+    return "\n".join([text_of(table, "", terminal=terminal), "", *remarks, *heads])

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.listing import names, references
+from stages.artifacts.references import names, references
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
 

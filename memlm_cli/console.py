@@ -13,7 +13,7 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Self, TextIO
 
-from stages.artifacts.disk_failures import MAKE_ROOM
+from stages.artifacts.durable import MAKE_ROOM
 from stages.errors import ResourceError
 from stages.numbers import duration, number
 from stages.reporting import first_process

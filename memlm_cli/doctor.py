@@ -105,7 +105,7 @@ def _memory() -> Facts:
 
 def _store(root: Path) -> Facts:
     """Where the store is, how much is in it, and what could not be written."""
-    from stages.artifacts.listing import references
+    from stages.artifacts.references import references
     from stages.errors import MemlmError
 
     place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
@@ -135,10 +135,9 @@ def _unwritable(root: Path, place: Path) -> str | None:
 def _contents(root: Path) -> Facts:
     """Raises: UsageError for a store that cannot be used."""
     from stages.artifacts.store import Store
-    from stages.artifacts.summaries import summaries
 
     store = Store(root)
-    return {"verify_inputs": store.verifies_inputs, "bytes": sum(artifact.bytes for artifact in summaries(store))}
+    return {"verify_inputs": store.verifies_inputs, "bytes": sum(one.manifest.bytes for one in store.artifacts())}
 
 
 def _settings(context: typer.Context, defaults: Defaults, store: Path) -> Iterator[Facts]:

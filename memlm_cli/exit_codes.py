@@ -14,7 +14,7 @@ import typer
 
 from memlm_cli.console import note, say, write_nowhere
 from memlm_cli.log_file import log_path
-from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
 from stages.errors import ArtifactError, MemlmError, shortened

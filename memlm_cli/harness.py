@@ -93,7 +93,7 @@ class MemlmLM(TemplateLM):
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
-        from stages.inspection.likelihood import continuation_scores
+        from stages.inspection.reading import continuation_scores
 
         answers = []
         for pair, context, continuation in _shown(requests, "loglikelihood", disable_tqdm):
@@ -104,7 +104,7 @@ class MemlmLM(TemplateLM):
         return answers
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        from stages.inspection.likelihood import text_log_prob
+        from stages.inspection.reading import text_log_prob
 
         answers = []
         for request in _shown(requests, "loglikelihood_rolling", disable_tqdm):

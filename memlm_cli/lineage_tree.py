@@ -1,17 +1,11 @@
 """The lineage of artifacts, drawn as a tree."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
 
-from stages.artifacts.lineage import Made, ancestors, descendants, reached
-
-if TYPE_CHECKING:
-    from stages.artifacts.summaries import Summary
-
-M = TypeVar("M", bound=Made)
+from stages.artifacts.artifact import Artifact, ancestors, descendants, reached
 
 
-def lineage_tree(artifacts: Sequence["Summary"], names: Mapping[str, str]) -> str:
+def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str:
     """Each artifact under the last of those that it was made from; others, that do not lead there, beside it.
 
     Args:
@@ -45,16 +39,16 @@ def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, 
             waiting.append((trunk + ("└── " if last else "├── "), trunk + ("    " if last else "│   "), child))
 
 
-def relatives(reference: str, artifacts: Sequence[M]) -> list[M]:
+def relatives(reference: str, artifacts: Sequence[Artifact]) -> list[Artifact]:
     """The ancestors and descendants of an artifact, and itself."""
     related = ancestors([reference], artifacts) | descendants(reference, artifacts)
     return [a for a in parents_first(artifacts) if a.reference in related]
 
 
-def parents_first(artifacts: Sequence[M]) -> list[M]:
+def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
     """The same artifacts, each after all that it was made from; what is its own ancestor stands anywhere."""
     known = {a.reference: a for a in artifacts}
-    ordered: dict[str, M] = {}
+    ordered: dict[str, Artifact] = {}
     seen: set[str] = set()
     for artifact in artifacts:
         waiting = [artifact.reference]

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from stages.inspection.request import Request
+    from stages.inspection.settings import ReadSettings
 
 PANEL = "Everywhere"
 ON_CPU = "tokenize, build-index and pack-batches"
@@ -34,101 +34,34 @@ def _folder(path: str | Path) -> Path:
     return Path(path)
 
 
+def everywhere(flag: str, help: str, **more: Any) -> Any:
+    """An option that many commands have."""
+    return typer.Option(flag, help=help, rich_help_panel=PANEL, **more)
+
+
 StoreOption = Annotated[
-    Path,
-    typer.Option(
-        "--store",
-        envvar="MEMLM_STORE",
-        metavar="PATH",
-        parser=_folder,
-        help="Folder of artifacts.",
-        rich_help_panel=PANEL,
-    ),
+    Path, everywhere("--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder)
 ]
 VerifyInputsOption = Annotated[
     bool,
-    typer.Option(
+    everywhere(
         "--verify-inputs",
-        help="Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
-        rich_help_panel=PANEL,
+        "Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.", rich_help_panel=PANEL)]
+JsonOption = Annotated[bool, everywhere("--json", "Print JSON on stdout.")]
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """Values of the options of commands that read texts with a model and its memories."""
+class OptionsOf:
+    """Marks a parameter of a command that is a group of settings, each an option: `Annotated[T, OptionsOf("m:T")]`."""
 
-    memory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SOURCES[:key=value,…]",
-            autocompletion=completion.memories,
-            help="One reading, on top of those before it, with numbers: external:temperature=10,lambda=0.25; none: the "
-            "model alone (default: those of --report, else as the model was trained to read, at fixed numbers).",
-        ),
-    ] = None
-    report: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REPORT",
-            autocompletion=completion.artifacts("report"),
-            help="Take the readings and windows that this evaluation settled on, and its model where none is named.",
-        ),
-    ] = None
-    index: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX", autocompletion=completion.artifacts("index"), help="Memory of another encoder, searched."
-        ),
-    ] = None
-    neighbors: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NEIGHBORS",
-            autocompletion=completion.artifacts("neighbors"),
-            help="The same, as stored, or what a gate reads; for a text of no split their index is searched.",
-        ),
-    ] = None
-    context: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a window reads (default: the model's segment length).")
-    ] = None
-    stride: Annotated[
-        int | None, typer.Option(min=1, help="Tokens between windows (default: --context; where text is written 1).")
-    ] = None
-    mem_length: Annotated[
-        int | None, typer.Option(min=0, help="Positions that the backbone carries (default: the model's).")
-    ] = None
-    long_length: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Slots or entries that its layers remember beyond these, if they do (default: the model's)."
-        ),
-    ] = None
-    device: Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute.")] = "auto"
-    precision: Annotated[Literal["auto", "fp32", "bf16"], typer.Option(help="Of models' arithmetic.")] = "auto"
+    target: str
+    """The class of the settings, as `module:Class`; imported when the options are asked for."""
 
-    def __post_init__(self) -> None:
-        if self.report and self.memory:
-            raise UsageError("--report and --memory both say what is read; give one of them.")
 
-    def request(self, source: str, tokens: str | None = None) -> "Request":
-        """The model `source` with its memories; `tokens`: another corpus than its own."""
-        from stages.inspection.request import Request
-
-        return Request(
-            source=source,
-            memory=None if self.memory is None else tuple(self.memory),
-            report=self.report,
-            references={"index": self.index, "neighbors": self.neighbors, "tokens": tokens},
-            context=self.context,
-            stride=self.stride,
-            mem_length=self.mem_length,
-            long_length=self.long_length,
-            device=self.device,
-            precision=self.precision,
-        )
+ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:ReadSettings")]
+"""Options of commands that read texts with a model and its memories."""
 
 
 @dataclass(frozen=True)
@@ -136,70 +69,40 @@ class Common:
     """Values of the options under "Everywhere". Raises UsageError for a number that makes no sense."""
 
     store: StoreOption = DEFAULT_STORE
-    name: Annotated[
-        str | None, typer.Option("--name", help="Also call the artifact KIND/NAME.", rich_help_panel=PANEL)
-    ] = None
+    name: Annotated[str | None, everywhere("--name", "Also call the artifact KIND/NAME.")] = None
     device: Annotated[
-        Literal["auto", "cpu", "cuda"],
-        typer.Option("--device", help=f"Where to compute; {ON_CPU} use the CPU.", rich_help_panel=PANEL),
+        Literal["auto", "cpu", "cuda"], everywhere("--device", f"Where to compute; {ON_CPU} use the CPU.")
     ] = "auto"
     workers: Annotated[
         int,
-        typer.Option(
-            "--workers",
-            metavar="N",
-            help="Processes that share the work of a stage; not of train, which has torchrun.",
-            rich_help_panel=PANEL,
+        everywhere(
+            "--workers", "Processes that share the work of a stage; not of train, which has torchrun.", metavar="N"
         ),
     ] = 1
     executor: Annotated[
         Literal["local", "ray"],
-        typer.Option(
+        everywhere(
             "--executor",
-            help="Where --workers are: on this machine, or on a Ray cluster that shares the store, where as many "
-            "stages of a recipe run side by side.",
-            rich_help_panel=PANEL,
+            "Where --workers are: on this machine, or on a Ray cluster that shares the store, where as many stages of "
+            "a recipe run side by side.",
         ),
     ] = "local"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
-        typer.Option(
-            "--precision",
-            help=f"Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none.",
-            rich_help_panel=PANEL,
-        ),
+        everywhere("--precision", f"Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none."),
     ] = None
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="TOML file with settings of this command.", rich_help_panel=PANEL),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="A.B=VALUE", help="One setting; repeatable.", rich_help_panel=PANEL),
-    ] = None
+    config: Annotated[Path | None, everywhere("--config", "TOML file with settings of this command.")] = None
+    set: Annotated[list[str] | None, everywhere("--set", "One setting; repeatable.", metavar="A.B=VALUE")] = None
     checkpoint_seconds: Annotated[
-        float,
-        typer.Option(
-            "--checkpoint-seconds",
-            help="How often train saves; other commands save after every shard.",
-            rich_help_panel=PANEL,
-        ),
+        float, everywhere("--checkpoint-seconds", "How often train saves; other commands save after every shard.")
     ] = 60.0
     no_wait: Annotated[
-        bool,
-        typer.Option(
-            "--no-wait",
-            help="Exit 75 instead of waiting for a process that makes the same.",
-            rich_help_panel=PANEL,
-        ),
+        bool, everywhere("--no-wait", "Exit 75 instead of waiting for a process that makes the same.")
     ] = False
     verify_inputs: VerifyInputsOption = False
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", help="Tell all that is known of a result, not its table alone.", rich_help_panel=PANEL
-        ),
-    ] = False
+    verbose: Annotated[bool, everywhere("--verbose", "Tell all that is known of a result, not its table alone.")] = (
+        False
+    )
     json: JsonOption = field(default=False)
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()

@@ -1,9 +1,11 @@
-"""Files that a command writes where the user says."""
+"""Files that a command writes where the user says, and showing a page that was written."""
 
+import os
+import sys
 from pathlib import Path
 
-from stages.artifacts.disk_failures import disk_failure
-from stages.artifacts.durable import write_atomically
+from memlm_cli.console import on_terminal, say
+from stages.artifacts.durable import disk_failure, write_atomically
 from stages.errors import UsageError
 
 
@@ -21,3 +23,27 @@ def check_output_file(option: str, path: Path) -> None:
     """Raises UsageError if no file can be at a path that an option names: it is a folder, or in none."""
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{option} {path} cannot be written: name a file in a folder that is there.")
+
+
+def has_display() -> bool:
+    """Whether a browser could open a window; one in the terminal would take that over."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def open_page(command: str, page: Path) -> None:
+    """Open a page in the browser; where none can be started, say where it is."""
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        _say_where(command, page)
+
+
+def tell_page(command: str, page: Path) -> None:
+    """To a person at a terminal without a display, say where a page is."""
+    if on_terminal() and not has_display():
+        _say_where(command, page)
+
+
+def _say_where(command: str, page: Path) -> None:
+    where = page.resolve()
+    say(f"{command}: no browser here; the page is {where}, complete in itself: copy it to where there is one")

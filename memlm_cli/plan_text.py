@@ -14,8 +14,7 @@ from stages.errors import ResourceError
 from stages.numbers import duration, size
 
 if TYPE_CHECKING:
-    from pipelines.estimates import Estimate, Task
-    from pipelines.fits import Fit
+    from pipelines.estimates import Estimate, Fit, Task
 
 UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
@@ -46,8 +45,7 @@ def _require(fit: "Fit") -> None:
 
 
 def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Fit]":
-    from pipelines.estimates import estimates
-    from pipelines.fits import fits
+    from pipelines.estimates import estimates, fits
     from stages.artifacts.store import Store
     from stages.machine import memory_bytes
     from stages.reporting import Silent

@@ -59,8 +59,7 @@ def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
 
 def _written(artifact: "Artifact") -> Path:
     from memlm_cli.reproduce import script
-    from stages.pages.files import write_page
-    from stages.pages.page import build_page
+    from stages.pages.page import build_page, write_page
 
     path = artifact.store.root / "pages" / f"{artifact.id}.html"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,17 @@
-"""The commands that made artifacts, as their manifests keep them, and a script of those of a lineage."""
+"""The commands that made artifacts, as their manifests keep them; and the command of a model's twin without memory."""
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pipelines.command_words import command_words, on_top_of_preset
 from stages.artifacts.advice import store_words
 from stages.artifacts.kinds import PREVIOUS
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.lineage import Member
+    from stages.reports.remarks.remark import Remark
 
 
 def script(members: Mapping[str, "Member"]) -> str:
@@ -56,3 +58,34 @@ def _words(artifact: "Artifact") -> list[str]:
     if artifact.kind == "index" and previous is not None:
         chosen["--update"] = previous.reference
     return [*words, *(w for option, one in chosen.items() if one and option not in words for w in (option, one))]
+
+
+WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}
+
+
+def twin_remarks(report: "Artifact") -> "list[Remark]":
+    """The twin in the store, or the command that trains it; empty for a model that was trained without memory.
+
+    A model that began with the weights of another has no twin of the same cost, so nothing is said of it.
+    """
+    from stages.reports.remarks.table import remark
+
+    model = report.input("model")
+    if model.config.get("method", "lm") in ("lm", "imported") or "init" in model.manifest.inputs:
+        return []
+    config = _without_memory(model.config)
+    tokens = model.input("tokens")
+    for other in report.store.artifacts("model"):
+        if other.config == config and other.manifest.inputs["tokens"].reference == tokens.reference:
+            return [remark("twin", {"model": model.reference, "twin": other.reference})]
+    words = command_words("train", {"source": tokens.reference}, on_top_of_preset(config))
+    command = shlex.join(["memlm", *words, *store_words(report.store.root)])
+    return [remark("train-twin", {"command": command})]
+
+
+def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the same training by method `lm`."""
+    from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
+
+    plain = {name: None for name in NEIGHBOR_SETTINGS if name in config["model"]}
+    return {**config, **WITHOUT, "model": {**config["model"], **plain}}

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.run_stage import execution
 from memlm_cli.tables import answer_table, show_table
+from pipelines.command_words import command_words
+from stages.artifacts import advice
 from stages.numbers import duration
 
 if TYPE_CHECKING:
-    from pipelines.recipe import Recipe
+    from pipelines.recipe import Recipe, StageRecipe
     from pipelines.run import Result
-
 
 CONFIDENCE = 0.95
 """Confidence of the intervals over seeds."""
@@ -67,7 +69,6 @@ def run_all(
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
     from memlm_cli.plan_text import require_fit
-    from memlm_cli.recipe_commands import stage_command
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
@@ -107,7 +108,7 @@ def show_again(result: "Result", common: Common) -> None:
 
 def show_groups(results: "list[Result]") -> None:
     """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
-    from memlm_cli.groups_text import groups_text
+    from memlm_cli.comparison_text import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
     tables: dict[tuple[str, str], list[Result]] = {}
@@ -136,3 +137,21 @@ def took(result: "Result") -> str:
 def _show_summary(results: "list[Result]") -> None:
     rows = [(r.name, r.command, r.reference, r.status, took(r)) for r in results]
     show_table("Stages", ("stage", "command", "artifact", "", "time"), rows)
+
+
+def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
+    """The command of a stage, whose references are those of artifacts that are made, and files."""
+    words = command_words(stage.command, references, stage.settings, stage.preset)
+    groups = [*_device(common), *store_words(common)]
+    return shlex.join(["memlm", *words, *(word for group in groups for word in group)])
+
+
+def store_words(common: Common) -> Iterator[list[str]]:
+    """Where the store is, if a new command would not know."""
+    if words := advice.store_words(common.store):
+        yield words
+
+
+def _device(common: Common) -> Iterator[list[str]]:
+    if common.device != "auto":
+        yield ["--device", common.device]

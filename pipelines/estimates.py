@@ -1,23 +1,82 @@
-"""Estimates of commands before they run: disk by arithmetic, time by the same work done before in this store."""
+"""Estimates of commands, and whether they fit: disk by arithmetic, time by the same work done before in this store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.catalogue import forecast_of, stage_of
-from pipelines.expected import ExpectedStore
 from pipelines.plan import bound
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.checksums import FileEntry
 from stages.artifacts.garbage import folder_bytes
-from stages.artifacts.make import plan
+from stages.artifacts.kinds import KINDS
+from stages.artifacts.make import ResolvedWork, plan
+from stages.artifacts.manifest import InputRecord, Manifest
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts.forecast import Work
+from stages.forecasts.forecast import Cost, Work
+from stages.numbers import size
+
+
+class ExpectedStore(Store):
+    """A store, read only, and on top of it artifacts that are expected; their files are not there."""
+
+    def __init__(self, root: Path | str) -> None:
+        super().__init__(root)
+        self._expected: dict[str, Artifact] = {}
+        self.approximate: set[str] = set()
+        """Those whose metrics follow from samples."""
+
+    def expect(self, work: ResolvedWork, inputs: Inputs, cost: Cost) -> Artifact:
+        """An artifact as its cost describes it."""
+        manifest = Manifest(
+            format_version=KINDS[work.kind].format_version,
+            kind=work.kind,
+            stage=work.stage,
+            id=work.id,
+            config=work.config.stored(),
+            inputs=work.inputs,
+            files={file: _entry(file, size, work, inputs, cost) for file, size in (cost.files or {}).items()},
+            metrics=dict(cost.metrics),
+            created="",
+            seconds=0.0,
+            producer={},
+            outside_files=work.files,
+        ).sealed()
+        artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
+        self._expected[artifact.reference] = artifact
+        if cost.approximate:
+            self.approximate.add(artifact.reference)
+        return artifact
+
+    def is_expected(self, artifact: Artifact) -> bool:
+        return artifact.reference in self._expected
+
+    def open(self, reference: str) -> Artifact:
+        return self._expected.get(reference) or super().open(reference)
+
+    def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
+        return self._expected.get(record.reference) or super().find_input(artifact, role, record)
+
+    def check_files(
+        self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
+    ) -> None:
+        if not self.is_expected(artifact):
+            super().check_files(artifact, every_byte=every_byte, read=read)
+
+
+def _entry(file: str, size: int, work: ResolvedWork, inputs: Inputs, cost: Cost) -> FileEntry:
+    """The digest of a file that is copied is that of the other; of others it is only unlike all others."""
+    role = cost.copies.get(file)
+    digest: Any = f"{work.reference}/{file}" if role is None else inputs[role].manifest.files[file]["blake2b"]
+    return {"bytes": size, "blake2b": digest}
+
 
 DONE, CONTINUES, NEW = "done", "continues", "new"
 RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
@@ -213,3 +272,60 @@ def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
     rate = median(run.seconds / size(run.work) for run in near or runs)
     low, high = RANGE if near else FAR_RANGE
     return low * rate * size(work), high * rate * size(work)
+
+
+USABLE_PERCENT = 98
+"""Share of a disk that plans may fill."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Needs of all tasks together, and the machine's disk and memory."""
+
+    stays: int
+    at_once: int
+    """Peak bytes on the disk, of all that is not there yet."""
+    complete: bool
+    """Whether every task is counted, or some are not known."""
+    free: int
+    memory: Mapping[str, int]
+    """Bytes of memory by device."""
+    problems: tuple[str, ...]
+
+
+def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit:
+    """Compare what is known to be needed with what there is.
+
+    Args:
+        free: bytes of the disk.
+        memory: bytes of the devices that are used, by name.
+    """
+    stays = at_once = 0
+    new = [estimate for estimate in found if estimate.state != DONE]
+    for estimate in new:
+        at_once = max(at_once, stays + estimate.missing)
+        stays += max(0, (estimate.disk or 0) - estimate.written)
+    problems: list[str] = []
+    if at_once > free * USABLE_PERCENT // 100:
+        largest = max(new, key=lambda estimate: estimate.missing)
+        problems.append(
+            f"the disk has {size(free)} free, and {size(at_once)} are needed at once, most of it for "
+            f"{largest.name}{_hint(largest)}"
+        )
+    for estimate in new:
+        problems += _too_large(estimate, memory)
+    complete = all(estimate.disk is not None and estimate.scratch is not None for estimate in new)
+    return Fit(stays, at_once, complete, free, memory, tuple(problems))
+
+
+def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
+    """Sentences about memory that does not suffice."""
+    for device, needed in ((CPU, estimate.memory), (estimate.device, estimate.gpu_memory)):
+        limit = memory.get(device)
+        if needed is not None and limit is not None and needed > limit:
+            needs = f"{estimate.name} takes at least {size(needed)} of memory"
+            yield f"{needs}, {device} has {size(limit)}{_hint(estimate)}"
+
+
+def _hint(estimate: Estimate) -> str:
+    return f" ({estimate.remedy})" if estimate.remedy else ""

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipelines.settings import groups_of
-from stages.config import OneOf, Settings, Spelling
+from stages.config import OneOf, Settings, Spelling, StageConfig
 
 SHARED = ("precision",)
 """Settings whose option stands with those that all commands have."""
@@ -74,7 +74,8 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
     """Settings that are options, by dotted name, and the class that each belongs to."""
     inherited = {name for base in config.__mro__[1:] for name in getattr(base, "model_fields", ())}
     order = sorted(config.model_fields, key=inherited.__contains__).index
-    for name in sorted(config.model_fields.keys() - {*config.not_options, *SHARED}, key=order):
+    shared = SHARED if issubclass(config, StageConfig) else ()
+    for name in sorted(config.model_fields.keys() - {*config.not_options, *shared}, key=order):
         field = config.model_fields[name]
         if groups := groups_of(field):
             yield from ((f"{name}.{mark.by}", field, config) for mark in field.metadata if _names_part(field, mark))

@@ -8,8 +8,7 @@ from typing import Any
 
 from pipelines.catalogue import stage_of
 from pipelines.command_words import command_words, on_top_of_preset
-from pipelines.executors import EXECUTORS
-from pipelines.executors.executor import Reporters, StageExecutor, StageRun
+from pipelines.executor import LocalExecutor, Reporters, StageExecutor, StageRun
 from pipelines.plan import bound, require_named
 from pipelines.recipe import Recipe
 from stages.artifacts.artifact import Artifact
@@ -66,8 +65,7 @@ def run_recipe(
         command = command_words(stage.command, read, asked, stage.preset)
         return StageRun(name, stage_of(stage.command), config, read, command)
 
-    executor: StageExecutor = EXECUTORS.load(execution.cluster or "local")(store, execution, reporters)
-    with closing(executor):
+    with closing(_executor(store, execution, reporters)) as executor:
         while len(results) < len(recipe.stages):
             for run in executor.begin([run_of(name) for name in ready(reads, begun, results)]):
                 begun.add(run.name)
@@ -76,6 +74,14 @@ def run_recipe(
             command, made = recipe.stages[done.name].command, done.outcome
             results[done.name] = Result(done.name, command, made.artifact, made.status, done.seconds)
             yield results[done.name]
+
+
+def _executor(store: Store, execution: Execution, reporters: Reporters) -> StageExecutor:
+    if execution.cluster is None:
+        return LocalExecutor(store, execution, reporters)
+    from pipelines.cluster import ClusterExecutor
+
+    return ClusterExecutor(store, execution, reporters)
 
 
 def ready(reads: Mapping[str, Collection[str]], begun: Collection[str], made: Collection[str]) -> list[str]:

@@ -5,15 +5,14 @@ tokens; memory in use is two shards, whatever the corpus.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
@@ -47,12 +46,10 @@ class DatastoreConfig(WindowedConfig):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[TokenRange]):
     """How many entries there are, and how they are cut into shards."""
 
     layouts: RowLayouts
-    carries_state: bool
-    """Whether the model goes on from where the shard before ended."""
 
     @property
     def rows(self) -> int:
@@ -62,11 +59,6 @@ class Plan:
     def dim(self) -> int:
         """Width of keys, d."""
         return self.layouts.keys.shape[1]
-
-    def shard(self, number: int) -> TokenRange:
-        """The tokens of one shard."""
-        rows = self.layouts.keys.rows(number)
-        return TokenRange(f"{number:06d}", rows.start, rows.stop)
 
 
 @dataclass(frozen=True)
@@ -102,32 +94,22 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         precision = resolve_precision(config.precision, device_type(execution.device))
         return config.model_copy(update={"key": key, "precision": precision, **windows._asdict()})
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
         rows = layouts_of(config, inputs).keys.shape[0]
         return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
 
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
-        layouts, model = layouts_of(job.config, job.inputs), model_of(job.inputs["encoder"])
+        encoder, layouts = job.inputs["encoder"], layouts_of(job.config, job.inputs)
+        model, keys = model_of(encoder), layouts.keys
         if model.pools:
-            rows, length = layouts.keys.shape[0], job.config.windows.context
-            job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {rows * length:,} tokens")
-        return Plan(layouts, model.carries_state)
-
-    def arrays(self, job: Job[DatastoreConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return plan.layouts
-
-    def output_bytes(self, job: Job[DatastoreConfig], plan: Plan) -> int:
-        state = state_bytes(job.inputs["encoder"], job.config.windows, plan.layouts.keys.shape[0])
-        return super().output_bytes(job, plan) + STATES_KEPT * state
-
-    def shards(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Sequence[TokenRange]:
-        chain = job.config.split if plan.carries_state else None
-        return [replace(plan.shard(number), chain=chain) for number in range(plan.layouts.keys.shards)]
+            length = job.config.windows.context
+            tokens = keys.shape[0] * length
+            job.reporter.info(f"an encoder reads a window of {length} tokens for every key: {tokens:,} tokens")
+        chain = job.config.split if model.carries_state else None
+        rows = enumerate(map(keys.rows, range(keys.shards)))
+        shards = [TokenRange(f"{number:06d}", one.start, one.stop, chain=chain) for number, one in rows]
+        kept = STATES_KEPT * state_bytes(encoder, job.config.windows, keys.shape[0])
+        return Plan(shards, layouts, arrays=layouts, scratch_bytes=kept)
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
         from stages.encoding.key_encoder import KeyEncoder
@@ -151,7 +133,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         started = time.perf_counter()
         number, plan, output = int(shard.key), work.plan, ShardOutput(job.folder)
         layouts = plan.layouts
-        earlier = map(plan.shard, reversed(range(number)))
+        earlier = reversed(plan.shards[:number])
         encoded = work.encoder.encode_shard(work.split, shard, earlier, work.states, output)
         keys = encoded.keys.numpy()
         require_finite(keys, job.inputs["encoder"])
@@ -161,7 +143,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return output
 
     def finish(self, job: Job[DatastoreConfig], plan: Plan) -> dict[str, Any]:
-        seconds = sum(job.draft.record(s.key)["seconds"] for s in self.shards(job, plan))
+        seconds = sum(job.draft.record(s.key)["seconds"] for s in plan.shards)
         return {
             "rows": plan.rows,
             "dim": plan.dim,

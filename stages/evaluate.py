@@ -6,11 +6,10 @@ policies observe; a last shard records what they choose. Then the split that is 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
@@ -29,11 +28,13 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
+from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.automatic import memory_to_search
+from stages.suffixes.indexing import TEXT_BYTES
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
@@ -64,9 +65,14 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
         asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
+        references, named = named_apart(references, store)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
+        matched = any(reading.reads_text for reading in config.readings)
+        require_asked(named, matched)
+        if matched:
+            read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -84,27 +90,23 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         splits = tuple(s for s in (config.split, tune_split) if s is not None)
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         options = resolve_options(config.probe_options, inputs.artifacts, splits)
-        datastores = datastores_read(inputs.artifacts)
+        datastores, matched = datastores_read(inputs.artifacts), inputs.artifacts.get(EXACT)
         return config.model_copy(
             update={
                 **windows._asdict(),
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
-                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores),
+                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
             }
         )
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs)
+        matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
+        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
 
     def plan(self, job: Job[EvaluateConfig]) -> Plan:
         from stages.search.open import tell_of_large
@@ -112,18 +114,6 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
-
-    def arrays(self, job: Job[EvaluateConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return [] if plan.scores is None else list(plan.scores.arrays.values())
-
-    def output_bytes(self, job: Job[EvaluateConfig], plan: Plan) -> int:
-        return plan.scratch_bytes + super().output_bytes(job, plan)
-
-    def shards(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Sequence[Part]:
-        return [
-            replace(part, title=plan.words(part.phase), chain=part.phase if plan.chained else None)
-            for part in plan.shards
-        ]
 
     def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
         from stages.encoding.state_store import StateStore

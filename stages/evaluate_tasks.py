@@ -5,7 +5,7 @@ one task, so a killed run loses one range at most.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +62,6 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
     def plan(self, job: Job[EvaluateTasksConfig]) -> StreamPlan:
         return plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])
-
-    def shards(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Sequence[TestRange]:
-        return plan.shards
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
         from stages.models.devices import resolve_device

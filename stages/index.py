@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from stages.artifacts.advice import advised
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.lineage.indexes import LEARNED, index_before
@@ -41,7 +40,7 @@ from stages.suffixes.indexing import ExactIndex, context_arrays
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
-    from stages.updating.unchanged import UnchangedKeys
+    from stages.updating.change import UnchangedKeys
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
@@ -83,7 +82,7 @@ class Part(Shard):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[Part]):
     """The parts that keys are added in; one, WHOLE, where parts could not be merged.
 
     `kept`: the keys that are in the index before already; None: there is no such index.
@@ -91,10 +90,6 @@ class Plan:
 
     parts: Sequence[Part]
     kept: "UnchangedKeys | None" = None
-
-    @property
-    def whole(self) -> bool:
-        return any(part.key == WHOLE for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -162,20 +157,20 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         keys = _stored_keys(job)
         if PREVIOUS in job.inputs:
-            from stages.updating.unchanged import unchanged_keys
+            from stages.updating.change import unchanged_keys
 
             kept = unchanged_keys(job.inputs["datastore"])
-            return Plan(_parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard)), kept)
-        index = empty_index(job.config, keys.dim, keys.dtype.name)
-        return Plan(_parts(keys, range(keys.shards)) if grows_in_parts(index) else [Part(WHOLE)])
-
-    def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Part]:
+            parts = _parts(keys, kept.shards_of_new(keys.rows, keys.rows_per_shard))
+            return Plan([Part(TRAIN, phase=TRAIN), *parts, Part(MERGE, phase=MERGE)], parts, kept)
         config, title = job.config, None
-        if plan.kept is None and config.train_keys:
+        if config.train_keys:
             what = "codes" if config.lists is None else f"{config.lists:,} lists"
             title = f"learning {what} from {config.train_keys:,} keys (k-means)"
-        merging = [] if plan.whole else [Part(MERGE, phase=MERGE)]
-        return [Part(TRAIN, phase=TRAIN, title=title), *plan.parts, *merging]
+        training = Part(TRAIN, phase=TRAIN, title=title)
+        if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
+            return Plan([training, Part(WHOLE)], [Part(WHOLE)])
+        parts = _parts(keys, range(keys.shards))
+        return Plan([training, *parts, Part(MERGE, phase=MERGE)], parts)
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         from stages.allocator import return_large_blocks
@@ -245,15 +240,6 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     def plan(self, job: Job[IndexConfig]) -> Any:
         return _kind(job.config).plan(job)
 
-    def arrays(self, job: Job[IndexConfig], plan: Any) -> Sequence[ArrayLayout]:
-        return _kind(job.config).arrays(job, plan)
-
-    def output_bytes(self, job: Job[IndexConfig], plan: Any) -> int:
-        return _kind(job.config).output_bytes(job, plan)
-
-    def shards(self, job: ShardJob[IndexConfig], plan: Any) -> Sequence[Any]:
-        return _kind(job.config).shards(job, plan)
-
     def open(self, job: ShardJob[IndexConfig], plan: Any) -> Any:
         return _kind(job.config).open(job, plan)
 
@@ -279,7 +265,7 @@ def _keys_of(datastore: Artifact) -> Keys:
 
 
 def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
-    from stages.lineage.keys import stored_keys
+    from stages.lineage.rows import stored_keys
 
     return stored_keys(job.inputs["datastore"])
 

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, between, numbers
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
@@ -112,19 +111,14 @@ class SplitPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The splits that are looked up, and the sizes of shards."""
+class Plan(ShardPlan[QueryRange]):
+    """The splits that are looked up."""
 
     splits: dict[str, SplitPlan]
-    queries_per_shard: int
-    carries_state: bool
-    """Whether the encoder goes on from where the queries before ended."""
 
-    def shards(self, split: str) -> "list[QueryRange]":
+    def of_split(self, split: str) -> list[QueryRange]:
         """All tokens of a split, in order."""
-        return [
-            self._shard(split, number) for number in range(ceil(self.splits[split].tokens / self.queries_per_shard))
-        ]
+        return [shard for shard in self.shards if shard.split == split]
 
     def encoded_before(self, shard: QueryRange) -> Iterator[TokenRange]:
         """The ranges that an encoder reads before it makes queries of a shard, the last first.
@@ -132,20 +126,12 @@ class Plan:
         The first one of the split, whose keys are stored, is read for what is carried past it.
         """
         stored, _ = self.splits[shard.split].stored
-        for number in reversed(range(shard.start // self.queries_per_shard)):
-            earlier = self._shard(shard.split, number)
+        for earlier in reversed([one for one in self.of_split(shard.split) if one.stop <= shard.start]):
             if earlier.stop <= stored:
                 break
             yield replace(earlier, start=max(stored, earlier.start))
         if stored:
             yield TokenRange(f"{shard.split}-stored", 0, stored)
-
-    def _shard(self, split: str, number: int) -> QueryRange:
-        start = number * self.queries_per_shard
-        stop = min(start + self.queries_per_shard, self.splits[split].tokens)
-        encodes = stop > self.splits[split].stored[0]
-        chain = split if self.carries_state and encodes else None
-        return QueryRange(f"{split}-{number:06d}", start, stop, split, chain=chain)
 
 
 @dataclass(frozen=True)
@@ -194,11 +180,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         }
         return config.model_copy(update=changes)
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
         index = inputs["index"]
         return memory_to_search(index.config["index"], index.metrics.get("bytes"))
@@ -208,18 +189,14 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.search.open import tell_of_large
 
         config, datastore = job.config, job.inputs["index"].input("datastore")
-        model = model_of(datastore.input("encoder"))
+        carries = model_of(datastore.input("encoder")).carries_state
         at_once, rows = _shard_sizes(config, datastore.metrics["dim"])
         own = own_rows(datastore, job.inputs["queries"])
         splits = {split: _plan_split(job, split, own.get(split), rows) for split in config.queries or ()}
         tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        return Plan(splits, at_once, model.carries_state)
-
-    def arrays(self, job: Job[NeighborsConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return [layout for split in plan.splits.values() for layout in (split.neighbors, split.distances)]
-
-    def shards(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Sequence[QueryRange]:
-        return [shard for split in plan.splits for shard in plan.shards(split)]
+        shards = [shard for split, one in splits.items() for shard in _query_ranges(split, one, at_once, carries)]
+        layouts = [layout for split in splits.values() for layout in (split.neighbors, split.distances)]
+        return Plan(shards, splits, arrays=layouts)
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
         from stages.allocator import return_large_blocks
@@ -227,8 +204,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.encoding.split_reader import SplitReader
         from stages.encoding.state_store import StateStore
         from stages.examples.corpus import Corpus
-        from stages.lineage.keys import stored_keys
-        from stages.lineage.rows import DatastoreRows
+        from stages.lineage.rows import DatastoreRows, stored_keys
         from stages.models.devices import resolve_device
         from stages.search.open import open_searcher
 
@@ -274,7 +250,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return output
 
     def finish(self, job: Job[NeighborsConfig], plan: Plan) -> dict[str, Any]:
-        records = {name: [job.draft.record(shard.key) for shard in plan.shards(name)] for name in plan.splits}
+        records = {name: [job.draft.record(shard.key) for shard in plan.of_split(name)] for name in plan.splits}
         splits = {name: _figures(split.tokens, job.config.k, records[name]) for name, split in plan.splits.items()}
         for name, figures in splits.items():
             if figures["missing"] > MOST_MISSING:
@@ -294,6 +270,14 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
 def _plan_split(job: Job[NeighborsConfig], split: str, own: "OwnRows | None", rows: int) -> SplitPlan:
     tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
     return SplitPlan(tokens, own, *_layouts(split, tokens, job.config.k, rows))
+
+
+def _query_ranges(name: str, split: SplitPlan, at_once: int, carries_state: bool) -> Iterator[QueryRange]:
+    """All tokens of a split; an encoder that carries a state goes on from where the queries before ended."""
+    for number, start in enumerate(range(0, split.tokens, at_once)):
+        stop = min(start + at_once, split.tokens)
+        chain = name if carries_state and stop > split.stored[0] else None
+        yield QueryRange(f"{name}-{number:06d}", start, stop, name, chain=chain)
 
 
 def query_layouts(config: NeighborsConfig, dim: int, tokens: Mapping[str, int]) -> list[ArrayLayout]:

@@ -5,7 +5,7 @@ follow each other. A shard is a range of segments whose matches are looked up; t
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, offsets
-from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError
 from stages.examples import STREAMS
@@ -74,7 +74,7 @@ class SegmentRange(Shard):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[SegmentRange]):
     """How many segments there are, and matches of each."""
 
     segments: int
@@ -109,13 +109,11 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
     def plan(self, job: Job[PackConfig]) -> Plan:
         segments = whole_segments(job.config, job.inputs)
-        return Plan(segments, min(job.config.k, segments - 1))
-
-    def shards(self, job: ShardJob[PackConfig], plan: Plan) -> Sequence[SegmentRange]:
-        return [
-            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, plan.segments))
-            for start in range(0, plan.segments, SEGMENTS)
+        shards = [
+            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, segments))
+            for start in range(0, segments, SEGMENTS)
         ]
+        return Plan(shards, segments, min(job.config.k, segments - 1))
 
     def open(self, job: ShardJob[PackConfig], plan: Plan) -> Work:
         return Work(_matcher(job, plan.segments), plan.k)
@@ -131,8 +129,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     def finish(self, job: Job[PackConfig], plan: Plan) -> dict[str, Any]:
         from stages.text.packing import DocumentsApart, chain, same_document
 
-        shards = self.shards(job, plan)
-        found = [np.load(job.folder / shard.file) for shard in shards]
+        found = [np.load(job.folder / shard.file) for shard in plan.shards]
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
@@ -140,7 +137,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         length = job.config.segment_length
         _write(job, "order", packed.order)
         _write(job, "segment_offsets", np.arange(plan.segments + 1, dtype=np.int64) * length)
-        searched = sum(job.draft.record(shard.key)["seconds"] for shard in shards)
+        searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
             "segments": plan.segments,

@@ -7,11 +7,12 @@ Memory in use is one shard and the vocabulary, whatever the corpus; the disk hol
 until the artifact is published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.examples import PAIRS
 from stages.text.config import GIVEN, TokenizeConfig
@@ -23,12 +24,17 @@ if TYPE_CHECKING:
     from stages.tokenization.spooling import TextShard
     from stages.tokenization.vocabulary import VocabularyShard, WordsShard
 
-    Plan = list[TextShard]
-    """All of the text."""
     AnyShard = TextShard | WordsShard | VocabularyShard
 
 
-class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
+@dataclass(frozen=True)
+class Plan(ShardPlan["AnyShard"]):
+    """All of the text, and before it what makes a vocabulary of words."""
+
+    texts: "Sequence[TextShard]"
+
+
+class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
     """Text files in, ids in Zarr and a `tokenizer.json` out."""
 
     name = "tokenize"
@@ -46,18 +52,14 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
         warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
 
-    def plan(self, job: Job[TokenizeConfig]) -> "Plan":
-        from stages.tokenization.spooling import spooled_shards
-
-        return spooled_shards(job)
-
-    def shards(self, job: ShardJob[TokenizeConfig], plan: "Plan") -> "list[AnyShard]":
-        from stages.tokenization.spooling import counts_words
+    def plan(self, job: Job[TokenizeConfig]) -> Plan:
+        from stages.tokenization.spooling import counts_words, spooled_shards
         from stages.tokenization.vocabulary import vocabulary_shards
 
-        return [*(vocabulary_shards(plan) if counts_words(job.config, job.inputs) else []), *plan]
+        texts = spooled_shards(job)
+        return Plan([*(vocabulary_shards(texts) if counts_words(job.config, job.inputs) else []), *texts], texts)
 
-    def open(self, job: ShardJob[TokenizeConfig], plan: "Plan") -> "Work":
+    def open(self, job: ShardJob[TokenizeConfig], plan: Plan) -> "Work":
         from stages.tokenization.encoded import Work
 
         return Work(job.folder)
@@ -73,7 +75,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
             return vocabulary.make_vocabulary(job.config, job.folder, lines, shard)
         return encode_shard(job.folder, work, shard)
 
-    def finish(self, job: Job[TokenizeConfig], plan: "Plan") -> dict[str, Any]:
+    def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
         from stages.text.pretrained import special_ids
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble
@@ -81,7 +83,7 @@ class Tokenize(ShardedStage[TokenizeConfig, "Plan", "Work", "AnyShard"]):
         from stages.tokenization.tasks import write_tasks
 
         work = self.open(job, plan)
-        splits, tokenizer = assemble(job, work, plan), work.tokenizer
+        splits, tokenizer = assemble(job, work, plan.texts), work.tokenizer
         size_warnings.warn_of_size(tokenizer.vocabulary_size, job.reporter)
         size_warnings.warn_of_form(splits, job.reporter)
         size_warnings.warn_of_unknown(splits, job.reporter)

@@ -15,16 +15,15 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.reporting import first_process
-from stages.text.tokens import require_segment
 from stages.training.config import TrainConfig
 from stages.training.resolve import (
     fitted_model,
     require_compiler,
+    require_examples,
     require_memory,
     resolved_length,
     resolved_memory,
     task_order,
-    train_tokens,
     warn_of_bf16,
 )
 from stages.training.schema import MODEL
@@ -62,7 +61,7 @@ class Train(Stage[TrainConfig]):
 
         tokens = inputs["tokens"]
         model = fitted_model(config, inputs)
-        require_segment(train_tokens(tokens), config.segment_length)
+        require_examples(config, model, tokens)
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
@@ -73,7 +72,7 @@ class Train(Stage[TrainConfig]):
             "long_length": None,
         }
         resolved = config.model_copy(update=update)
-        return resolved.model_copy(update=resolved_length(resolved, config.epochs, tokens, execution))
+        return resolved.model_copy(update=resolved_length(resolved, config.epochs, inputs, execution))
 
     def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
         """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled
@@ -87,11 +86,6 @@ class Train(Stage[TrainConfig]):
         from stages.training.sizes import training_bytes
 
         return training_bytes(config, config.model, segments(config, inputs["tokens"]))
-
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size

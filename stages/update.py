@@ -5,33 +5,28 @@ rows; memory in use is a few shards, whatever the datastore.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.encoding.schema import UPDATED
 from stages.encoding.stored_rows import VALUE_DTYPE
-from stages.encoding.window_settings import STATES_KEPT, state_bytes
+from stages.encoding.window_settings import state_bytes
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_split
-from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.numbers import rate
-from stages.updating.added import encode_added
-from stages.updating.again import encode_again
-from stages.updating.change import Change
+from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.copied import copy_rows
 from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
 from stages.updating.tables import write_sources_and_names, write_tables
-from stages.updating.work import Work, open_work
+from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
@@ -82,11 +77,6 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             }
         )
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
     def memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
         change = Change.of(config, inputs)
         added = 0 if change.tokens is None else int(change.tokens.metrics["splits"][change.split]["tokens"])
@@ -103,16 +93,6 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         _tell_of_forgotten(job, change, plan.carries_state)
         write_sources_and_names(change.after, job.draft)
         return plan
-
-    def arrays(self, job: Job[UpdateConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return [*plan.layouts, *(layout for layout, _ in plan.tables)]
-
-    def output_bytes(self, job: Job[UpdateConfig], plan: Plan) -> int:
-        state = state_bytes(job.inputs["encoder"], job.config.windows, plan.rows)
-        return super().output_bytes(job, plan) + STATES_KEPT * state
-
-    def shards(self, job: ShardJob[UpdateConfig], plan: Plan) -> Sequence[Shard]:
-        return [Shard(TABLES), *plan.row_shards]
 
     def open(self, job: ShardJob[UpdateConfig], plan: Plan) -> Work:
         return open_work(job, plan)
@@ -136,7 +116,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return output
 
     def finish(self, job: Job[UpdateConfig], plan: Plan) -> dict[str, Any]:
-        records = [job.draft.record(shard.key) for shard in plan.row_shards]
+        records = [job.draft.record(shard.key) for shard in plan.shards if shard.key != TABLES]
         before = job.inputs[PREVIOUS].metrics["rows"]
         return {
             "rows": plan.rows,

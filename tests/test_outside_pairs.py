@@ -52,7 +52,7 @@ class PairFigures(Figures):
 
 
 SOURCE = {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")}
-FORM = SplitForm(PairFigures, SOURCE)
+FORM = SplitForm(PairFigures, SOURCE, source=True)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class TranslatorConfig(BackboneConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads()
+        return Reads(source=True)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}

@@ -18,7 +18,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
 from stages.evaluation import plan
 from stages.index import BuildIndex
-from stages.inspection.fixed_readings import reported_readings
+from stages.inspection.request import reported_readings
 from stages.memory import weight_network
 from stages.memory.readers.interpolate_settings import GRID
 from stages.memory.weight_network import Positions

@@ -17,7 +17,6 @@ from stages.numbers import joined, size
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
-    from stages.artifacts.summaries import Summary
     from stages.errors import ArtifactError
 
 MEGABYTE = 10**6
@@ -45,13 +44,12 @@ def list_(
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
     from stages.artifacts.garbage import unfinished
     from stages.artifacts.kinds import KINDS
-    from stages.artifacts.summaries import summaries
     from stages.errors import UsageError, did_you_mean
 
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     opened = _store(store)
-    found = [a for a in summaries(opened) if kind in (None, a.kind)]
+    found = opened.artifacts(*([kind] if kind else []))
     if json_:
         answer(json.dumps(_summaries(found, opened)))
         return
@@ -119,10 +117,9 @@ def graph(
 ) -> None:
     """Show which artifacts were made from which, as a tree."""
     from memlm_cli.lineage_tree import lineage_tree, relatives
-    from stages.artifacts.summaries import summaries
 
     opened = _store(store)
-    artifacts = summaries(opened)
+    artifacts = opened.artifacts()
     if reference:
         artifacts = relatives(opened.open(reference).reference, artifacts)
     if json_:
@@ -279,12 +276,11 @@ def _require_unused(store: "Store", going: list[str]) -> None:
     It names all that would break: what was made of that, too.
     """
     from stages.artifacts.advice import advised
-    from stages.artifacts.summaries import summaries
     from stages.errors import UsageError
 
     for reference in going:
         store.open(reference)
-    staying, gone = summaries(store), set(going)
+    staying, gone = store.artifacts(), set(going)
     broken: list[str] = []
     while more := [a.reference for a in staying if a.reference not in gone and a.needed & gone]:
         broken += more
@@ -315,22 +311,22 @@ def _names(store: "Store") -> dict[str, list[str]]:
     return found
 
 
-def _row(artifact: "Summary", names: Mapping[str, list[str]]) -> tuple[str, ...]:
-    parents = " ".join(dict.fromkeys(artifact.inputs.values()))
-    made = artifact.created[:16].replace("T", " ")
+def _row(artifact: "Artifact", names: Mapping[str, list[str]]) -> tuple[str, ...]:
+    parents = " ".join(dict.fromkeys(record.reference for record in artifact.manifest.inputs.values()))
+    made = artifact.manifest.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
     return artifact.reference, called, size(artifact.bytes), made, parents
 
 
-def _summaries(artifacts: Iterable["Summary"], store: "Store") -> list[dict[str, Any]]:
+def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:
     names = _names(store)
     return [
         {
             "reference": artifact.reference,
             "names": names.get(artifact.reference, []),
             "bytes": artifact.bytes,
-            "created": artifact.created,
-            "inputs": dict(artifact.inputs),
+            "created": artifact.manifest.created,
+            "inputs": {role: record.reference for role, record in artifact.manifest.inputs.items()},
         }
         for artifact in artifacts
     ]

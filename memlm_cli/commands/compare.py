@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
 from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
-from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_output_file
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
@@ -17,6 +17,7 @@ from stages.errors import ArtifactError, UsageError
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
+    from stages.comparison.settings import ComparisonSettings
 
 
 def compare(
@@ -29,21 +30,6 @@ def compare(
             "intervals over those that differ by their seed alone.",
         ),
     ],
-    reading: Annotated[
-        Literal["final", "model"],
-        typer.Option(help="Compare what the memory makes of the model (final), or the model alone."),
-    ] = "final",
-    samples: Annotated[int, typer.Option(help="Resamples of the bootstrap.")] = 10_000,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
-    block_tokens: Annotated[
-        int | None,
-        typer.Option(help="Resample blocks of so many tokens (default: documents, if there is more than one)."),
-    ] = None,
-    most: Annotated[int, typer.Option(help="Tokens won and lost most to show.")] = 10,
-    around: Annotated[
-        int | None, typer.Option(help="Tokens to show before and after each (default: half a line).")
-    ] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
     ] = None,
@@ -53,21 +39,21 @@ def compare(
     store: StoreOption = DEFAULT_STORE,
     verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
+    *,
+    settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds."""
     from memlm_cli.comparison_text import comparison_text
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
-    from stages.comparison.settings import ComparisonSettings
-    from stages.comparison.token_rows import write_token_table
+    from stages.comparison.compare import write_token_table
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})
-        _compare_groups(reports, confidence, Store(store, verify_inputs=verify_inputs), json_)
+        _compare_groups(reports, settings.confidence, Store(store, verify_inputs=verify_inputs), json_)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
-    settings = ComparisonSettings(reading, samples, confidence, seed, block_tokens, most, around)
     for option, path in (("--csv", csv), ("--html", html)):
         if path is not None:
             check_output_file(option, path)
@@ -98,11 +84,9 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
 
 
 def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
-    from memlm_cli.groups_text import groups_text
+    from memlm_cli.comparison_text import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
-    if not 0 < confidence < 1:
-        raise UsageError(f"--confidence must lie between 0 and 1, not at {confidence}.")
     found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
     answer(
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from memlm_cli.console import answer, answer_part, say
-from memlm_cli.memory_text import memory_lines, place_of, shown, source_line, text_around
+from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import (
     DEFAULT_STORE,
     JsonOption,
+    OptionsOf,
     ReadArgument,
     ReadOptions,
     StoreOption,
@@ -22,40 +21,29 @@ from stages.numbers import number
 
 if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
+    from stages.generation.request import GenerationRequest
     from stages.inspection.reading import MemoryReader
     from stages.text.excerpt import TextStream
 
 
 def generate(
     source: ReadArgument = None,
-    prompt: Annotated[str, typer.Option(help="Text to go on from (default: none, the start of a text).")] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 100,
-    temperature: Annotated[float, typer.Option(help="Of sampling; 0 takes the likeliest token.")] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Draw from so many of the likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw from the likeliest tokens that hold this probability together.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed writes the same text.")] = 0,
-    stop_at_eos: Annotated[bool, typer.Option("--stop-at-eos", help="End where <eos> is drawn.")] = False,
-    attribute: Annotated[
-        bool, typer.Option("--attribute", help="Afterwards list the training passages that carried each token.")
-    ] = False,
     store: StoreOption = DEFAULT_STORE,
     verify_inputs: VerifyInputsOption = False,
     json_: JsonOption = False,
     *,
+    wanted: Annotated["GenerationRequest", OptionsOf("stages.generation.request:GenerationRequest")],
     reading: ReadOptions,
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
     from stages.artifacts.store import Store
-    from stages.generation.generate import GenerationRequest, open_writer
     from stages.generation.generate import generate as written_tokens
-    from stages.generation.sampling import Sampling
+    from stages.generation.generate import open_writer
+    from stages.inspection.settings import Request
 
-    require_text("--prompt", prompt)
-    wanted = GenerationRequest(prompt, max_tokens, Sampling(temperature, top_k, top_p), seed, stop_at_eos, attribute)
+    require_text("--prompt", wanted.prompt)
     opened = Store(store, verify_inputs=verify_inputs)
-    request = reading.request(read_question(source, reading.report, opened))
+    request = Request(source=read_question(source, reading.report, opened), **dict(reading))
     reader = open_writer(request, opened)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
@@ -92,7 +80,7 @@ def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], gener
 
 
 def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["GeneratedToken"]) -> dict[str, Any]:
-    from stages.inspection.entered import named
+    from stages.inspection.contexts import named
 
     memory = reader.range_reader.hidden_memory
     tokens = [{"text": reader.text.label(token.id)} | asdict(token) for token in generated]

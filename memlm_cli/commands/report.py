@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.browser import open_page, tell_page
 from memlm_cli.console import answer, say
 from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.output_files import open_page, tell_page
 from stages.artifacts.advice import DEFAULT_STORE
 
 if TYPE_CHECKING:
@@ -43,9 +43,8 @@ def report(
     from memlm_cli.reproduce import script
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
-    from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page
     from stages.pages.lineage import find_reports
-    from stages.pages.page import build_page
+    from stages.pages.page import build_page, check_figures_folder, check_page_file, write_figures, write_page
 
     named = references if references and references != ["-"] else [read_reference(None)]
     check_page_file(output)

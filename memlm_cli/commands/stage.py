@@ -11,6 +11,7 @@ from memlm_cli.options import Common
 from memlm_cli.run_stage import make_artifact
 from pipelines.catalogue import COMMANDS, Command, Reference, config_of
 from pipelines.options import Option, options_of
+from stages.artifacts.kinds import KINDS
 
 COMPLETIONS = {
     "method": completion.methods,
@@ -41,9 +42,9 @@ def stage_command(name: str) -> Callable[..., None]:
 
 def option_parameter(option: Option) -> Parameter:
     """An option that gives a setting, as a parameter of a function that Typer runs."""
-    declared = typer.Option(
-        option.flag, metavar=option.metavar, help=option.help, autocompletion=COMPLETIONS.get(option.name)
-    )
+    kind = (option.metavar or "").lower()
+    offered = completion.artifacts(kind) if kind in KINDS else COMPLETIONS.get(option.name)
+    declared = typer.Option(option.flag, metavar=option.metavar, help=option.help, autocompletion=offered)
     return _parameter(option.name, list[str] if option.repeated else option.type, declared)
 
 

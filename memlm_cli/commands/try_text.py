@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memlm_cli.browser import has_display, open_page, tell_page
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
+from memlm_cli.output_files import has_display, open_page, tell_page
 from memlm_cli.run_stage import check_artifact_name, publish_name
 from stages.errors import UsageError
 
@@ -62,13 +62,12 @@ def try_text(
     from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
-    from memlm_cli.trial import planned, use_time_left
-    from memlm_cli.trial_reporter import TrialReporter
+    from memlm_cli.trial import TrialReporter, planned, use_time_left
     from pipelines.estimates import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import check_settings, read_plan, scored_shares
     from pipelines.variants import varied
-    from stages.pages.files import check_page_file
+    from stages.pages.page import check_page_file
 
     began = time.monotonic()
     if not 0 < minutes < float("inf"):
@@ -132,7 +131,7 @@ def _command(
     files: list[str], minutes: float, seeds: int | None, split: str | None, output: Path, common: Common
 ) -> str:
     """The command that plans anew."""
-    from memlm_cli.recipe_commands import store_words
+    from memlm_cli.run_recipe import store_words
 
     words = ["memlm", "try", *files, "--minutes", f"{minutes:g}"]
     words += [] if seeds is None else ["--seeds", str(seeds)]
@@ -144,12 +143,11 @@ def _command(
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
     """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
-    from memlm_cli.recipe_commands import store_words
     from memlm_cli.reproduce import script
+    from memlm_cli.run_recipe import store_words
     from stages.artifacts.store import Store
-    from stages.pages.files import write_page
     from stages.pages.lineage import find_reports
-    from stages.pages.page import build_page
+    from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title
     from stages.reports.remarks.table import remark
 

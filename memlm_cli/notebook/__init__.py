@@ -6,10 +6,8 @@ when it is first asked for.
 
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Tokens
-from memlm_cli.notebook.pages import Page
+from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Page, Report, Tokens
 from memlm_cli.notebook.reader import Reader, Scores
-from memlm_cli.notebook.report import Report
 from memlm_cli.notebook.store import Store, open, run
 from stages.errors import ArtifactError, BusyError, DataError, MemlmError, ResourceError, UsageError
 from stages.models.layers import STREAM_ATTENTION

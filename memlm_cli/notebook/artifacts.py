@@ -1,10 +1,13 @@
-"""Artifacts in a notebook, and questions to them."""
+"""Artifacts in a notebook, with the tables and pages that it shows."""
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
+from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError, shortened
 from stages.retrieval.arrays import Datastore, Index
 
@@ -120,3 +123,98 @@ def reference(value: Any, name: str = "reference") -> Any:
     if not isinstance(value, Artifact | str | Path):
         raise UsageError(f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}.")
     return value.reference if isinstance(value, Artifact) else str(value)
+
+
+Columns = dict[str, "np.ndarray"]
+"""A table: arrays of one length by name, as `pandas.DataFrame` and `polars.DataFrame` take it."""
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
+    """Rows of one shape as arrays by name; texts as Python's own."""
+    import numpy as np
+
+    found = {}
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        plain = all(isinstance(value, bool | int | float) for value in values)
+        found[name] = np.array(values) if plain else np.array(values, object)
+    return found
+
+
+class Picture:
+    """A drawing; a notebook shows it."""
+
+    def __init__(self, svg: str, title: str) -> None:
+        self.svg, self.title = svg, title
+
+    def __repr__(self) -> str:
+        return f"<memlm picture: {self.title}>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+class Page:
+    """A web page, complete in itself; a notebook shows it in a frame."""
+
+    def __init__(self, html: str, figures: Mapping[str, Picture] | None = None) -> None:
+        self.html = html
+        self.figures = dict(figures or {})
+
+    def write(self, path: str | Path) -> None:
+        """Write it as a file, whole or not at all."""
+        write_atomically(Path(path), self.html)
+
+    def _repr_html_(self) -> str:
+        style = "width: 100%; height: 640px; border: 1px solid #8884"
+        return f'<iframe srcdoc="{escape(self.html)}" style="{style}" sandbox></iframe>'
+
+
+class Report(Artifact):
+    """A report."""
+
+    def table(self) -> Columns:
+        """A row for the model alone and for each memory: perplexity, bits a character, …
+
+        `counting` is the perplexity of a trigram of all the text that the row may read.
+        """
+        from stages.evaluation.figures.row_names import COUNTING, counting
+
+        rows = [{**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]]
+        plain = [name for name, value in rows[0].items() if isinstance(value, str | int | float) or value is None]
+        return columns([{name: row.get(name) for name in plain} for row in rows])
+
+    def tokens(self) -> Columns:
+        """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`, `logp_lm`, `gain`, …
+
+        Log-probabilities in nats; `logp_memory_1`, … are those within each reading's memory.
+        """
+        import numpy as np
+
+        from stages.evaluation.figures.token_scores import open_scores
+        from stages.lineage.corpus import token_text
+
+        open_scores(self._stored, "final")
+        group: Any = self._stored.zarr("scores.zarr")
+        held = {name: group[name][:] for name in group.array_keys()}
+        ids, memory = held.pop("target"), held.pop("logp_memory", None)
+        text = token_text(self._stored.input("tokens"))
+        labels = {int(id): text.label(int(id)) for id in np.unique(ids)}
+        found = {"id": ids, "token": np.array([labels[id] for id in ids.tolist()], object), **held}
+        found["gain"] = held["logp"] - held["logp_lm"]
+        for number in range(0 if memory is None else memory.shape[1]):
+            found[f"logp_memory_{number + 1}"] = memory[:, number]
+        return found
+
+    def page(self) -> Page:
+        """The page of `memlm report`; a notebook shows it."""
+        with ConsoleReporter("report", soon=True):
+            from memlm_cli.comparison_text import baseline_remarks
+            from memlm_cli.reproduce import script
+            from stages.pages.page import build_page
+
+            made = build_page([self._stored], script, baseline_remarks)
+        return Page(made.html, {figure.name: Picture(figure.svg, figure.title) for figure in made.figures})
+
+    def _repr_html_(self) -> str:
+        return self.page()._repr_html_()

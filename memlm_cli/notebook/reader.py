@@ -5,9 +5,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
+from memlm_cli.notebook.artifacts import Columns, Page, columns
 from memlm_cli.notebook.artifacts import text as text_of
-from memlm_cli.notebook.columns import Columns, columns
-from memlm_cli.notebook.pages import Page
 from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:
@@ -53,22 +52,20 @@ class Reader:
     def parts(
         self,
         prompt: str = "",
-        *,
-        max_tokens: int = 100,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        stop_at_eos: bool = False,
+        **options: Any,
     ) -> Iterator[str]:
-        """The same as it is written, token by token; see `memlm generate`."""
-        from stages.generation.generate import GenerationRequest, generate
-        from stages.generation.sampling import Sampling
+        """The same as it is written, token by token.
+
+        Args:
+            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of `memlm generate`.
+        """
+        from pipelines.settings import validated
+        from stages.generation.generate import generate
+        from stages.generation.request import GenerationRequest
         from stages.text.excerpt import TextStream
 
         text_of(prompt, "prompt")
-        sampling = Sampling(temperature, top_k, top_p)
-        wanted = GenerationRequest(prompt, max_tokens, sampling, seed, stop_at_eos)
+        wanted = validated(GenerationRequest, {"prompt": prompt, **options})
         stream = TextStream(self._writer.text)
         for token in generate(self._writer, wanted):
             yield stream.add(token.id)

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import ConsoleReporter
-from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, StoredDatastore, StoredIndex, Tokens, plain
+from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Report, StoredDatastore, StoredIndex, Tokens, plain
 from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.reader import Reader
-from memlm_cli.notebook.report import Report
-from stages.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact as Stored
@@ -92,23 +90,13 @@ class Store:
             settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`;
                 `index` or `neighbors`, memory of another encoder.
         """
-        from stages.inspection.request import Request
+        from pipelines.settings import validated
+        from stages.inspection.settings import Request
 
-        if report is not None and memory is not None:
-            raise UsageError("report and memory both say what is read; give one of them.")
         given = {name: plain(value) for name, value in settings.items()}
-        names = ("context", "stride", "mem_length", "long_length", "device", "precision", "index", "neighbors")
-        for name in given.keys() - set(names):
-            raise UsageError(f"read takes no {name!r}; {did_you_mean(name, names)}")
-        references = {role: given.pop(role, None) for role in ("index", "neighbors")}
-        specs = (memory,) if isinstance(memory, str) else memory
-        request = Request(
-            source=reference_of(source, "source"),
-            memory=None if specs is None else tuple(specs),
-            report=None if report is None else reference_of(report, "report"),
-            references=references,
-            **given,
-        )
+        given |= {"source": reference_of(source, "source"), "memory": (memory,) if isinstance(memory, str) else memory}
+        given["report"] = None if report is None else reference_of(report, "report")
+        request = validated(Request, given)
         with ConsoleReporter("read", soon=True):
             return Reader(self._folder, request)
 

@@ -8,7 +8,7 @@ from stages.registry import Registry
 EXECUTORS = Registry(
     "executor",
     {
-        "local": "stages.artifacts.executors.local:LocalExecutor",
+        "local": "stages.artifacts.executors.executor:LocalExecutor",
         "processes": "stages.artifacts.executors.processes:ProcessExecutor",
         "ray": "stages.artifacts.executors.cluster:RayExecutor",
     },

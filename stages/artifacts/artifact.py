@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.kinds import USED_UP
-from stages.artifacts.manifest import InputRecord, Manifest
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.errors import ArtifactError, content_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Artifact:
     def metrics(self) -> dict[str, Any]:
         """Metrics of its stage."""
         return self.manifest.metrics
+
+    @property
+    def bytes(self) -> int:
+        """Size of all its files, the manifest among them."""
+        return self.manifest.bytes + (self.path / MANIFEST).stat().st_size
 
     @property
     def digest(self) -> str:
@@ -174,3 +180,33 @@ class Artifact:
         """Content of a JSON file of this artifact. Raises: ArtifactError if it is none."""
         with content_of(self.file(name)):
             return json.loads(self.file(name).read_text("utf-8"))
+
+
+def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
+    """Some references, and all that they were made from, as far as these artifacts tell."""
+    return reached(references, {artifact.reference: artifact.parents for artifact in artifacts})
+
+
+def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
+    """Some references, and all that they cannot be read without, as far as these artifacts tell."""
+    return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
+
+
+def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:
+    """A reference, and all of these artifacts that were made from it, directly or not."""
+    children: dict[str, set[str]] = {}
+    for artifact in artifacts:
+        for parent in artifact.parents:
+            children.setdefault(parent, set()).add(artifact.reference)
+    return reached([reference], children)
+
+
+def reached(references: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
+    """Some references, and all that `ways` lead to from them."""
+    found: set[str] = set()
+    waiting = set(references)
+    while waiting:
+        reference = waiting.pop()
+        found.add(reference)
+        waiting |= ways.get(reference, set()) - found
+    return found

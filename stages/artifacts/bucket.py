@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.durable import disk_failure
 from stages.errors import DataError, ResourceError, UsageError
 
 FOLDER = "file://"

@@ -1,12 +1,15 @@
-"""Digests: of files, of tables of files, and of the work that an id names."""
+"""Digests of files, of tables of files, and of the work that an id names; and stamps, which save hashing again."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
+
+from stages.artifacts.durable import fsync, write_atomically
 
 LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
 """Files that hold rates and times beside results, so that their bytes differ between equal runs; see `is_log`."""
@@ -78,3 +81,71 @@ def _differs(name: str) -> bool:
 def work_id(work: Mapping[str, Any]) -> str:
     """Twelve hexadecimal digits that name a piece of work: what is made, how it is set, and from what."""
     return hashlib.blake2b(canonical_json(work).encode()).hexdigest()[:12]
+
+
+Stamp = list[int]
+
+
+def _stamp(path: Path) -> Stamp:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def write_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry]) -> None:
+    """Note that all `files` of `folder` are right as they are now."""
+    stamps = {relative: _stamp(folder / relative) for relative in files}
+    with suppress(OSError):
+        write_atomically(stamp_file, json.dumps(stamps))
+
+
+def find_damage(
+    folder: Path,
+    files: dict[str, FileEntry],
+    stamp_file: Path | None = None,
+    read: Callable[[int], None] = lambda count: None,
+) -> dict[str, str]:
+    """Find damage in each file that is not as its entry says; empty if all is right.
+
+    Args:
+        folder: where the files lie.
+        files: what they must be.
+        stamp_file: stamps to trust and to renew; None hashes everything.
+        read: hears of bytes that are hashed.
+    """
+    stamps = _read_stamps(stamp_file) if stamp_file else {}
+    damage = {}
+    for relative, entry in files.items():
+        problem = _problem(folder / relative, entry, stamps.get(relative), read)
+        if problem:
+            damage[relative] = problem
+    if stamp_file and not damage:
+        _renew_stamps(stamp_file, folder, files, stamps)
+    return damage
+
+
+def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[int], None]) -> str | None:
+    if not path.is_file():
+        return "is missing"
+    if path.stat().st_size != entry["bytes"]:
+        return f"has {path.stat().st_size} bytes instead of {entry['bytes']}"
+    if _stamp(path) != stamp and file_entry(path, read) != entry:
+        return "has other content than when it was published"
+    return None
+
+
+def _renew_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry], stamps: dict[str, Stamp]) -> None:
+    """Stamp what was hashed, once it is on the disk: of a copy made just before a power loss less may be left."""
+    new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
+    with suppress(OSError):
+        for path in new:
+            fsync(path)
+        if new:
+            write_stamps(stamp_file, folder, files)
+
+
+def _read_stamps(stamp_file: Path) -> dict[str, Stamp]:
+    try:
+        stamps = json.loads(stamp_file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return stamps if isinstance(stamps, dict) else {}

@@ -11,21 +11,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from stages.artifacts.advice import REMOVE, advised
-from stages.artifacts.artifact import Artifact
-from stages.artifacts.attempts import ATTEMPT
+from stages.artifacts.arrays import missing_shards
+from stages.artifacts.artifact import Artifact, ancestors
 from stages.artifacts.bucket import Bucket
-from stages.artifacts.checksums import FileEntry
-from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.checksums import FileEntry, write_stamps
 from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_manifest, publish
-from stages.artifacts.durable import remove_folder
+from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import USED_UP
-from stages.artifacts.lineage import ancestors
-from stages.artifacts.lock import held
+from stages.artifacts.lock import ATTEMPT, held
 from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest
 from stages.artifacts.references import is_id, split_reference
 from stages.artifacts.schema import wrong_manifest
-from stages.artifacts.shard_files import missing_shards
-from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter

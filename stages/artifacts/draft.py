@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.attempts import Attempt
-from stages.artifacts.background import Background
-from stages.artifacts.checksums import FileEntry
-from stages.artifacts.disk_failures import full_disk
-from stages.artifacts.durable import fsync, fsync_folders, make_folder, remove_folder, write_atomically
+from stages.artifacts.checksums import FileEntry, find_damage
+from stages.artifacts.durable import fsync, fsync_folders, full_disk, make_folder, remove_folder, write_atomically
+from stages.artifacts.lock import Attempt
 from stages.artifacts.manifest import MANIFEST, Manifest
-from stages.artifacts.output import ShardOutput, settled
+from stages.artifacts.output import Background, ShardOutput, settled
 from stages.artifacts.progress import ProgressLog, Written
-from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError, DataError, ResourceError
 
 if TYPE_CHECKING:

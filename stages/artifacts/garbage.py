@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.artifacts.advice import REMOVE, advised
-from stages.artifacts.attempts import Attempt
+from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.lineage import needed_for
-from stages.artifacts.lock import held, is_held
+from stages.artifacts.lock import Attempt, held, is_held
 from stages.artifacts.references import is_id
 from stages.artifacts.store import Store
-from stages.artifacts.summaries import Summary, summaries
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent
 
@@ -78,11 +76,11 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     found += _removals(store)
     if unnamed:
         folders = _folders(store)
-        artifacts = summaries(store)
+        artifacts = store.artifacts()
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         reached = _reached(store, artifacts)
         found += [
-            Garbage(store.root / a.reference, "no name and no report leads to it", a.bytes, a.reference)
+            Garbage(a.path, "no name and no report leads to it", a.bytes, a.reference)
             for a in artifacts
             if a.reference not in reached
         ]
@@ -134,7 +132,7 @@ def _require_readable(store: Store, unread: set[str]) -> None:
         )
 
 
-def _reached(store: Store, artifacts: list[Summary]) -> set[str]:
+def _reached(store: Store, artifacts: list[Artifact]) -> set[str]:
     """Artifacts that a name or a report leads to, and those that they need."""
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
     return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)

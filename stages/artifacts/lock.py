@@ -1,12 +1,17 @@
-"""One maker at a time: a lock that the system frees when its holder dies, and a note of who that is."""
+"""One maker at a time: a lock that the system frees when its holder dies, and notes of who holds it, or did last."""
 
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from stages.artifacts.durable import make_folder, write_atomically
 from stages.errors import BusyError
@@ -76,3 +81,38 @@ def _read_holder(lock_file: Path) -> str:
         return f"process {holder['pid']} on {holder['host']} (memlm {holder['command']})"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"
+
+
+ATTEMPT = "attempt.json"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A process that took up the work of a draft."""
+
+    command: str
+    """As it was typed, without `memlm`."""
+    began: str
+    """UTC, ISO 8601, to the second."""
+    pid: int
+    host: str
+
+    @classmethod
+    def of_this_process(cls) -> "Attempt":
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(shlex.join(sys.argv[1:]), began, os.getpid(), socket.gethostname())
+
+    def write(self, draft: Path) -> None:
+        """Note it in a draft's folder."""
+        write_atomically(draft / ATTEMPT, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, draft: Path) -> "Attempt | None":
+        """The last one noted in a draft's folder; None if there is none that can be read."""
+        try:
+            return _ATTEMPT.validate_json((draft / ATTEMPT).read_bytes(), strict=True)
+        except (OSError, ValueError):
+            return None
+
+
+_ATTEMPT = TypeAdapter(Attempt)

@@ -12,14 +12,13 @@ from typing import Any, Literal
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.disk_failures import disk_failure
+from stages.artifacts.checksums import write_stamps
 from stages.artifacts.draft import Draft, finished_manifest, publish
-from stages.artifacts.durable import make_folder
+from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
-from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError

@@ -1,6 +1,7 @@
 """Output of a shard: files under their final names inside the draft, known to nobody until they are committed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,3 +56,29 @@ def settled(folder: Path, files: Iterable[Path]) -> dict[str, FileEntry]:
         fsync(folder / file)
     fsync_folders(folder, [folder / file for file in files])
     return {file.as_posix(): file_entry(folder / file) for file in files}
+
+
+class Background:
+    """A thread that does one call at a time while its caller goes on; what goes wrong is raised at the next step."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._call: Future[None] | None = None
+
+    def run(self, call: Callable[[], None]) -> None:
+        """Begin a call, once the one before it has ended. Raises what went wrong with that."""
+        self.flush()
+        self._call = self._thread.submit(call)
+
+    def flush(self) -> None:
+        """Wait for the call under way. Raises what went wrong with it."""
+        if self._call is not None:
+            call, self._call = self._call, None
+            call.result()
+
+    def close(self) -> None:
+        """Finish the call under way and stop."""
+        try:
+            self.flush()
+        finally:
+            self._thread.shutdown()

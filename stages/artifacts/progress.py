@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stages.artifacts.checksums import FileEntry, canonical_json
+from stages.artifacts.checksums import FileEntry, canonical_json, find_damage
 from stages.artifacts.durable import write_atomically
 from stages.artifacts.references import require_inside, stays_inside
-from stages.artifacts.stamps import find_damage
 from stages.errors import ArtifactError
 
 

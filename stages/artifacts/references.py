@@ -1,5 +1,6 @@
-"""How artifacts are spelled: `kind/id`, `kind/name`, or a path to the artifact's folder; and names of their files."""
+"""How artifacts are spelled and where they lie: `kind/id`, `kind/name`, or a path; and names of their files."""
 
+import os
 import re
 from collections.abc import Iterable
 from os.path import commonpath, dirname, join, realpath
@@ -53,3 +54,31 @@ def require_inside(folder: Path, names: Iterable[str]) -> None:
         if parent not in checked and commonpath((realpath(join(inside, parent)), inside)) != inside:
             raise ArtifactError(f"{folder} is damaged: a link on the way to {name[:100]!r} leads out of it.")
         checked.add(parent)
+
+
+def references(root: Path) -> list[str]:
+    """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
+    return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(root / kind)) if is_id(name)]
+
+
+def name_file(root: Path, kind: str, name: str) -> Path:
+    """Where a name of an artifact is kept."""
+    return root / "names" / kind / name
+
+
+def names(root: Path, kind: str) -> dict[str, str]:
+    """The names given to artifacts of a kind, and the ids that they stand for."""
+    folder = name_file(root, kind, "_").parent
+    return {name: named_id(folder / name) for name in sorted(_entries(folder)) if not name.startswith(".")}
+
+
+def named_id(file: Path) -> str:
+    """The id in the file of a name."""
+    return file.read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

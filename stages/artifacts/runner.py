@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts import EXECUTORS
-from stages.artifacts.executors.executor import Executor, ShardTask
+from stages.artifacts.executors.executor import Executor
+from stages.artifacts.executors.worker import ShardTask
 from stages.artifacts.progress import Written
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
     Raises: what a shard raised; the same call goes on behind what is committed.
     """
     draft, reporter = job.draft, job.reporter
-    shards = stage.shards(job, plan)
+    shards = plan.shards
     waiting = [shard for shard in shards if not draft.done(shard.key)]
     done = len(shards) - len(waiting)
     if draft.resumed:

@@ -16,10 +16,11 @@ from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.numbers import size
+from stages.registry import load
 from stages.reporting import Reporter, Silent
 
 C = TypeVar("C", bound=StageConfig)
-P = TypeVar("P")
+P = TypeVar("P", bound="ShardPlan[Any]")
 W = TypeVar("W")
 S = TypeVar("S", bound="Shard")
 
@@ -145,8 +146,10 @@ class Stage(ABC, Generic[C]):
         return None
 
     def device(self, execution: Execution) -> str:
-        """Device that `run` computes on, for the manifest; by default the CPU."""
-        return "cpu"
+        """Name of the device that `run` computes on: the CPU, unless models run, whose precision is a setting."""
+        if "precision" not in self.Config.model_fields:
+            return "cpu"
+        return str(load("stages.models.devices:device_name")(execution.device))
 
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
         """Where several processes make one artifact together: help the first one, and write nothing.
@@ -177,6 +180,23 @@ class Shard:
     """
 
 
+@dataclass(frozen=True)
+class ShardPlan(Generic[S]):
+    """How the work of a stage is cut; fixed by settings and inputs alone. It can be pickled."""
+
+    shards: Sequence[S]
+    """All the work, in order."""
+    arrays: Sequence[ArrayLayout] = field(default=(), kw_only=True)
+    """The arrays that shards write; made before the first one runs."""
+    scratch_bytes: int = field(default=0, kw_only=True)
+    """Size of all other files that will be there at once, where it is known beforehand."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files that will be there at once, as far as it is known."""
+        return self.scratch_bytes + sum(layout.stored_bytes for layout in self.arrays)
+
+
 class ShardedStage(Stage[C], Generic[C, P, W, S]):
     """A stage whose work is a list of shards, each computed, written whole and committed on its own.
 
@@ -186,18 +206,10 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
-        """Sizes and layouts, without models, that it takes to list the shards and to finish. It can be pickled.
+        """Cut the work into shards, without models.
 
         What only one process can do before there are shards is done and committed here.
         """
-
-    def arrays(self, job: Job[C], plan: P) -> Sequence[ArrayLayout]:
-        """The arrays that shards write; made before the first one runs."""
-        return ()
-
-    @abstractmethod
-    def shards(self, job: ShardJob[C], plan: P) -> Sequence[S]:
-        """All the work, in order; fixed by settings and inputs alone."""
 
     @abstractmethod
     def open(self, job: ShardJob[C], plan: P) -> W:
@@ -211,21 +223,13 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Put together what the shards left, once all are committed; returns the metrics."""
 
-    def output_bytes(self, job: Job[C], plan: P) -> int:
-        """Size of all files that will be there at once, where it is known beforehand."""
-        return sum(layout.stored_bytes for layout in self.arrays(job, plan))
-
     def run(self, job: Job[C]) -> dict[str, Any]:
         with job.draft.first_look():
             plan = self.plan(job)
-        for layout in self.arrays(job, plan):
+        for layout in plan.arrays:
             job.draft.create(layout)
-        self._announce_size(job, plan)
+        if plan.bytes:
+            job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
+            job.draft.expect(plan.bytes)
         run_shards(self, job, plan)
         return self.finish(job, plan)
-
-    def _announce_size(self, job: Job[C], plan: P) -> None:
-        expected = self.output_bytes(job, plan)
-        if expected:
-            job.reporter.info(f"takes up to {size(expected)} of disk while it works, in {job.folder.parent}")
-            job.draft.expect(expected)

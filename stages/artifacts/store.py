@@ -6,16 +6,51 @@ from functools import cached_property
 from os.path import exists, isfile  # those of Path raise for what is too long to be a path
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.checksums import find_damage
 from stages.artifacts.durable import fsync, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.listing import name_file, named_id, names, references
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
-from stages.artifacts.references import check_name, is_id, require_inside, split_reference
-from stages.artifacts.shard_files import missing_shards
-from stages.artifacts.stamps import find_damage
-from stages.artifacts.store_settings import read_store_settings
+from stages.artifacts.references import (
+    check_name,
+    is_id,
+    name_file,
+    named_id,
+    names,
+    references,
+    require_inside,
+    split_reference,
+)
+from stages.config import Settings, read_toml
 from stages.errors import ArtifactError, UsageError, did_you_mean, nearest, shortened
+
+STORE_SETTINGS = "store.toml"
+
+
+class StoreSettings(Settings):
+    """How a store is read; nothing of it changes a result."""
+
+    verify_inputs: bool = False
+    """Whether every command hashes what it reads before it uses it, instead of trusting files that look unchanged."""
+
+
+def read_store_settings(root: Path) -> StoreSettings:
+    """The settings of a store. Raises: UsageError for a file that holds something else."""
+    path = root / STORE_SETTINGS
+    if not path.exists():
+        return StoreSettings()
+    table = read_toml(path)
+    for name in table.keys() - StoreSettings.model_fields.keys():
+        raise UsageError(f"{path}: there is no setting {name!r}; {did_you_mean(name, StoreSettings.model_fields)}")
+    try:
+        return StoreSettings.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
 
 TYPO = 0.9
 """Likeness of two ids that differ in one character, or in two that changed places."""

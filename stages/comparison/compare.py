@@ -1,14 +1,104 @@
-"""Which of two reports is better, by how much, how surely, and where; and a report against its baseline."""
+"""Which of two reports is better, by how much, how surely, and where; and whether they can be compared at all."""
 
+import csv
+from collections.abc import Iterator
+from io import TextIOWrapper
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stages.artifacts.artifact import Artifact
-from stages.comparison.by_token import compare_tokens
-from stages.comparison.comparability import same_tokens
+from stages.artifacts.durable import replacing
+from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
+from stages.errors import ArtifactError, UsageError
+from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.row_names import counting
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
+from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
+from stages.text.tokens import TokenSplit, open_split
+
+PARAGRAPHS_AT_ONCE = 1 << 20
+LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
+
+
+def same_tokens(a: TokenScores, b: TokenScores) -> bool:
+    """Whether both score the same tokens; False: tokens of another tokenizer, of the same text.
+
+    Raises: ArtifactError, naming both reports, if splits, scored tokens or texts are not the same.
+    """
+    for name, of_a, of_b in (("splits", a.split, b.split), ("scored tokens", a.counted, b.counted)):
+        if of_a != of_b:
+            raise ArtifactError(
+                f"{a.report.reference} and {b.report.reference} cannot be compared: their {name} are {of_a!r} and "
+                f"{of_b!r}. Evaluate both on the same."
+            )
+    if _same_bytes(a.tokens, b.tokens, a.split):
+        _require_as_many(a, b)
+        return True
+    _require_same_text(a, b)
+    return False
+
+
+def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
+    """Whether ids, documents and tokenizer are the same; other splits may differ."""
+    if a.record == b.record:
+        return True
+    return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
+
+
+def _require_as_many(a: TokenScores, b: TokenScores) -> None:
+    if len(a) != len(b):
+        raise ArtifactError(
+            f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
+            "evaluate both on the same."
+        )
+
+
+def _require_same_text(a: TokenScores, b: TokenScores) -> None:
+    difference = _text_difference(a.tokens, b.tokens, a.split)
+    if difference is not None:
+        raise ArtifactError(
+            f"{a.report.reference} is of {a.tokens.reference}, {b.report.reference} of {b.tokens.reference}: other "
+            f"tokens, and not of the same text either, since {difference}. Evaluate both on the same text, cut into "
+            "the same documents."
+        )
+
+
+def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
+    """How the text of a split differs, in words; None if it is the same, paragraph by paragraph.
+
+    Text was counted and hashed before it was tokenized: neither letter case nor vocabulary has a part in it.
+    """
+    for name in LENGTHS:
+        of_a, of_b = (tokens.metrics["splits"][split][name] for tokens in (a, b))
+        if of_a != of_b:
+            return f"{split} has {of_a:,} {name} in the one and {of_b:,} in the other"
+    opened_a, opened_b = (open_split(tokens.zarr("tokens.zarr"), split) for tokens in (a, b))
+    other = _first_other(opened_a.paragraph_hashes, opened_b.paragraph_hashes)
+    if other is not None:
+        return f"paragraph {other} of {split} (counted from 0) reads differently"
+    if not np.array_equal(_document_ends(opened_a), _document_ends(opened_b)):
+        return f"{split} is cut into documents elsewhere"
+    return None
+
+
+def _first_other(a: Any, b: Any) -> int | None:
+    """The first row in which two arrays of one length differ."""
+    for start in range(0, int(a.shape[0]), PARAGRAPHS_AT_ONCE):
+        stop = start + PARAGRAPHS_AT_ONCE
+        other = np.flatnonzero(np.asarray(a[start:stop]) != np.asarray(b[start:stop]))
+        if len(other):
+            return start + int(other[0])
+    return None
+
+
+def _document_ends(split: TokenSplit) -> np.ndarray:
+    """The paragraph with which each document ends, int64 [D]."""
+    return np.searchsorted(np.asarray(split.paragraph_ends[:]), np.asarray(split.doc_offsets[1:]))
 
 
 def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard) -> dict[str, Any]:
@@ -65,3 +155,39 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
         return None
     scores = open_scores(baseline, "model"), open_scores(report, "final")
     return {"rows": [one.row for one in scores], **compare_tokens(*scores, ComparisonSettings(most=0, around=0))}
+
+
+TOKENS_WRITTEN = 1 << 14
+
+
+def write_token_table(
+    path: Path, a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard
+) -> int:
+    """Write a line a token, in the order of the split; returns how many.
+
+    Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
+    `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell (`gate_a`, `gate_b`), and
+    `name` (of the document), `before`, `text`, `after`.
+
+    Raises: UsageError if tokens are not the same; as `compare`; OSError.
+    """
+    scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
+    if not same_tokens(scores_a, scores_b):
+        raise UsageError("Tokens of two tokenizers do not line up: there is no table of them (--csv).")
+    places = scored_places(scores_a.tokens, scores_a.split, scores_a.counted)
+
+    def lines() -> Iterator[dict[str, Any]]:
+        for start in range(0, len(places), TOKENS_WRITTEN):
+            rows = np.arange(start, min(start + TOKENS_WRITTEN, len(places)))
+            yield from token_rows(scores_a, scores_b, rows, places, settings.around)
+            progress(start + len(rows), len(places), "tokens written")
+
+    with replacing(path) as file:
+        text = TextIOWrapper(file, "utf-8", newline="")
+        written = lines()
+        first = next(written)
+        writer = csv.DictWriter(text, list(first))
+        writer.writeheader()
+        writer.writerows(chain([first], written))
+        text.detach()
+    return len(places)

@@ -8,8 +8,15 @@ from typing import Any
 from stages.charts.data import Bars, Chart, Series, Table
 from stages.charts.figure import figures
 from stages.charts.frequency import few_note
-from stages.comparison.sentences import against, text_lines, verdict
-from stages.comparison.tables import group_tables, position_label, token_figures, top_tokens
+from stages.comparison.sentences import (
+    against,
+    group_tables,
+    position_label,
+    text_lines,
+    token_figures,
+    top_tokens,
+    verdict,
+)
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
 from stages.web.rendering import render

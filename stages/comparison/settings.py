@@ -1,45 +1,36 @@
 """Settings of a comparison: what is compared, and how intervals are computed."""
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from stages.errors import UsageError
-from stages.evaluation.figures.intervals import Bootstrap
-from stages.evaluation.figures.token_scores import Reading
+from pydantic import Field
 
-LARGEST = 2**31 - 1
-MOST_SAMPLES = 10_000_000
-"""Beyond that a bootstrap takes hours, and its intervals are no better."""
+from stages.config import Settings
+
+if TYPE_CHECKING:
+    from stages.evaluation.figures.intervals import Bootstrap
 
 
-@dataclass(frozen=True)
-class ComparisonSettings:
-    """Settings of a comparison. Raises UsageError for numbers that make no sense."""
+class ComparisonSettings(Settings):
+    """Settings of a comparison."""
 
-    reading: Reading = "final"
-    """Probabilities that are compared: with all that a report's first memory row reads, or of the model alone."""
-    samples: int = Bootstrap.samples
+    reading: Literal["final", "model"] = "final"
+    """Probabilities that are compared: with what the first memory row reads (final), or of the model alone."""
+    samples: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
     """Resamples of the bootstrap."""
-    confidence: float = Bootstrap.confidence
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Share of the resamples that an interval holds."""
-    seed: int = Bootstrap.seed
+    seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the resampling."""
-    block_tokens: int | None = None
+    block_tokens: Annotated[int, Field(ge=1)] | None = None
     """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""
-    most: int = 10
+    most: Annotated[int, Field(ge=0)] = 10
     """How many of the tokens won and lost most are shown."""
-    around: int | None = None
-    """Tokens of context shown before and after each of them; None: as many as fill a line."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise UsageError(f"The confidence must lie between 0 and 1, not be {self.confidence}.")
-        for name, least in {"samples": 1, "block_tokens": 1, "seed": 0, "most": 0, "around": 0}.items():
-            value = getattr(self, name)
-            largest = MOST_SAMPLES if name == "samples" else LARGEST
-            if value is not None and not least <= value <= largest:
-                raise UsageError(f"--{name.replace('_', '-')} must be {least} to {largest:,}, not {value}.")
+    around: Annotated[int, Field(ge=0)] | None = None
+    """Tokens of context shown before and after each of them; None: half a line."""
 
     @property
-    def bootstrap(self) -> Bootstrap:
+    def bootstrap(self) -> "Bootstrap":
         """How intervals are made."""
+        from stages.evaluation.figures.intervals import Bootstrap
+
         return Bootstrap(self.samples, self.confidence, self.seed)

@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Job
+from stages.artifacts.stage import Job, ShardPlan
 from stages.encoding.window_settings import TokenRange, shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.methods.defaults import is_own_datastore
@@ -54,6 +54,8 @@ class RangePass:
     step: int
     reach: int
     """Positions that readings reach back from a token, 0 for none."""
+    chained: bool
+    """Whether a part resumes from what the one before it read."""
 
     @property
     def parts(self) -> list[Part]:
@@ -124,19 +126,20 @@ class RangePass:
         start = number * self.step
         stop = min(start + self.step, self.tokens)
         task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
-        return Part(f"{self.name}-{number:06d}", start, stop, task, phase=self.name)
+        title, chain = f"{self.words} {self.split}, {self.tokens:,} tokens", self.name if self.chained else None
+        return Part(f"{self.name}-{number:06d}", start, stop, task, phase=self.name, title=title, chain=chain)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The splits that are read, and the figures that are reported."""
+class Plan(ShardPlan[Part]):
+    """The splits that are read, and the figures that are reported.
+
+    Every pass of the tuning split is followed by a choice.
+    """
 
     tuning: tuple[RangePass, ...]
     """Passes of the tuning split, in order; none if nothing is tuned."""
     scoring: RangePass
-    chained: bool
-    """Whether a part resumes from what the one before it read."""
-    scratch_bytes: int
     last_words: "dict[str, LastWords] | None"
     """The tokens that alone count, of every split that is read; None: all."""
     breakdown: "Breakdown"
@@ -144,22 +147,11 @@ class Plan:
     unit_files: "UnitFiles | None"
     """Files that intervals of changes are made from; None: nothing is compared."""
 
-    @property
-    def shards(self) -> list[Part]:
-        """All the work, in order: every pass of the tuning split is followed by a choice."""
-        tuning = [part for one in self.tuning for part in (*one.parts, one.choice)]
-        return [*(one.sample for one in self.tuning[:1]), *tuning, *self.scoring.parts]
-
     def pass_of(self, part: Part) -> RangePass:
         """The pass that a part belongs to."""
         return next(
             one for one in (*self.tuning, self.scoring) if part.phase in (one.name, one.choice.phase, one.sample.phase)
         )
-
-    def words(self, phase: str) -> str | None:
-        """Description of a phase, for those who wait; None: none is needed."""
-        one = next((one for one in (*self.tuning, self.scoring) if one.name == phase), None)
-        return None if one is None else f"{one.words} {one.split}, {one.tokens:,} tokens"
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
@@ -174,30 +166,32 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     rows, last_words = rows_of_report(job), _last_words(job)
     policies = open_policies(rows, tuned=config.tune_split is not None)
     reach = Needs.of_all(needs for policy in policies for needs in (policy.row.needs, policy.needs)).reach
-    step = _tokens_per_shard(job)
+    step, carried = _tokens_per_shard(job), _state_bytes(job, rows)
 
     def over(split: str, name: str, words: str, contexts: bool = True) -> RangePass:
-        return RangePass(name, words, contexts, split, tokens_of(job, split), step, reach)
+        return RangePass(name, words, contexts, split, tokens_of(job, split), step, reach, bool(reach or carried))
 
     passes = dict.fromkeys(one for policy in policies for one in policy.passes)
     tuning = tuple(over(config.tune_split, *one) for one in passes if config.tune_split is not None)
     scoring = over(config.split, SCORE, "scoring")
-    carried = _state_bytes(job, rows)
     breakdown = find_breakdown(read, config.split, config.frequency, rows, last_words)
     unit_files = _unit_files(job, rows, breakdown)
     tuned_tokens = tuning[0].tokens if tuning else 0
     if tuning and last_words is not None:
         tuned_tokens = last_words[tuning[0].split].tokens
+    tuned = [part for one in tuning for part in (*one.parts, one.choice)]
+    scores = _score_files(job, last_words)
     return Plan(
+        [*(one.sample for one in tuning[:1]), *tuned, *scoring.parts],
         tuning,
         scoring,
-        chained=bool(reach or carried),
+        arrays=[] if scores is None else list(scores.arrays.values()),
         scratch_bytes=sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
         + (unit_files.scratch_bytes if unit_files is not None else 0)
         + sum(one.state_bytes(carried) for one in (*tuning, scoring)),
         last_words=last_words,
         breakdown=breakdown,
-        scores=_score_files(job, last_words),
+        scores=scores,
         unit_files=unit_files,
     )
 

@@ -23,8 +23,8 @@ from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.examples.corpus import Corpus
 from stages.examples.examples import Block
-from stages.lineage.keys import stored_keys
-from stages.lineage.rows import own_rows
+from stages.lineage.exact import EXACT, text_splits
+from stages.lineage.rows import own_rows, stored_keys
 from stages.memory.search_gate import SearchGate
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, State, load_model
@@ -42,7 +42,11 @@ from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs, SourceInputs
+from stages.search.config import forbidden_rows
 from stages.search.open import open_searcher
+from stages.suffixes.matches import SortedContexts
+from stages.suffixes.open import open_contexts
+from stages.text.tokens import open_split
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,19 @@ class RangeResult:
     observations: Mapping[str, Observation]
 
 
+@dataclass(frozen=True)
+class MatchedText:
+    """The text of an exact index; `own`: offsets of documents of the splits that it is; `exclude`: rows not found."""
+
+    contexts: SortedContexts
+    own: Mapping[str, np.ndarray]
+    exclude: str
+
+    def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
+        """Rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None: they may find all."""
+        return forbidden_rows(self.exclude, start, stop, self.own[split]) if split in self.own else None
+
+
 Adapt = Callable[[LanguageModel, Iterator[Block]], LanguageModel]
 """Gives the model that scores some blocks, from the one that is evaluated, which stays as it is."""
 
@@ -105,6 +122,7 @@ class RangeReader:
     hidden_memory: HiddenMemory | None = None
     probes: Mapping[str, Probe] = field(default_factory=dict)
     adapt: Adapt = unadapted
+    matched: MatchedText | None = None
 
     def read(
         self,
@@ -152,7 +170,8 @@ class RangeReader:
         after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
         past = watch.lap()
         places = self.reader.places(split, start, stop)
-        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context)
+        forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
+        scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, forbidden)
         seen = {name: probe.observation() for name, probe in watching.items()}
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, Seconds(model, search, past), seen)
@@ -289,7 +308,8 @@ def open_range_reader(
     model = load_model(read["model"].path, device, windows)
     external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
     datastore = None if external is None else external.datastore
-    rows = _rows(read, readings, windows, device, datastore)
+    matched = _matched_text(read, exclude)
+    rows = _rows(read, readings, windows, device, datastore, None if matched is None else matched.contexts)
     return (
         RangeReader(
             model,
@@ -299,6 +319,7 @@ def open_range_reader(
             last_words,
             _hidden_memory(read, options, datastore),
             open_probes(read, options, split),
+            matched=matched,
         ),
         rows,
     )
@@ -321,9 +342,21 @@ def _rows(
     windows: WindowSettings,
     device: torch.device,
     datastore: Datastore | None,
+    contexts: SortedContexts | None = None,
 ) -> tuple[MemoryRow, ...]:
-    inputs = SourceInputs(windows.context, windows.stride < windows.context, device.type, datastore)
+    vocabulary = int(read["tokens"].metrics["vocabulary_size"])
+    overlapping = windows.stride < windows.context
+    inputs = SourceInputs(windows.context, overlapping, device.type, datastore, contexts, vocabulary)
     return rows_of(readings, inputs, evaluation_defaults(read["model"]).trained_with_memory)
+
+
+def _matched_text(read: Mapping[str, Artifact], exclude: str) -> MatchedText | None:
+    """The text of the exact index that is read, if one is."""
+    if EXACT not in read:
+        return None
+    tokens, held = read["tokens"], text_splits(read[EXACT], read["tokens"])
+    offsets = {split: np.asarray(open_split(tokens.zarr("tokens.zarr"), split).doc_offsets[:]) for split in held}
+    return MatchedText(open_contexts(read[EXACT]), offsets, exclude)
 
 
 def is_lossless(read: Mapping[str, Artifact]) -> bool:

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from stages.artifacts.artifact import Artifact
-from stages.export.form import Form
+from stages.export.folder import Form
 from stages.numbers import measured, number
-from stages.pages.artifacts import artifact_rows
 from stages.pages.headline import Row, headline, shown
-from stages.pages.lineage import Member, lineage_of
+from stages.pages.lineage import Member, artifact_rows, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 
 HEAD = """---

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import NamedTuple
 
 from stages.artifacts.durable import delete, fsync, fsync_folders, remove_folder
 from stages.errors import UsageError
@@ -77,3 +78,12 @@ def _as_written(path: Path, written: Mapping[str, str]) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     return bool(written) if path.name == RECORD else written.get(path.name) == file_digest(str(path))
+
+
+class Form(NamedTuple):
+    """A model as transformers knows it."""
+
+    architecture: str
+    """Its class there."""
+    longest: int | None
+    """Tokens that it reads at once; None: any number."""

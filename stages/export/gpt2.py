@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
-from stages.export.form import Form
+from stages.export.folder import Form
 from stages.models.backbones.transformer import Transformer
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.config import model_of

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.export.form import Form
+from stages.export.folder import Form
 from stages.models.backbones.huggingface import causal_model
 from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.config import model_of

@@ -4,15 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.errors import UsageError
-
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn; applied in this order.
-
-    Raises: UsageError for numbers that make no sense.
-    """
+    """How tokens are drawn; applied in this order."""
 
     temperature: float = 1.0
     """Log-probabilities are divided by it; 0 takes the likeliest token."""
@@ -20,16 +15,6 @@ class Sampling:
     """Only so many of the likeliest tokens are drawn from."""
     top_p: float | None = None
     """Only the fewest likeliest tokens that hold this probability together are drawn from."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
-            raise UsageError(f"--temperature must be 0 or more, not {self.temperature}.")
-        if self.top_k is not None and self.top_k < 1:
-            raise UsageError(f"--top-k must be at least 1, not {self.top_k}.")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UsageError(f"--top-p must be above 0 and at most 1, not {self.top_p}.")
-        if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
-            raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
 
 
 def probabilities(log_p: np.ndarray, sampling: Sampling) -> np.ndarray:

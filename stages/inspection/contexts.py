@@ -1,11 +1,18 @@
-"""The contexts that a prediction was read from, with the text that stands there."""
+"""The contexts that a prediction was read from, by a memory, a gate or attention, with the text that stands there."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
+from torch import Tensor
+
+from stages.diagnostics.watching import Calls
 from stages.inspection.reading import MemoryReader
 from stages.inspection.weights import ReadEntries
+from stages.models.language_model import LanguageModel
+from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
 from stages.text.excerpt import Excerpt, SplitText
 
 
@@ -86,3 +93,109 @@ def _heaviest(entries: ReadEntries, row: int, most: int, token: int | None) -> l
     best, order = carried.sort(descending=True, stable=True)
     wanted: list[int] = order[:most][best[:most] > 0].tolist()
     return wanted
+
+
+@dataclass(frozen=True)
+class EnteredContext:
+    """A row of a datastore that entered a hidden state, and whether it holds the token that follows."""
+
+    right: bool
+    source: Excerpt
+
+
+def named(described: dict[str, Any], hidden_memory: str | None) -> dict[str, Any]:
+    """JSON in which `entered` stands under the name of what entered; left out if nothing does."""
+    entered = described.pop("entered")
+    return described | ({f"{hidden_memory}_contexts": entered} if hidden_memory else {})
+
+
+class EnteredContexts:
+    """Finds the source text of what entered; of a model that lets nothing in there is none."""
+
+    def __init__(self, reader: MemoryReader) -> None:
+        self._memory = reader.range_reader.hidden_memory
+        if self._memory is not None:
+            self._corpus = reader.corpus_of(self._memory.datastore)
+
+    def read(self, split: str, start: int, tokens: Sequence[int]) -> list[list[EnteredContext]]:
+        """Find the neighbours that entered for each token from `start` on, nearest first."""
+        if self._memory is None:
+            return [[] for _ in tokens]
+        rows, held = self._memory.rows(split, start, start + len(tokens))
+        return [
+            [
+                EnteredContext(int(one) == token, self._corpus.at(int(row)))
+                for row, one in zip(*near, strict=True)
+                if row >= 0
+            ]
+            for *near, token in zip(rows, held, tokens, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class LookedUpContext:
+    """An earlier position of the text, whose key and value attention looked up.
+
+    `weight`: share of all attention of the layers and heads that look up, gates included; `back`: how many positions
+    back from the token; `right`: whether the token that followed there is this one; `source`: that token.
+    """
+
+    weight: float
+    back: int
+    right: bool
+    source: Excerpt
+
+
+class LookUps:
+    """Watches a model's searches while it reads a passage of one stream; of a model without any it sees none."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        layers = [part for part in model.modules() if isinstance(part, MemorizingAttention)]
+        self.any = bool(layers)
+        self._gates = [layer.gates().detach() / (len(layers) * layer.heads) for layer in layers]
+        device = next(model.parameters()).device
+        self._calls = Calls([layer.search for layer in layers], _by_position, device)
+        self._found = list[list[Any]]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._found = self._calls.take()
+        self._calls.close()
+
+    def read(self, start: int, ids: Any, number: int, here: SplitText, most: int) -> list[list[LookedUpContext]]:
+        """The positions that counted most for each of `number` tokens from `start` on, the heaviest first.
+
+        Args:
+            ids: integers [T], of the text that they stand in, `here`.
+            most: how many are wanted.
+        """
+        return [
+            [
+                LookedUpContext(weight, age, int(ids[place - age]) == int(ids[place]), here.at(place - age))
+                for age, weight in _largest_weights(found, most)
+            ]
+            for place, found in enumerate(self._weights(number), start)
+        ]
+
+    def _weights(self, number: int) -> list[dict[int, float]]:
+        """For each token, the attention by distance, summed over layers and heads."""
+        weights: list[dict[int, float]] = [defaultdict(float) for _ in range(number)]
+        for gates, calls in zip(self._gates, self._found, strict=True):
+            rows = (row for ages, shares in calls for row in zip(ages, gates[:, None] * shares, strict=True))
+            for (ages, shares), found in zip(rows, weights, strict=True):
+                for age, weight in zip(ages.flatten().tolist(), shares.flatten().tolist(), strict=True):
+                    found[age] += weight
+        return weights
+
+
+def _largest_weights(found: dict[int, float], most: int) -> list[tuple[int, float]]:
+    """Pairs of an age and its weight, in falling order; those that have none are left out."""
+    order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [(age, weight) for age, weight in order[:most] if weight > 0]
+
+
+def _by_position(search: Search, given: Any, found: Retrieved) -> tuple[Tensor, Tensor]:
+    """Ages and weights of one stream, [n, heads, k]."""
+    return found.ages[0].transpose(0, 1), found.weights[0].transpose(0, 1)

@@ -9,9 +9,15 @@ from torch import Tensor
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.evaluation.score_range import RangeScores, score_range
-from stages.inspection.contexts import Context, Contexts
-from stages.inspection.entered import EnteredContext, EnteredContexts, named
-from stages.inspection.looked_up import LookedUpContext, LookUps
+from stages.inspection.contexts import (
+    Context,
+    Contexts,
+    EnteredContext,
+    EnteredContexts,
+    LookedUpContext,
+    LookUps,
+    named,
+)
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find

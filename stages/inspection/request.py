@@ -1,41 +1,91 @@
 """Artifacts that a question about a model reads, from the references that a user gives. Free of torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.diagnostics.options import reported_options, resolve_options
 from stages.encoding.window_settings import resolve_windows
-from stages.inspection.fixed_readings import default_readings, given_readings, reported_readings
+from stages.errors import ArtifactError, UsageError, content_of
 from stages.inspection.passages import PASSAGE, with_passage
+from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
+from stages.memory.readers import READERS
+from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
-from stages.retrieval.reading import Reading
+from stages.retrieval import sources as memory_sources
+from stages.retrieval.grammar import Comparison
+from stages.retrieval.reading import Reading, parse_reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
 
-@dataclass(frozen=True)
-class Request:
-    """A model with its memories, as a user names them."""
+def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
+    """The readings of `--memory` options.
 
-    source: str
-    """A model, index or neighbors."""
-    memory: tuple[str, ...] | None = None
-    """Readings, as after `--memory`; None: those of the report, else defaults."""
-    report: str | None = None
-    """An evaluation whose readings and windows are taken."""
-    references: Mapping[str, Any] = field(default_factory=dict)
-    """Artifacts by role: `index` or `neighbors`, `tokens`; None where none is named."""
-    context: int | None = None
-    stride: int | None = None
-    mem_length: int | None = None
-    long_length: int | None = None
-    device: str = "auto"
-    precision: str = "auto"
+    Raises: UsageError for numbers that are still to be chosen.
+    """
+    readings = parse_readings(specs)
+    for reading in readings:
+        if reading.choices:
+            raise UsageError(
+                f"--memory {reading.spelled}: one number is needed for {', '.join(reading.choices)}, nothing is tuned "
+                "here; give numbers, or name with --report an evaluation whose numbers are to be taken."
+            )
+    return readings
+
+
+def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
+    """The readings of a report's main row, with the numbers that its evaluation selected on.
+
+    Raises: ArtifactError if another model was evaluated; UsageError if a weight is learned.
+    """
+    if not model.matches(report.manifest.inputs["model"]):
+        raise ArtifactError(
+            f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
+            "name a report of that, or give numbers with --memory."
+        )
+    found = report.json("metrics.json")
+    with content_of(report.file("metrics.json"), UsageError):
+        memories = found["memories"]
+        readings = tuple(map(_reading, memories))
+        learned = [memory["learned"] for memory in memories if "learned" in memory]
+    if learned:
+        one_for_all = " ".join(f"--memory {reading.spelled}" for reading in readings)
+        raise UsageError(
+            f"{report.reference} reads every context with a {learned[0]} of its own, which evaluate alone does; with "
+            f"one for all: {one_for_all}"
+        )
+    return readings
+
+
+def _reading(memory: Mapping[str, Any]) -> Reading:
+    parts = [Comparison, READERS.settings(memory["reader"]), *map(memory_sources.SOURCES.settings, memory["sources"])]
+    reported_names = {key: key for part in parts for key in part.names()}
+    for source in parts[2:]:
+        reported_names |= source.reported_as
+    settings = {"reader": memory["reader"]}
+    settings |= {key: memory[name] for key, name in reported_names.items() if memory.get(name) is not None}
+    return parse_reading("+".join(memory["sources"]) + ":" + ",".join(f"{key}={v}" for key, v in settings.items()))
+
+
+def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
+    """Default readings of these artifacts, with fixed numbers where an evaluation would tune; temperatures of
+    neighbours stay `tune`."""
+    readings = parse_readings(default_memory(read))
+    return tuple(_fixed(reading, number > 0, read["model"]) for number, reading in enumerate(readings))
+
+
+def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
+    fixed: dict[str, Any] = {
+        name: (number.untuned[-1 if on_top else 0],) for name, number in reading.tunable.items() if number.untuned
+    }
+    if reading.reader_settings.temperatures:
+        fixed["temperature"] = (trained_temperature(model),)
+    return reading.changed(fixed)
 
 
 @dataclass(frozen=True)

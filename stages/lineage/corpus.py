@@ -27,6 +27,7 @@ def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) ->
         return own
     given = store.get(references["tokens"], "tokens")
     require_same_tokenizer(own, given, encoder)
+    require_sources(model_of(encoder), given)
     return given
 
 

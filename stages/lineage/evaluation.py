@@ -7,6 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, require_scoring, tokenizer_digest
+from stages.lineage.exact import require_vectors
 from stages.lineage.neighbors import require_queries
 from stages.lineage.sources import tokenizer_of
 from stages.models.config import model_of
@@ -21,7 +22,7 @@ def language_model(source: Artifact) -> Artifact:
 
     Raises: ArtifactError if it scores no tokens.
     """
-    return require_scoring(source if source.kind == "model" else source.find("encoder"))
+    return require_scoring(source if source.kind == "model" else require_vectors(source).find("encoder"))
 
 
 def reads_neighbors(model: Artifact) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.lineage.exact import text_splits
 from stages.lineage.sources import own_splits
 from stages.search.config import excluding_fewer
 
@@ -46,6 +47,7 @@ def resolve_exclusion(
     tokens: Artifact,
     splits: Sequence[str],
     datastores: Sequence[tuple[Artifact, Artifact | None]],
+    matched: Artifact | None = None,
 ) -> str | None:
     """Rows that tokens may not find; None where no datastore was made of what is read.
 
@@ -53,6 +55,7 @@ def resolve_exclusion(
         exclude: what was asked for; None: nothing.
         splits: the one that is scored, then the one that is tuned on, if any.
         datastores: that are read, and the stored neighbours they are read through.
+        matched: the exact index that is read, if one is.
     Raises: UsageError if a split is in a datastore and nothing was asked for, or stored neighbours were found
         with another exclusion.
     """
@@ -67,7 +70,11 @@ def resolve_exclusion(
                 f"{neighbors.reference} was found with --exclude {neighbors.config['exclude']}: ask for that, or find "
                 f"others: {_finding(neighbors, exclude=exclude)}"
             )
-    return exclude if found else None
+    held = set() if matched is None else text_splits(matched, tokens)
+    if matched is not None and exclude is None and not held.isdisjoint(splits):
+        split = next(split for split in splits if split in held)
+        raise UsageError(_leak(split, split == splits[0], matched, None))
+    return exclude if found or not held.isdisjoint(splits) else None
 
 
 def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | None) -> str:

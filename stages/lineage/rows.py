@@ -8,15 +8,19 @@ the tokens artifacts, or documents in them, are gone.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import Rows
 from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
 from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
+
+if TYPE_CHECKING:
+    from stages.search.keys import StoredKeys
 
 GROUP = "datastore.zarr"
 ROWS = "rows"
@@ -116,3 +120,10 @@ class DatastoreRows:
 def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
     """Offsets of the documents that begin before a row, which ends the last."""
     return np.append(starts[starts < rows], rows)
+
+
+def stored_keys(datastore: Artifact) -> "StoredKeys":
+    """Keys [rows, dim], read from the files of their shards."""
+    from stages.search.keys import StoredKeys
+
+    return StoredKeys(Rows(datastore.zarr("datastore.zarr")["keys"]))

@@ -74,6 +74,8 @@ class MethodSettings(Settings):
     """Kinds of artifacts that it learns from."""
     padded: ClassVar[bool] = False
     """Whether its loss leaves out padding (`Batch.mask`), so that it can learn from examples of unequal length."""
+    joint: ClassVar[bool] = False
+    """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
     """Text is learnt, or the labels of tasks, one task after the other or all at once."""
     usual_backbone: ClassVar[str | None] = None

@@ -1,6 +1,6 @@
 """Settings that methods which read the memory of their own batch share. Free of torch."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ class InBatchConfig(WithoutNeighbors):
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
     """
+
+    joint: ClassVar[bool] = True
 
     key: Literal["hidden", "ffn-input"] | None = None
     """Representation that memory is searched with; None: the backbone's first."""

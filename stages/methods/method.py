@@ -187,6 +187,9 @@ class Update(Protocol):
     def loss(self, batch: Batch) -> Tensor:
         """Compute the loss of a batch, with the model's auxiliary losses, in the run's precision; keeps its state."""
 
+    def weighted(self, loss: Tensor) -> Tensor:
+        """The loss of the latest batch times its share of the update's tokens."""
+
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss, over all processes."""
 

@@ -35,6 +35,8 @@ class LanguageModel(nn.Module):
         self.vocabulary = make_vocabulary(config)
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
+        self.label_smoothing = 0.0
+        """ε of the loss in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
 
     def encode(
@@ -121,9 +123,10 @@ class LanguageModel(nn.Module):
             return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]."""
+        """Mean negative log-likelihood in nats, in training with smoothed labels; hidden [N, d], targets int64 [N]."""
+        smoothing = self.label_smoothing if self.training else 0.0
         with self._exact(hidden):
-            return self.vocabulary.loss(self._own(hidden), targets)
+            return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats of one softmax over the vocabulary's scores and a memory's.

@@ -30,8 +30,12 @@ class Vocabulary(nn.Module):
         """Embeddings [..., d] of token ids [...], as the output layer scores them."""
         raise NotImplementedError
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d]."""
+    def loss(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d].
+
+        Args:
+            smoothing: ε, of (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over all tokens w.
+        """
         raise NotImplementedError
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
@@ -105,8 +109,15 @@ class FullVocabulary(Vocabulary):
     def embed(self, tokens: Tensor) -> Tensor:
         return nn.functional.embedding(tokens, self.embedding)
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return linear_cross_entropy(*self._factors(hidden), targets, cap=self.cap) / len(targets)
+    def loss(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        scored, weight = self._factors(hidden)
+        loss = linear_cross_entropy(scored, weight, targets, cap=self.cap) / len(targets)
+        if not smoothing:
+            return loss
+        assert self.cap is None, "a bent score has no mean embedding"
+        # The mean of log p(w) is Ē·f - log Z, so that the dense scores are not needed: log Z is in the loss already.
+        beyond_mean = weight.index_select(0, targets) - weight.mean(0)
+        return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
         beside = Beside(torch.zeros_like(memory_total), memory_target, memory_total)
@@ -185,7 +196,8 @@ class AdaptiveVocabulary(Vocabulary):
         place[torch.cat(rows)] = torch.arange(len(ranks), device=ranks.device)
         return torch.cat(parts).index_select(0, place).unflatten(0, tokens.shape)
 
-    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        assert not smoothing, "clusters have no mean embedding"
         parts = self._parts(hidden, targets)
         return sum(
             (linear_cross_entropy(p.hidden, p.weight, p.targets) for p in parts),

@@ -8,9 +8,10 @@ from typing import Any
 from markupsafe import Markup
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.durable import write_atomically
+from stages.charts import figure as drawing
 from stages.charts.figure import Figure
-from stages.errors import content_of
-from stages.pages.artifacts import artifact_rows, artifacts_table, lineage_chart
+from stages.errors import UsageError, content_of
 from stages.pages.headline import (
     Row,
     comparison_words,
@@ -20,7 +21,7 @@ from stages.pages.headline import (
     rankings,
     seed_tables,
 )
-from stages.pages.lineage import Member, lineage_of
+from stages.pages.lineage import Member, artifact_rows, artifacts_table, lineage_chart, lineage_of
 from stages.pages.sections import sections, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
@@ -90,3 +91,51 @@ MARK = '<meta name="generator" content="memlm report">'
 def render(**values: Any) -> str:
     """The page as HTML."""
     return render_template(TEMPLATE, mark=Markup(MARK), **values)
+
+
+ALWAYS_DRAWN = "lineage.svg"
+"""A drawing that every page has; where it is memlm's own, so are the tables beside it, which bear no mark."""
+HEAD = 2000
+"""Characters of a file in which its mark stands."""
+
+
+def check_page_file(path: Path) -> None:
+    """Raises UsageError if a page may not be written there: another's file, a folder, or no folder around it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"--output {path}: there is no folder {path.parent}; make it, or name another.")
+    if path.exists() and not _marked(path, MARK):
+        raise UsageError(f"--output {path} is there and was not written by memlm report; name another file.")
+
+
+def check_figures_folder(folder: Path) -> None:
+    """Raises UsageError if it is no folder, or holds tables or drawings that memlm did not write."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--figures {folder} is no folder; name another.")
+    tables = [] if _marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
+    drawings = (path for path in folder.glob("*.svg") if not _marked(path, drawing.MARK))
+    for path in (*drawings, *tables):
+        raise UsageError(f"--figures {folder} holds {path.name}, which memlm did not write; name another folder.")
+
+
+def write_page(page: Page, path: Path) -> None:
+    """The page, as one file."""
+    write_atomically(path, page.html)
+
+
+def write_figures(page: Page, folder: Path) -> list[Path]:
+    """Each figure as NAME.svg and its numbers as NAME.csv, each table as NAME.csv; gives the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {f"{figure.name}.svg": figure.svg for figure in page.figures}
+    files |= {f"{figure.name}.csv": figure.csv for figure in page.figures}
+    files |= {f"{name}.csv": text for name, text in page.tables.items()}
+    for name, text in files.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in files]
+
+
+def _marked(path: Path, mark: str) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return mark in file.read(HEAD)
+    except (OSError, UnicodeDecodeError):
+        return False

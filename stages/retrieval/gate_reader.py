@@ -17,7 +17,7 @@ from stages.encoding.encode import EncodedBlock
 from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
-from stages.lineage.keys import stored_keys
+from stages.lineage.rows import stored_keys
 from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.neighbors import NeighborTokens

@@ -58,6 +58,8 @@ TRAINED = "similarity=scaled-dot,reader=joint,temperature=tune"
 NAMED = {
     "knn-lm": ("external:temperature=tune,lambda=tune",),
     "neural-cache": ("long:size=tune,theta=tune,lambda=tune",),
+    "exact": ("exact:temperature=tune,lambda=length",),
+    "exact-stream": ("exact-stream:temperature=tune,lambda=length",),
     "trime": (f"local:{TRAINED}",),
     "trime-long": (f"local+long:size={LONG_SIZES},{TRAINED}",),
     "trime-ext": (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
-from stages.lineage.keys import stored_keys
+from stages.lineage.rows import stored_keys
 from stages.lineage.runs import OwnRows
 from stages.search.keys import StoredKeys
 from stages.search.searcher import Searcher

@@ -53,6 +53,8 @@ class Reading(Settings):
         if self.per_context and self.weight not in typed_policies():
             known = did_you_mean(str(self.weight), ["tune", *typed_policies()])
             raise ValueError(f"{self.weight_name} has no value {self.weight!r} but numbers; {known}")
+        if self.weight == "length" and any(settings.compares_keys for settings in self.source_settings):
+            raise ValueError(f"{self.weight_name}=length is of exact and exact-stream: only they find matches")
         if self.searched < 1 and (self.weight != "learned" or len(self.sources) > 1):
             raise ValueError(
                 f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
@@ -162,6 +164,16 @@ class Reading(Settings):
     def reads_datastore(self) -> bool:
         """Whether it looks into a datastore."""
         return any(settings.reads_datastore for settings in self.source_settings)
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether it looks into the text of an exact index."""
+        return any(settings.reads_text for settings in self.source_settings)
+
+    @property
+    def compares_keys(self) -> bool:
+        """Whether representations are compared; else all scores are lengths of matches."""
+        return any(settings.compares_keys for settings in self.source_settings)
 
     @property
     def reads_windows(self) -> bool:

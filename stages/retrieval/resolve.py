@@ -31,6 +31,8 @@ def _with_weights(reading: Reading) -> Reading:
 
 def _with_comparison(reading: Reading, model: Artifact) -> Reading:
     """Fill in what no datastore has decided: the model's keys that are compared, and how."""
+    if not reading.compares_keys:
+        return reading
     key = reading.key or default_key(model)
     if not all(settings.reads_datastore for settings in reading.source_settings):
         require_key(model, key)

@@ -23,14 +23,15 @@ class MatchedEntries(NamedTuple):
     """Entries of one kind, and those of them that hold the target.
 
     `reads`: so many of them are read whatever the cut-off; None: as many as the cut-off says.
-    `ids` int64 [n, k]: rows of the datastore that the entries are, -1 where missing; None: entry c of a position is
-    the token c + 1 back from it.
+    `ids` int64 [n, k]: rows that the entries are, -1 where missing; None: entry c of a position is the token c + 1 back
+    from it. `role`: of the artifact that the rows are of; empty: they are tokens of the split itself.
     """
 
     entries: Entries
     matches: Matches
     reads: int | None = None
     ids: Tensor | None = None
+    role: str = "datastore"
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n], or [S, 1, n] where no cut-off matters."""
@@ -51,7 +52,7 @@ class MatchedEntries(NamedTuple):
         """The part for some of the positions."""
         entries = self.entries[rows]
         ids = None if self.ids is None else self.ids[rows]
-        return MatchedEntries(entries, find_matches(entries, targets), self.reads, ids)
+        return MatchedEntries(entries, find_matches(entries, targets), self.reads, ids, self.role)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,6 @@ class Retrieved:
         return first_match(last.matches, *last.entries.scores.shape)
 
 
-def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None) -> Retrieved:
-    """Entries of one kind with their matches; targets int [n]; `ids` as in `MatchedEntries`."""
-    return Retrieved((MatchedEntries(entries, find_matches(entries, targets), ids=ids),))
+def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None, role: str = "datastore") -> Retrieved:
+    """Entries of one kind with their matches; targets int [n]; `ids` and `role` as in `MatchedEntries`."""
+    return Retrieved((MatchedEntries(entries, find_matches(entries, targets), ids=ids, role=role),))

@@ -44,6 +44,8 @@ class ScoredRange:
     found: FoundNeighbors | None = None
     queries: np.ndarray | None = None
     context: Tensor | None = None
+    forbidden: np.ndarray | None = None
+    """Rows of an exact index's text that each token may not find, int64 [n, 2]: first <= row < last; None: none."""
     recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
     """Distances that were computed from stored keys, by metric and number of neighbours."""
 

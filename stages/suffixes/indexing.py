@@ -13,7 +13,7 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, anything, between
-from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.search import EXACT
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stages.suffixes.text import Text
 
 TEXT = "text"
-"""Role of the tokens that are sorted."""
+"""Role of the tokens that are sorted; see also `stages.lineage.exact`."""
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 22
 ROWS_PER_SHARD = 1 << 19
@@ -50,7 +50,7 @@ class Writing(Shard):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan["Sorting | Writing"]):
     """Contexts that are sorted together, in their order, and the arrays that they go to, both [rows]."""
 
     sorting: tuple[Sorting, ...]
@@ -99,22 +99,19 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Sorting | Writing]):
     def plan(self, job: Job[IndexConfig]) -> Plan:
         text = text_of(job.inputs[TEXT], str(job.config.split))
         rows, wide = len(text), len(text) >= 2**32
+        sorting = tuple(cut(symbol_counts(text)))
+        order = ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if wide else "uint32", ROWS_PER_SHARD)
+        shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", ROWS_PER_SHARD)
+        writing = [Writing(f"write-{n:06d}", phase="write", number=n) for n in range(order.shards)]
         return Plan(
-            tuple(cut(symbol_counts(text))),
-            ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if wide else "uint32", ROWS_PER_SHARD),
-            ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", ROWS_PER_SHARD),
+            [*sorting, *writing],
+            sorting,
+            order,
+            shared,
             int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"]),
+            arrays=[order, shared],
+            scratch_bytes=order.stored_bytes + shared.stored_bytes,
         )
-
-    def arrays(self, job: Job[IndexConfig], plan: Plan) -> Sequence[ArrayLayout]:
-        return plan.order, plan.shared
-
-    def output_bytes(self, job: Job[IndexConfig], plan: Plan) -> int:
-        return 2 * super().output_bytes(job, plan)
-
-    def shards(self, job: ShardJob[IndexConfig], plan: Plan) -> Sequence[Sorting | Writing]:
-        writing = [Writing(f"write-{n:06d}", phase="write", number=n) for n in range(plan.order.shards)]
-        return [*plan.sorting, *writing]
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         return Work(plan, text_of(job.inputs[TEXT], str(job.config.split)))

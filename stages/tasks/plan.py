@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.stage import Shard
+from stages.artifacts.stage import Shard, ShardPlan
 from stages.errors import ArtifactError
 from stages.tasks.config import EvaluateTasksConfig
 
@@ -29,7 +29,7 @@ class TestRange(Shard):
 
 
 @dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(ShardPlan[TestRange]):
     """The stream of a model, and what is scored of it."""
 
     order: tuple[str, ...]
@@ -39,15 +39,16 @@ class StreamPlan:
     counts: tuple[int, ...]
     """Examples of each task's test."""
 
-    @property
-    def shards(self) -> list[TestRange]:
+    @classmethod
+    def of(cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...]) -> "StreamPlan":
         """All ranges; those of the same weights follow each other."""
-        return [
+        shards = [
             TestRange(f"{after:02d}-{task:02d}-{start:06d}", after, task, start, min(start + RANGE, count))
-            for after in self.places
-            for task, count in enumerate(self.counts)
+            for after in places
+            for task, count in enumerate(counts)
             for start in range(0, count, RANGE)
         ]
+        return cls(shards, order, places, counts)
 
 
 def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
@@ -62,7 +63,7 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     whole = learnt is not None and config.after == "each"
     places = tuple(range(len(order) + 1)) if whole else (len(order),)
     most = max(held.values()) if config.examples is None else config.examples
-    return StreamPlan(order, places, tuple(min(held[name], most) for name in order))
+    return StreamPlan.of(order, places, tuple(min(held[name], most) for name in order))
 
 
 def drawn(count: int, examples: int) -> np.ndarray:

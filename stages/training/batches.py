@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.errors import DataError, UsageError
 from stages.examples.examples import Examples, Task
-from stages.examples.orders import aligned_order, shuffled_order
+from stages.examples.orders import aligned_order, by_length, shuffled_order, token_batches
 from stages.methods.config import ENOUGH_DOCUMENTS
 from stages.methods.method import BatchLayout, Method
 from stages.reporting import Reporter
@@ -39,6 +39,29 @@ def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout,
     return size
 
 
+def batches_by_tokens(
+    examples: Examples, most: int, seed: int, packing: np.ndarray | None = None, ranks: int = 1
+) -> list[np.ndarray]:
+    """Cut examples of unequal length into batches of at most `most` tokens, padding counted: int64 [B] each.
+
+    They are alike in length, or neighbours of a packing; every example is in one batch.
+
+    Raises: DataError for an example that is longer than a batch, and for a batch that ranks cannot share.
+    """
+    longest = int(examples.sizes.argmax())
+    if examples.sizes[longest] > most:
+        raise DataError(
+            f"Example {longest + 1:,} of the training split has {examples.sizes[longest]:,} tokens, more than a batch: "
+            f"--batch-tokens {examples.sizes[longest]} is the least."
+        )
+    order = by_length(examples.lengths, examples.sizes, seed) if packing is None else packing
+    batches = [order[first:stop] for first, stop in token_batches(examples.sizes[order], most)]
+    fewest = min(map(len, batches))
+    if fewest < ranks:
+        raise DataError(f"A batch of {fewest} examples cannot be shared by {ranks} processes: raise --batch-tokens.")
+    return batches
+
+
 class TaskOrder:
     """The examples of each update of a run: first those of its first task, and so on.
 
@@ -46,11 +69,13 @@ class TaskOrder:
     """
 
     def __init__(
-        self, tasks: Sequence[Task], method: Method, layout: BatchLayout, size: int, config: TrainConfig
+        self, tasks: Sequence[Task], method: Method, layout: BatchLayout, size: int, config: TrainConfig, ranks: int = 1
     ) -> None:
-        """`size`: examples of a forward batch, over all ranks."""
+        """`size`: examples of a forward batch, over all ranks; of examples that are cut by tokens it is not read."""
         self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
-        self._orders = [ExampleOrder(task.examples, method, layout, size, config.seed) for task in tasks]
+        self._orders = [
+            ExampleOrder(task.examples, method, layout, size, config.seed, config.batch_tokens, ranks) for task in tasks
+        ]
         batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
         self._borders = [config.steps * int(count) // int(batches[-1]) for count in batches]
         if len(set(self._borders)) < len(self._borders):
@@ -78,6 +103,28 @@ class TaskOrder:
         order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
         return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
 
+    def weight(self, step: int, part: int, rank: int, ranks: int) -> float | None:
+        """Weight of one rank's mean loss of a forward batch, so that all tokens of the update count alike.
+
+        None: all parts and ranks weigh the same. Gradients are means over ranks, so their weights sum to `ranks`.
+        """
+        place = self.place(step)
+        examples, order = self.tasks[place].examples, self._orders[place]
+        if not examples.by_tokens:
+            return None
+        first = (step - self._borders[place]) * self._accumulate
+        own = examples.lengths[order.share(first + part, rank, ranks)].sum()
+        whole = sum(examples.lengths[order.of_batch(first + one)].sum() for one in range(self._accumulate))
+        return float(own * ranks / whole)
+
+    @property
+    def update_tokens(self) -> int:
+        """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
+        lengths = sum(int(task.examples.lengths.sum()) for task in self.tasks)
+        if self.tasks[0].examples.by_tokens:
+            return round(lengths / sum(order.batches_per_epoch for order in self._orders) * self._accumulate)
+        return round(self._orders[0].size * self._accumulate * lengths / sum(t.examples.count for t in self.tasks))
+
     def documents_in(self, step: int) -> int:
         """Documents of which an update reads a part, over all ranks."""
         place = self.place(step)
@@ -92,23 +139,40 @@ class TaskOrder:
 class ExampleOrder:
     """The examples of each forward batch, counted from the start: they depend on its number and the seed."""
 
-    def __init__(self, examples: Examples, method: Method, layout: BatchLayout, size: int, seed: int) -> None:
-        """`size`: examples of a batch, over all ranks."""
+    def __init__(
+        self,
+        examples: Examples,
+        method: Method,
+        layout: BatchLayout,
+        size: int,
+        seed: int,
+        batch_tokens: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        """Args:
+        size: examples of a batch, over all ranks.
+        batch_tokens: tokens of a batch of examples that are cut by tokens, for which `size` does not matter.
+        ranks: processes that share such a batch.
+        """
         self._examples, self._method, self._streams = examples, method, layout.streams
-        self._size, self._seed = size, seed
-        self._epoch: tuple[int, np.ndarray] | None = None
-        """The latest that was asked for, and its examples, int64 [batches, size]."""
+        self.size, self._seed = size, seed
+        self._cut: list[np.ndarray] | None = None
+        if examples.by_tokens:
+            packing = method.side_inputs.packing
+            self._cut = batches_by_tokens(examples, batch_tokens, seed, packing, ranks)
+        self._epoch: tuple[int, Sequence[np.ndarray] | np.ndarray] | None = None
+        """The latest that was asked for, and the examples of its batches, int64 [batches, size] if they are equal."""
 
     @property
     def batches_per_epoch(self) -> int:
-        return self._examples.count // self._size
+        return self._examples.count // self.size if self._cut is None else len(self._cut)
 
     def begins_epoch(self, number: int) -> bool:
         """Whether a batch is the first of an epoch."""
         return number % self.batches_per_epoch == 0
 
     def of_batch(self, number: int) -> np.ndarray:
-        """The examples of a batch, of all ranks, int64 [size]."""
+        """The examples of a batch, of all ranks, int64 [B]."""
         epoch, row = divmod(number, self.batches_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = epoch, self._of_epoch(epoch)
@@ -129,10 +193,13 @@ class ExampleOrder:
         Args:
             accumulate: forward batches of an update.
         """
-        if not self._method.grouped_by:
+        if not self._method.grouped_by or self._cut is not None:
             return None
         count = min(UPDATES_LOOKED_AT * accumulate, self.batches_per_epoch)
-        orders = self._of_epoch(0)[:count], shuffled_order(self._examples.count, self._size, self._seed, 0)[:count]
+        orders = (
+            np.asarray(self._of_epoch(0))[:count],
+            shuffled_order(self._examples.count, self.size, self._seed, 0)[:count],
+        )
         found, random = (self._mean_documents(order, accumulate) for order in orders)
         if round(found) >= ENOUGH_DOCUMENTS or found > NEARLY_RANDOM * random:
             return None
@@ -147,7 +214,10 @@ class ExampleOrder:
         updates = np.array_split(order, max(1, len(order) // accumulate))
         return float(np.mean([len(self._examples.documents_in(update.flatten())) for update in updates]))
 
-    def _of_epoch(self, epoch: int) -> np.ndarray:
+    def _of_epoch(self, epoch: int) -> Sequence[np.ndarray] | np.ndarray:
+        if self._cut is not None:
+            drawn = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
+            return [self._cut[place] for place in drawn.tolist()]
         if self._streams:
-            return aligned_order(self._examples.count, self._size)
-        return self._method.order(self._examples.count, self._size, self._seed, epoch)
+            return aligned_order(self._examples.count, self.size)
+        return self._method.order(self._examples.count, self.size, self._seed, epoch)

@@ -71,7 +71,8 @@ class TrainConfig(StageConfig):
     epochs: Positive | None = None
     """Passes over the training split, instead of `steps`."""
     batch_tokens: Size = 1024
-    """Tokens of one forward batch over all ranks, a multiple of the segment length."""
+    """Tokens of one forward batch over all ranks, a multiple of the segment length; of pairs the most, padding
+    counted."""
     order: Annotated[tuple[str, ...] | None, Spelling("TASK,TASK,…")] = None
     """Order in which tasks are learnt, one after the other; None: that of the tokens."""
     accumulate: Size = 1
@@ -84,6 +85,8 @@ class TrainConfig(StageConfig):
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Spelling("RANK")] = None
     """Rank of factors that are learned instead of an imported model's own weights (LoRA); None: the weights are."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """ε: share of the loss that is the mean of -log p over all tokens; validation is without it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, dropout and order."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -116,7 +119,17 @@ class TrainConfig(StageConfig):
         return settings | {"memory": with_method(settings.get("memory"), method)}
 
     @model_validator(mode="after")
+    def _smoothed_loss_is_plain(self) -> "TrainConfig":
+        if self.label_smoothing and self.method_settings.joint:
+            raise ValueError(f"label_smoothing does not go with the joint loss of method {self.method!r}")
+        if self.label_smoothing and (self.model.cutoffs or self.model.score_cap):
+            raise ValueError("label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out")
+        return self
+
+    @model_validator(mode="after")
     def _whole_segments(self) -> "TrainConfig":
+        if self.model.reads.source:  # examples are sentences, and a batch as many of them as it has tokens for
+            return self
         if self.batch_tokens % self.segment_length:
             near = max(1, self.batch_tokens // self.segment_length) * self.segment_length
             raise ValueError(

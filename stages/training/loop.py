@@ -4,7 +4,6 @@ import math
 import time
 from collections import deque
 from contextlib import ExitStack
-from functools import cached_property
 
 from stages.errors import UsageError
 from stages.interrupts import StopRequest, Terminated, deferred_signals
@@ -33,9 +32,13 @@ class Trainer:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        layout, count = run.method.layout(run.config.model), min(task.examples.count for task in run.tasks)
-        self.batch_size = batch_size(run.config, count, run.fabric.world_size, layout, run.reporter)
-        self.order = TaskOrder(run.tasks, run.method, layout, self.batch_size, run.config)
+        layout, ranks = run.method.layout(run.config.model), run.fabric.world_size
+        self.batch_size = 0
+        """Examples of a forward batch, over all ranks; 0: batches are cut by tokens."""
+        if not run.tasks[0].examples.by_tokens:
+            count = min(task.examples.count for task in run.tasks)
+            self.batch_size = batch_size(run.config, count, ranks, layout, run.reporter)
+        self.order = TaskOrder(run.tasks, run.method, layout, self.batch_size, run.config, ranks)
         self.updates = Updates(run, self.order)
         self._saver = Saver(run, self.updates)
         self.progress = self._saver.restore()
@@ -47,12 +50,10 @@ class Trainer:
         self.unread = UNREAD.get(run.fabric.device.type, 0)
         self._readings: deque[UpdateReadings] = deque()
 
-    @cached_property
+    @property
     def update_tokens(self) -> int:
         """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
-        examples = [task.examples for task in self.run.tasks]
-        mean = sum(int(one.lengths.sum()) for one in examples) / sum(one.count for one in examples)
-        return round(self.batch_size * self.run.config.accumulate * mean)
+        return self.order.update_tokens
 
     def train(self) -> Progress:
         """Train to the last step. Raises UsageError if the loss is not finite; on a signal, saves first."""

@@ -191,6 +191,7 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
     torch.manual_seed(config.seed)
     model = LanguageModel(config.model)
+    model.label_smoothing = config.label_smoothing
     if "init" in inputs:
         start_from(model, inputs["init"].file("model.safetensors"))
     elif isinstance(model.vocabulary, AdaptiveVocabulary):

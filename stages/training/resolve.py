@@ -8,6 +8,8 @@ import math
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError, did_you_mean
+from stages.examples import STREAMS
+from stages.lineage.corpus import require_sources
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import TaskSettings
@@ -17,8 +19,9 @@ from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.models.windows import WindowSettings
 from stages.numbers import passes
+from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
-from stages.training.sizes import epoch_batches, segments
+from stages.training.sizes import cut_by_tokens, epoch_batches, segments
 from stages.training.sources import IMPORTED
 
 PASSES_OF_IMPORTED = 2.0
@@ -125,16 +128,15 @@ def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
     return model
 
 
-def resolved_length(
-    config: TrainConfig, epochs: float | None, tokens: Artifact, execution: Execution
-) -> dict[str, int]:
+def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:
     """Updates to make: those asked for, those of so many epochs of whole batches, or as many as are worth making."""
     if epochs is not None:
-        return {"steps": _steps(config, tokens, epochs)}
+        return {"steps": _steps(config, inputs, epochs)}
     if config.steps != AUTO:
         return {}
+    tokens = inputs["tokens"]
     found = _passes(config, tokens, execution)
-    steps = _steps(config, tokens, found)
+    steps = _steps(config, inputs, found)
     execution.reporter.info(
         f"{steps:,} steps, {passes(found)} over the {train_tokens(tokens):,} tokens of the text (--steps auto)"
     )
@@ -161,6 +163,18 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
     return weights(config.model)
 
 
+def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
+    """Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError for segments of
+    pairs; DataError for text of less than one segment.
+    """
+    kind = tokens.metrics.get("examples", STREAMS)
+    require_sources(model, tokens)
+    if not cut_by_tokens(tokens):
+        require_segment(train_tokens(tokens), config.segment_length)
+    elif config.segment_length != TrainConfig.model_fields["segment_length"].default:
+        raise UsageError(f"{tokens.reference} holds {kind}, and each is a segment: leave --segment-length out.")
+
+
 def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) -> None:
     from stages.models.devices import device_type
     from stages.training.sizes import require_room
@@ -185,9 +199,9 @@ def require_compiler(device: str) -> None:
     require(device_type(device))
 
 
-def _steps(config: TrainConfig, tokens: Artifact, epochs: float) -> int:
+def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
     """Updates that so many epochs of whole batches take."""
-    return max(1, math.ceil(epochs * max(1, epoch_batches(config, tokens)) / config.accumulate))
+    return max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
 
 
 def train_tokens(tokens: Artifact) -> int:
@@ -204,6 +218,8 @@ def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
 
     split = inputs["tokens"].metrics["splits"][TRAIN]
     batch = max(1, min(config.batch_segments, segments(config, inputs["tokens"])))
+    if config.model.reads.source:  # as many as all fit into; each is a document
+        batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None
     return Batches(batch, world_size(), config.accumulate, borders, same)

@@ -1,15 +1,20 @@
 """Bytes of memory and of files that training takes, by arithmetic, before anything is allocated."""
 
+from typing import TYPE_CHECKING, Any
+
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
-from stages.examples import DOCUMENTS
+from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NUMBER = 4
 """Bytes of a weight, a gradient, a moment or an activation, in float32."""
@@ -85,7 +90,7 @@ def _memory(device: str) -> int:
 def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a segment: hidden states around every layer and read-outs of memory, which gradients need; and what
     layers remember."""
-    layers: int = getattr(model, "layers", 1)
+    layers: int = getattr(model, "layers", 1) + getattr(model, "encoder_layers", 0)
     numbers = model.width * (layers + 1) + _taken_numbers(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
@@ -155,15 +160,43 @@ def segments(config: TrainConfig, tokens: Artifact) -> int:
     return int(split["tokens"]) // config.segment_length
 
 
-def epoch_batches(config: TrainConfig, tokens: Artifact) -> int:
+def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
     """Whole forward batches of one pass; where tasks are learnt one after the other, a batch is of one of them."""
+    tokens = inputs["tokens"]
+    if cut_by_tokens(tokens):
+        return len(_batches_by_tokens(config, inputs))
     split = tokens.metrics["splits"][TRAIN]
     counts = [segments(config, tokens)] if config.order is None else split["task_documents"]
     size = min(config.batch_segments, min(counts))
     return sum(count // max(1, size) for count in counts)
 
 
+def cut_by_tokens(tokens: Artifact) -> bool:
+    """Whether examples differ so much in length that batches are cut by tokens."""
+    kind = tokens.metrics.get("examples", STREAMS)
+    return kind not in (STREAMS, DOCUMENTS) and bool(EXAMPLES.load(kind).by_tokens)
+
+
+def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":
+    """The batches of a pass over examples of unequal length."""
+    import numpy as np
+
+    from stages.examples.corpus import Corpus
+    from stages.models.windows import WindowSettings
+    from stages.training.batches import batches_by_tokens
+
+    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    packed: Any = inputs["batches"].zarr("batches.zarr") if "batches" in inputs else None
+    packing = None if packed is None else np.asarray(packed["order"][:])
+    examples = Corpus.of(inputs["tokens"]).examples(TRAIN, cutting)
+    return batches_by_tokens(examples, config.batch_tokens, config.seed, packing)
+
+
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
-    """Tokens that one update reads."""
-    batch = min(config.batch_segments, max(1, segments(config, inputs["tokens"])))
+    """Tokens that one update reads, a mean where examples differ in length."""
+    tokens = inputs["tokens"]
+    if cut_by_tokens(tokens):
+        whole = int(tokens.metrics["splits"][TRAIN]["tokens"])
+        return round(whole / len(_batches_by_tokens(config, inputs)) * config.accumulate)
+    batch = min(config.batch_segments, max(1, segments(config, tokens)))
     return batch * config.segment_length * config.accumulate

@@ -116,6 +116,7 @@ class Updates:
         self.carried = Carried()
         """State after the latest batch, for the next."""
         self._before, self._auxiliary = Carried(), list[Tensor]()
+        self._weight: float | None = None
         self.number, self.seed = 0, run.config.seed
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
@@ -156,6 +157,7 @@ class Updates:
         for part in range(self.accumulate):
             examples, which, begins = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
             self._before = Carried() if begins else self.carried
+            self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
             # Processes exchange gradients once an update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
@@ -169,6 +171,11 @@ class Updates:
         if self._order.layout.streams:
             self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
         return loss
+
+    def weighted(self, loss: Tensor) -> Tensor:
+        if self._weight is not None:
+            return loss * self._weight
+        return loss if self.accumulate == 1 else loss / self.accumulate
 
     def backward(self, loss: Tensor) -> None:
         self._run.fabric.backward(loss)
@@ -198,7 +205,7 @@ def make_update(method: Method, update: Update) -> Tensor:
 
 
 def plain_step(update: Update) -> Tensor:
-    """Gradients of the mean loss of the forward batches, then the optimizer's step.
+    """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
 
     Where the graph of what is carried is kept, the losses have one backward pass, in the last batch: back-propagation
     through time over the segments of an update.
@@ -206,7 +213,7 @@ def plain_step(update: Update) -> Tensor:
     losses, pending = [], []
     for number, batch in enumerate(update.batches(), 1):
         loss = update.loss(batch)
-        pending.append(loss if update.accumulate == 1 else loss / update.accumulate)
+        pending.append(update.weighted(loss))
         losses.append(pending[-1].detach().double())
         if number == update.accumulate or not update.keeps_graph:
             update.backward(reduce(torch.add, pending))

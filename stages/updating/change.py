@@ -1,18 +1,212 @@
-"""A change of a datastore: the documents that go, and the split that is added."""
+"""A change of a datastore: the documents that go, the split that is added, and whose the rows are afterwards."""
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.stage import Inputs
-from stages.lineage.forgetting import documents_meant
+from stages.config import read_regular
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.runs import KeptRows
-from stages.updating.changed_rows import RowTables
+from stages.lineage.runs import KeptRows, Runs
+from stages.lineage.sources import RowSource
+from stages.models.windows import WindowSettings
+from stages.text.names import NamedRun, names_file, read_runs
+from stages.text.tokens import open_split
 from stages.updating.config import UpdateConfig
+
+NAMED = "name:"
+"""Before a name that looks like numbers or a file of them."""
+SHOWN = 3
+
+
+def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int) -> np.ndarray:
+    """Numbers of the documents that are meant, int64 [F], rising, each once.
+
+    Args:
+        words: `12`; `3-7`, the last one included; a name, which means all documents that are called so; `name:12`,
+            where a name would read as something else; `@FILE`, with one of these on each line.
+        names: of the documents, in order.
+        total: how many documents there are.
+    Raises: UsageError for what is not there, with what comes near, and for a file that cannot be read.
+    """
+    ends = [0, *accumulate(run.documents for run in names)]
+    chosen = np.zeros(total, bool)
+    for word in _words(words):
+        numbers = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", word)
+        if numbers:
+            first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+            if not first <= last < total:
+                raise UsageError(f"There is no document {word}: the datastore has 0 to {total - 1:,}.")
+            chosen[first : last + 1] = True
+        else:
+            name = word.removeprefix(NAMED)
+            called = [number for number, run in enumerate(names) if run.name == name]
+            if not called:
+                raise UsageError(_unknown(name, names, total))
+            for number in called:
+                chosen[ends[number] : ends[number + 1]] = True
+    return np.flatnonzero(chosen)
+
+
+def spelled_numbers(documents: np.ndarray) -> tuple[str, ...]:
+    """Numbers in the fewest words, as `documents_meant` reads them.
+
+    >>> spelled_numbers(np.array([1, 4, 5, 6]))
+    ('1', '4-6')
+    """
+    if not len(documents):
+        return ()
+    runs = np.split(documents, np.flatnonzero(np.diff(documents) > 1) + 1)
+    return tuple(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _words(words: Iterable[str]) -> Iterable[str]:
+    for word in words:
+        if not word.startswith("@"):
+            yield word
+            continue
+        try:
+            lines = read_regular(Path(word[1:])).split("\n")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is no UTF-8"
+            raise UsageError(f"{word[1:]}, which names documents, cannot be read: {reason}.") from None
+        yield from (line.removesuffix("\r") for line in lines if line.strip())
+
+
+def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
+    known = dict.fromkeys(run.name for run in names if run.name is not None)
+    if not known:
+        return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
+    near = get_close_matches(name, known, n=SHOWN, cutoff=0.6)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
+    return f"No document is called {name!r}; {hint}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(map(repr, names[:SHOWN])) + (f" and {more:,} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class RowTables:
+    """Whose some rows are: everything about them but keys and values.
+
+    `doc_offsets` int64 [D + 1]; `paragraph_ends` int64 [P]; `paragraph_hashes` uint64 [P]; `names` of the D documents.
+    """
+
+    sources: list[RowSource]
+    runs: Runs
+    doc_offsets: np.ndarray
+    paragraph_ends: np.ndarray
+    paragraph_hashes: np.ndarray
+    names: list[NamedRun]
+
+    @property
+    def rows(self) -> int:
+        return self.runs.rows
+
+    @property
+    def documents(self) -> int:
+        return len(self.doc_offsets) - 1
+
+    @property
+    def run_table(self) -> np.ndarray:
+        """First row, source and place there of each run, int64 [R, 3]."""
+        return np.stack([self.runs.starts[:-1], self.runs.sources, self.runs.places], axis=1)
+
+    @classmethod
+    def of(cls, rows: DatastoreRows) -> "RowTables":
+        """Those of a datastore."""
+        names = _as_many(rows.named_runs, len(rows.doc_offsets) - 1)
+        complete = rows.text.ids.shape[0] == rows.rows
+        sources = rows.sources if complete else [s.model_copy(update={"paragraphs": None}) for s in rows.sources]
+        return cls(sources, rows.runs, rows.doc_offsets, *rows.paragraphs(), names)
+
+    def without(self, forgotten: np.ndarray) -> "RowTables":
+        """The same without some documents, given by their numbers, int64 [F]."""
+        if not len(forgotten):
+            return self
+        kept = KeptRows.of_documents(self.doc_offsets, forgotten)
+        stays = np.ones(self.documents, bool)
+        stays[forgotten] = False
+        begins = np.concatenate([[0], self.paragraph_ends[:-1]])
+        lengths = kept.before(self.paragraph_ends) - kept.before(begins)
+        whole = (lengths > 0) & (lengths == self.paragraph_ends - begins)
+        runs = self.runs.kept(kept)
+        left = np.unique(runs.sources)
+        return RowTables(
+            [self._source_left(number, runs) for number in left.tolist()],
+            runs.renumbered(np.cumsum(np.isin(np.arange(len(self.sources)), left)) - 1),
+            np.append(kept.before(self.doc_offsets[:-1][stays]), kept.rows),
+            kept.before(self.paragraph_ends[whole]),
+            self.paragraph_hashes[whole],
+            list(_names_left(self.names, stays)),
+        )
+
+    def _source_left(self, number: int, runs: Runs) -> RowSource:
+        """A source whose paragraphs are no longer known by one digest if rows of it are gone."""
+        (before, end), (first, last) = self.runs.block(number), runs.block(number)
+        source = self.sources[number]
+        return source if last - first == end - before else source.model_copy(update={"paragraphs": None})
+
+    def followed_by(self, tokens: Artifact, split: str) -> "RowTables":
+        """The same with all rows of a split behind them."""
+        added, path = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
+        offsets = np.asarray(added.doc_offsets[:])
+        names = list(read_runs(path)) if path.is_file() else []
+        return RowTables(
+            [*self.sources, RowSource.of(tokens, split)],
+            self.runs.followed_by(int(offsets[-1]), len(self.sources)),
+            np.concatenate([self.doc_offsets[:-1], offsets + self.rows]),
+            np.concatenate([self.paragraph_ends, np.asarray(added.paragraph_ends[:]) + self.rows]),
+            np.concatenate([self.paragraph_hashes, np.asarray(added.paragraph_hashes[:])]),
+            self.names + _as_many(names, len(offsets) - 1),
+        )
+
+
+def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarray:
+    """How many rows at the start of each range that stays had rows in their window that go, int64 [K].
+
+    Args:
+        runs: of all rows, which were encoded in windows over their sources.
+        kept: what stays.
+    """
+    context, stride = windows.context, windows.stride
+    found = []
+    for first, last in kept.ranges.tolist():
+        run = int(np.searchsorted(runs.starts, first, side="right")) - 1
+        opens = first == 0 or runs.sources[run] != runs.places_of(np.array([first - 1]))[0][0]
+        place = int(runs.places_of(np.array([first]))[1][0])
+        tokens = np.arange(place, place + context)
+        begins = np.maximum(0, -(-(tokens - context + 1) // stride)) * stride
+        behind = 0 if opens else int(np.count_nonzero(begins < place))
+        found.append(min(behind, last - first, int(runs.starts[run + 1]) - first))
+    return np.array(found, np.int64)
+
+
+def _as_many(names: Sequence[NamedRun], documents: int) -> list[NamedRun]:
+    """Names of exactly so many documents; those beyond the known have none."""
+    unknown = documents - sum(run.documents for run in names)
+    return [*names, NamedRun(unknown, None)] if unknown > 0 else list(names)
+
+
+def _names_left(names: Sequence[NamedRun], stays: np.ndarray) -> Iterator[NamedRun]:
+    """The names of the documents that stay, bool [D]."""
+    kept = np.concatenate([[0], np.cumsum(stays)])
+    ends = list(accumulate((run.documents for run in names), initial=0))
+    for run, begin, end in zip(names, ends, ends[1:], strict=False):
+        left = int(kept[end] - kept[begin])
+        if left:
+            yield NamedRun(left, run.name)
 
 
 @dataclass(frozen=True)
@@ -50,3 +244,74 @@ class Change:
             return self.left
         assert self.split is not None
         return self.left.followed_by(self.tokens, self.split)
+
+
+@dataclass(frozen=True)
+class UnchangedKeys:
+    """Rows that stay with the keys that they had; rows that are encoded again stay, but with other keys.
+
+    `kept`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that are encoded again.
+
+    >>> keys = UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2]))
+    >>> keys.rows, keys.contains(np.array([2, 4, 5, 6, 7])).tolist()
+    (5, [True, False, False, False, True])
+    >>> keys.before(np.array([2, 7, 8])).tolist(), keys.are_new(np.arange(8)).tolist()
+    ([2, 5, 6], [False, False, False, True, True, False, False, True])
+    """
+
+    kept: KeptRows
+    reread: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        """How many keys stay as they are."""
+        return self._unchanged.rows
+
+    def contains(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows of the datastore before stay with their key, bool of their shape."""
+        return self._unchanged.contains(rows)
+
+    def before(self, rows: np.ndarray) -> np.ndarray:
+        """New numbers of old rows that stay, int64 of their shape."""
+        return self.kept.before(rows)
+
+    def are_new(self, rows: np.ndarray) -> np.ndarray:
+        """Which rows of the changed datastore have new keys, bool of their shape."""
+        starts = self.kept.new_starts
+        range_ = np.searchsorted(starts, rows, side="right") - 1
+        return (range_ == len(self.reread)) | (rows - starts[range_] < np.append(self.reread, 0)[range_])
+
+    def shards_of_new(self, rows: int, rows_per_shard: int) -> list[int]:
+        """Numbers of the shards, of a datastore with `rows` rows, that hold new keys; they rise.
+
+        >>> UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2])).shards_of_new(9, 2)
+        [1, 2, 3, 4]
+        """
+        firsts = self.kept.new_starts
+        stops = np.append(firsts[:-1] + self.reread, rows)
+        pieces = zip(firsts.tolist(), stops.tolist(), strict=True)
+        return sorted({n for a, b in pieces if a < b for n in range(a // rows_per_shard, -(-b // rows_per_shard))})
+
+    @cached_property
+    def _unchanged(self) -> KeptRows:
+        """The old rows that stay with their keys; a range may be empty."""
+        return KeptRows(np.stack([self.kept.ranges[:, 0] + self.reread, self.kept.ranges[:, 1]], axis=1))
+
+
+def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
+    """The rows of a changed datastore that have the keys of the datastore before.
+
+    Raises: ArtifactError if the one before is gone, or does not have those rows.
+    """
+    before = DatastoreRows(datastore.input(PREVIOUS))
+    forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
+    kept = KeptRows.of_documents(before.doc_offsets, forgotten)
+    reread = np.zeros(len(kept.ranges), np.int64)
+    if datastore.metrics["encoded_again"]:
+        reread = seen_behind(before.runs, kept, UpdateConfig(**datastore.config).windows)
+    metrics = datastore.metrics
+    if (kept.rows + metrics["added"], int(reread.sum())) != (metrics["rows"], metrics["encoded_again"]):
+        raise ArtifactError(
+            f"{datastore.reference} does not have the rows that stayed of {before.datastore.reference}."
+        )
+    return UnchangedKeys(kept, reread)

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import ADDED
-from stages.artifacts.stage import Shard
+from stages.artifacts.stage import Shard, ShardPlan
 from stages.encoding.stored_rows import RowLayouts
-from stages.encoding.window_settings import TokenRange
+from stages.encoding.window_settings import STATES_KEPT, TokenRange, state_bytes
 from stages.lineage.runs import KeptRows
 from stages.models.config import model_of
-from stages.updating.change import Change
-from stages.updating.changed_rows import seen_behind
+from stages.updating.change import Change, seen_behind
 from stages.updating.config import UpdateConfig
 from stages.updating.tables import Table, stored_tables
 
@@ -22,7 +22,7 @@ TABLES = "documents"
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShardPlan[Shard]):
     """The changed rows, and how they are cut into shards."""
 
     layouts: RowLayouts
@@ -43,12 +43,6 @@ class Plan:
         """Width of keys, d."""
         return self.layouts.keys.shape[1]
 
-    @property
-    def row_shards(self) -> list[Shard]:
-        """The shards of keys and values."""
-        keys = map(_key, range(self.layouts.keys.shards))
-        return [Shard(key, chain=ADDED if self.carries_state and self._adds(key) else None) for key in keys]
-
     def added(self, number: int) -> TokenRange:
         """Tokens of the added split that a shard of rows holds, perhaps none."""
         rows = self.layouts.keys.rows(number)
@@ -61,22 +55,28 @@ class Plan:
                 return
             yield earlier
 
-    def _adds(self, key: str) -> bool:
-        """Whether a shard of rows holds tokens of the added split."""
-        return self.added(int(key)).stop > 0
-
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
     """Plan a change of the rows, with the model of their keys."""
-    carries = model_of(encoder).carries_state
+    carries, layouts = model_of(encoder).carries_state, row_layouts(config, encoder, change.after.rows)
+    tables = stored_tables(change.after)
     return Plan(
-        row_layouts(config, encoder, change.after.rows),
-        stored_tables(change.after),
+        [Shard(TABLES), *shards_of_rows(layouts.keys, change.kept.rows, carries_state=carries)],
+        layouts,
+        tables,
         change.after.documents,
         change.kept,
         _seen_what_goes(config, change, carries),
         carries,
+        arrays=[*layouts, *(layout for layout, _ in tables)],
+        scratch_bytes=STATES_KEPT * state_bytes(encoder, config.windows, change.after.rows),
     )
+
+
+def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
+    """Shards of keys and values, the first `kept` rows of which stay: those behind them may carry a state."""
+    ends = [keys.rows(number).stop for number in range(keys.shards)]
+    return [Shard(_key(n), chain=ADDED if carries_state and end > kept else None) for n, end in enumerate(ends)]
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:

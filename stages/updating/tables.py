@@ -13,7 +13,7 @@ from stages.artifacts.output import ShardOutput
 from stages.lineage.rows import GROUP, ROWS
 from stages.lineage.sources import SOURCES, RowSource, dump_sources
 from stages.text.names import names_file
-from stages.updating.changed_rows import RowTables
+from stages.updating.change import RowTables
 
 Table = tuple[ArrayLayout, np.ndarray]
 

@@ -47,6 +47,8 @@ MODELS: dict[str, dict[str, Any]] = {
     **{f"Memorizing, block 3, N = {size:,}": memorizing(size) for size in (0, 512, 2048, 8192, 32768, 65536, 131072)},
     "∞-former, N = S = 128": {"attention": {"name": "infinity"}},
     "∞-former, even": {"attention": {"name": "infinity", "sticky": False}},
+    "hashed n-grams, block 1": {"lookup": {"name": "hashed-ngrams", "layers": [1]}},
+    "Memory+ 128², blocks 1, 2, 3": {"feed_forward": {"name": "memory-plus"}},
     "product keys 128², block 3": {"feed_forward": {"name": "product-keys", "layers": [3]}},
     "product keys 512², block 3": {"feed_forward": {"name": "product-keys", "layers": [3], "sub_keys": 512}},
 }

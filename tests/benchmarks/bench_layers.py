@@ -71,6 +71,8 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "memorizing": Trained(attention("memorizing", "layers=[2]"), remembered=2048, long_lengths=MEMORIES),
     "infinity": Trained(attention("infinity")),
     "infinity-even": Trained(attention("infinity", "sticky=false")),
+    "hashed-ngrams": Trained(["lookup.name=hashed-ngrams", "lookup.layers=[1]"]),
+    "memory-plus": Trained([f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]),
     "product-keys": Trained(
         [f"feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=64", "value_lr=1e-2")]
     ),

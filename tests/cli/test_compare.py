@@ -80,7 +80,7 @@ def test_it_shows_how_far_it_is(
     monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 1000.0)
     monkeypatch.setattr("stages.evaluation.figures.places.TOKENS_AT_ONCE", 5)
     monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
-    monkeypatch.setattr("stages.comparison.token_rows.TOKENS_AT_ONCE", 3)
+    monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", 3)
     monkeypatch.setattr("memlm_cli.console.Work.line", lambda work: f"{work.done}/{work.total} {work.unit}")
     ended = memlm("compare", made.a, made.b, "--store", root, "--samples", 9, "--csv", tmp_path / "t.csv")
     assert [line.removeprefix("compare: ") for line in ended.err.splitlines()] == [

@@ -18,7 +18,7 @@ from memlm_cli.harness import MemlmLM, main
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.inspection.likelihood import continuation_scores, text_log_prob
+from stages.inspection.reading import continuation_scores, text_log_prob
 from tests.cli.conftest import Memlm
 from tests.stages.small_text import LSTM, built_index, story, text_model, text_tokens
 
@@ -101,7 +101,7 @@ def test_long_texts_are_read_in_blocks(index: Artifact, monkeypatch: pytest.Monk
     reader = opened(index, memory=READINGS)._reader.loaded
     ids = reader.text.ids(" ".join(story(20, 6).split()))
     whole = text_log_prob(reader, ids)
-    monkeypatch.setattr("stages.inspection.likelihood.BLOCK_TOKENS", 7)
+    monkeypatch.setattr("stages.inspection.reading.BLOCK_TOKENS", 7)
     assert text_log_prob(reader, ids) == pytest.approx(whole, abs=1e-4)
 
 

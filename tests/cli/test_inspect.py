@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli.inspection_text import inspected_text
-from memlm_cli.memory_text import shown, text_around
+from memlm_cli.inspection_text import inspected_text, shown, text_around
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.inspection.contexts import Context
-from stages.inspection.entered import EnteredContext
+from stages.inspection.contexts import Context, EnteredContext, LookedUpContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.looked_up import LookedUpContext
 from stages.inspection.page import page
 from stages.text.excerpt import Excerpt
 from tests.cli.conftest import Memlm, largest_file
@@ -238,7 +235,7 @@ def test_a_report_without_scores_or_memory_chooses_nothing(inspect, index, memlm
 def test_at_a_terminal_without_a_display_the_place_of_a_page_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from memlm_cli.browser import tell_page
+    from memlm_cli.output_files import tell_page
     from tests.cli.test_console import Screen
 
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):

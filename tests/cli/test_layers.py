@@ -223,6 +223,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
         ("lookup", NGRAMS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("lookup", NGRAMS | {"slot": 5}, "did you mean 'model.lookup.slots'?"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
+        ("feed_forward", KEYS | {"name": "memory-plus", "neighbors": 5}, "more than sub_keys; 4 is the most"),
         ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
         ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'model.feed_forward.sub_keys'?"),

@@ -48,7 +48,7 @@ MAKING = "stages.artifacts.make.plan"
 """Where every stage finds its inputs, and hashes files."""
 PLANNING = "pipelines.estimates.plan"
 RESULT = "memlm_cli.run_stage.show_result"
-SUMMARIES = "stages.artifacts.summaries.summaries"
+ARTIFACTS = "stages.artifacts.store.Store.artifacts"
 
 COMMANDS = {
     "try": Watched("{text} --no-open", ("stages.text.survey.count_lines", "stages.training.speed.training_speed")),
@@ -99,12 +99,12 @@ COMMANDS = {
         "{recipe}",
         ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.run_recipe.show_again"),
     ),
-    "plan": Watched("train {tokens}", (PLANNING, "pipelines.fits.fits")),
+    "plan": Watched("train {tokens}", (PLANNING, "pipelines.estimates.fits")),
     "recipes": Watched("", ("pipelines.recipe.read_recipe",)),
-    "artifacts list": Watched("", (SUMMARIES, "stages.artifacts.garbage.unfinished")),
+    "artifacts list": Watched("", (ARTIFACTS, "stages.artifacts.garbage.unfinished")),
     "artifacts show": Watched("{model}", ("stages.artifacts.store.Store.get",)),
     "artifacts verify": Watched("{model}", ("stages.artifacts.store.Store.check_files",)),
-    "artifacts graph": Watched("", (SUMMARIES,)),
+    "artifacts graph": Watched("", (ARTIFACTS,)),
     "artifacts rm": Watched(
         "{report}", ("stages.artifacts.garbage.folder_bytes", "stages.artifacts.store.Store.remove")
     ),
@@ -118,7 +118,7 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("", ("memlm_cli.doctor.import_module",)),
+    "doctor": Watched("", ("memlm_cli.doctor.import_module", "memlm_cli.doctor.dependencies")),
 }
 
 

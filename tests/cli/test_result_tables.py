@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.groups_text import groups_text
+from memlm_cli.comparison_text import groups_text
 from memlm_cli.report_tables import show_report, tell_rest, to_mind
 from memlm_cli.result_tables import show_result, splits_table
 from memlm_cli.tables import table

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlm_cli.trial_reporter import SOON, TrialReporter
+from memlm_cli.trial import SOON, TrialReporter
 from stages.tokenization.size_warnings import MORE_TEXT
 
 AGAIN = "memlm try a.txt --minutes 10 --replan"

@@ -113,7 +113,7 @@ def test_the_page_is_opened_at_a_terminal_with_a_display(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
     monkeypatch.setattr("memlm_cli.commands.try_text.on_terminal", lambda: True)
-    monkeypatch.setattr("memlm_cli.browser.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.output_files.on_terminal", lambda: True)
     monkeypatch.setattr("sys.platform", "linux")
     arguments = ["try", book, "--minutes", 0.3, "--output", "page.html", *QUICK[:2]]
     told = []

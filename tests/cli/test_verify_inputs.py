@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.stamps import write_stamps
+from stages.artifacts.checksums import write_stamps
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, _seconds
-from pipelines.fits import fits
+from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, _seconds, fits
 from stages.forecasts.forecast import Work
 
 

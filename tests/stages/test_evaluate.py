@@ -21,7 +21,7 @@ from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
-from stages.inspection.fixed_readings import reported_readings
+from stages.inspection.request import reported_readings
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.weights import grid

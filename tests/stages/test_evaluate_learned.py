@@ -13,7 +13,7 @@ from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
-from stages.inspection.fixed_readings import reported_readings
+from stages.inspection.request import reported_readings
 from stages.memory import weight_network
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors

@@ -218,7 +218,7 @@ def test_what_scores_refuses_it_and_says_what_it_is_for(store, home, index, neig
     with pytest.raises(ArtifactError, match=for_keys):
         made(store, Evaluate(), EvaluateConfig(memory=("neural-cache",)), source=source)
     with pytest.raises(ArtifactError, match=for_keys):
-        find(Request(source.reference), store, "test")
+        find(Request(source=source.reference), store, "test")
 
 
 def test_it_is_neither_trained_nor_exported(store, home, neighbors, tmp_path):

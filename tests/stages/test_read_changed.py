@@ -106,7 +106,7 @@ def test_stored_and_searched_neighbours_give_the_same_report(store, index):
 
 
 def test_rows_tell_their_text_and_their_documents(store, tokens, more, index):
-    found = inspect_split(Request(index.reference, (READING,), device="cpu"), store, "test", 3, 9, 6)
+    found = inspect_split(Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 9, 6)
     sources = [context.source for token in found.tokens for context in token.contexts]
     values, rows = array(index.input("datastore"), "datastore.zarr", "values"), document_of_rows(tokens, more)
     words = {id: word for word, id in _vocabulary(tokens).items()}
@@ -152,4 +152,4 @@ def test_it_can_be_read_when_what_it_was_made_from_is_gone(store, whole, more, i
         store.remove(gone.reference)
     again = metrics(evaluated(store, index, READING, tune_split=None, context=8, stride=7))
     assert again["tokens"] == before["tokens"]
-    inspect_split(Request(index.reference, (READING,), device="cpu"), store, "test", 3, 2, 6)
+    inspect_split(Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 2, 6)

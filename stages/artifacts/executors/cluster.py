@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.executors.executor import Executor, ShardTask
-from stages.artifacts.executors.failed import Failed
+from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.machines import (
     MOST_LOSSES,
     NAMESPACE,
@@ -32,7 +31,7 @@ from stages.artifacts.executors.machines import (
     require_shared,
     resources,
 )
-from stages.artifacts.executors.worker import ShardWorker
+from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
 from stages.artifacts.progress import Written
 from stages.errors import ResourceError
 from stages.interrupts import deferred_signals

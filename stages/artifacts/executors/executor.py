@@ -1,31 +1,15 @@
-"""The interface of an executor of shards."""
+"""The interface of an executor of shards, and the one that computes them in this process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from stages.artifacts.kinds import STAGES
+from stages.artifacts.executors.worker import ShardTask, ShardWorker
 from stages.artifacts.progress import Written
 from stages.reporting import Reporter
 
 if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard, ShardedStage, ShardJob
-
-
-@dataclass(frozen=True)
-class ShardTask:
-    """A stage, its run and its plan, from which shards are computed anywhere; all of it can be pickled."""
-
-    stage: "ShardedStage[Any, Any, Any, Any]"
-    job: "ShardJob[Any]"
-    plan: Any
-    stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
-    """Stages that this process knows: those from outside made inputs, and a worker is told of them."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        STAGES.targets |= state["stages"]
-        self.__dict__.update(state)
+    from stages.artifacts.stage import Shard
 
 
 class Executor(ABC):
@@ -52,3 +36,20 @@ class Executor(ABC):
     @abstractmethod
     def close(self) -> None:
         """End what was begun, finished or not."""
+
+
+class LocalExecutor(Executor):
+    """One shard after the other, here; writing one overlaps computing the next."""
+
+    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
+        super().__init__(task, commit, reporter)
+        self._worker = ShardWorker(task, commit)
+
+    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+        for chain in chains:
+            for shard in chain:
+                self._worker.run(shard)
+        self._worker.flush()
+
+    def close(self) -> None:
+        self._worker.close()

@@ -15,9 +15,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, cast
 
-from stages.artifacts.executors.executor import Executor, ShardTask
-from stages.artifacts.executors.failed import Failed
-from stages.artifacts.executors.worker import ShardWorker
+from stages.artifacts.executors.executor import Executor
+from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
 from stages.artifacts.progress import Written
 from stages.errors import ResourceError
 from stages.reporting import Reporter

@@ -1,15 +1,33 @@
-"""Computing shards, in whatever process."""
+"""Computing shards, in whatever process; and an error on its way from there to the process that raises it."""
 
-from collections.abc import Callable
+import pickle
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stages.artifacts.background import Background
-from stages.artifacts.executors.executor import ShardTask
+from stages.artifacts.kinds import STAGES
+from stages.artifacts.output import Background
 from stages.artifacts.progress import Written
 
 if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard
+    from stages.artifacts.stage import Shard, ShardedStage, ShardJob
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """A stage, its run and its plan, from which shards are computed anywhere; all of it can be pickled."""
+
+    stage: "ShardedStage[Any, Any, Any, Any]"
+    job: "ShardJob[Any]"
+    plan: Any
+    stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
+    """Stages that this process knows: those from outside made inputs, and a worker is told of them."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        STAGES.targets |= state["stages"]
+        self.__dict__.update(state)
 
 
 class ShardWorker:
@@ -43,3 +61,32 @@ class ShardWorker:
     def close(self) -> None:
         """Deliver the last shard and stop."""
         self._background.close()
+
+
+class Failed(NamedTuple):
+    """An error, and what that came of, the nearest first; it can be pickled."""
+
+    errors: list[BaseException]
+
+    @classmethod
+    def of(cls, error: BaseException) -> "Failed":
+        """As it leaves a worker process."""
+        error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
+        return cls(list(_portable(error)))
+
+    def error(self) -> BaseException:
+        """The error as it was raised in the worker."""
+        for error, cause in zip(self.errors, self.errors[1:], strict=False):
+            error.__cause__ = cause
+        return self.errors[0]
+
+
+def _portable(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came of, each able to leave the process."""
+    link: BaseException | None = error
+    while link is not None:
+        try:
+            yield pickle.loads(pickle.dumps(link))
+        except Exception:
+            yield RuntimeError(f"{type(link).__name__}: {link}")
+        link = link.__cause__ or link.__context__

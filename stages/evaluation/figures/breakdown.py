@@ -12,6 +12,7 @@ from stages.evaluation.figures.frequency import Frequencies, find_frequencies
 from stages.evaluation.figures.last_word import LastWords
 from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
+from stages.lineage.exact import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.retrieval.rows import MemoryRow
 from stages.text.tokens import open_split
@@ -122,7 +123,7 @@ HASHES = "paragraph_hashes"
 
 @dataclass(frozen=True)
 class KnownText:
-    """A split that a model learned or rows of a datastore are of: `read_by`, `model`, `datastore` or both.
+    """A split that a model learned, rows of a datastore are of, or an index matches: `read_by` says which.
 
     `corpus`: reference of its tokens; `digests`: what all its paragraphs are known by, None if only some are stored;
     `hashes`: reads those that are, uint64 [P].
@@ -142,7 +143,7 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
         read: artifacts by role, as `stages.lineage.evaluation` finds them.
     """
     learned = read["model"].input("tokens")
-    texts = [_learned(learned)] if "train" in learned.metrics["splits"] else []
+    texts = [_whole(learned, "train", "model")] if "train" in learned.metrics["splits"] else []
     for datastore, _ in datastores_read(read):
         for held in _held(datastore):
             same = next((n for n, text in enumerate(texts) if held.digests and text.digests == held.digests), None)
@@ -150,12 +151,15 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
                 texts.append(held)
             elif "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
+    if EXACT in read:
+        matched = _whole(read[EXACT].input(TEXT), str(read[EXACT].config["split"]), EXACT)
+        texts += [] if any(text.digests == matched.digests for text in texts) else [matched]
     return texts
 
 
-def _learned(tokens: Artifact) -> KnownText:
-    digests = array_digests(tokens, f"train/{HASHES}")
-    return KnownText(tokens.reference, "train", digests, partial(_read, tokens, "train", HASHES), ("model",))
+def _whole(tokens: Artifact, split: str, reader: str) -> KnownText:
+    digests = array_digests(tokens, f"{split}/{HASHES}")
+    return KnownText(tokens.reference, split, digests, partial(_read, tokens, split, HASHES), (reader,))
 
 
 def _held(datastore: Artifact) -> Iterator[KnownText]:

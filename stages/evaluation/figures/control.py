@@ -16,6 +16,7 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.exact import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE
@@ -36,6 +37,7 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
+    """And exact indexes."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -79,6 +81,8 @@ class Counting:
         stores = [self.read[MODELS_OWN].find("datastore")] if MODELS_OWN in self.read else []
         if any(one.reads_datastore for one in settings):
             stores.append(self.read["datastore"])
+        if any(one.reads_text for one in settings):
+            stores.append(self.read[EXACT])
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)
@@ -247,8 +251,15 @@ def learned_text(model: Artifact) -> CountedText | None:
     weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
     if weights or LEARNED not in splits:
         return None
-    held = open_split(tokens.zarr("tokens.zarr"), LEARNED)
-    return CountedText(digests_of(tokens, LEARNED), tokens.reference, LEARNED, splits[LEARNED]["tokens"], held)
+    return whole_split(tokens, LEARNED)
+
+
+def whole_split(tokens: Artifact, split: str) -> CountedText:
+    """All of a split."""
+    held = open_split(tokens.zarr("tokens.zarr"), split)
+    return CountedText(
+        digests_of(tokens, split), tokens.reference, split, int(tokens.metrics["splits"][split]["tokens"]), held
+    )
 
 
 def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[CountedText]:
@@ -263,7 +274,10 @@ def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[Count
 
 
 def _held(datastore: Artifact) -> Iterator[CountedText]:
-    """The rows of a datastore, by the split that they are of."""
+    """The rows of a datastore, by the split that they are of; all of the text of an exact index."""
+    if datastore.kind == "index":
+        yield whole_split(datastore.input(TEXT), str(datastore.config["split"]))
+        return
     rows = DatastoreRows(datastore)
     for number, source in enumerate(rows.sources):
         first, end = rows.runs.block(number)

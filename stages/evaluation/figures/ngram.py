@@ -59,7 +59,7 @@ class Ngrams:
         It takes 70 bytes a token at most, and sorts 2 n times.
 
         Args:
-            n: from 1 to 3, so that the tokens of a context are one number of 64 bits.
+            n: 1 or more. A context is numbered by the shorter one and the token before that: 64 bits hold any length.
 
         >>> ngrams = Ngrams.count([Pieces(np.array([1, 2, 1]))], 2, start=0, vocabulary=4)
         >>> ngrams.p(Pieces(np.array([1, 2]))).tolist()  # after 0: (1 + 1 * 5/10) / 2; after 1: (1 + 1 * 3/10) / 2
@@ -67,10 +67,11 @@ class Ngrams:
         """
         nothing = np.zeros(0, np.int64)
         words = np.concatenate([nothing, *(text.ids for text in texts)]).astype(np.int64, copy=False)
-        orders = []
+        orders, shorter = list[_Order](), np.zeros(len(words), np.int64)
         for length in range(n):
-            contexts = [text.contexts(length, start, vocabulary) for text in texts]
-            orders.append(_Order.count(np.concatenate([nothing, *contexts]), words, vocabulary))
+            back = np.concatenate([nothing, *(text.back(length, start) for text in texts)])
+            order, shorter = _Order.count(shorter * vocabulary + back, words, vocabulary)
+            orders.append(order)
         return cls(orders, start, vocabulary)
 
     def p(self, scored: "Pieces", left_out: LeftOut | None = None) -> np.ndarray:
@@ -81,22 +82,24 @@ class Ngrams:
         """
         if left_out is not None:
             return self._p_without(scored, left_out)
-        p = np.full(len(scored.ids), 1 / self.vocabulary)
+        p, shorter = np.full(len(scored.ids), 1 / self.vocabulary), np.zeros(len(scored.ids), np.int64)
         for length, order in enumerate(self.orders):
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
-                contexts = scored.contexts(length, self.start, self.vocabulary, part.start, part.stop)
-                context, gram = order.places(contexts, scored.ids[part], self.vocabulary)
-                p[part] = order.counts_at(context, gram).interpolated(p[part])
+                back = scored.back(length, self.start, part.start, part.stop)
+                shorter[part], gram = order.places(shorter[part], back, scored.ids[part], self.vocabulary)
+                p[part] = order.counts_at(shorter[part], gram).interpolated(p[part])
         return p
 
     def _p_without(self, scored: "Pieces", left_out: LeftOut) -> np.ndarray:
-        p, own = np.full(len(scored.ids), 1 / self.vocabulary), left_out.own
+        p, texts = np.full(len(scored.ids), 1 / self.vocabulary), (scored, left_out.own)
+        shorter = [np.zeros(len(text.ids), np.int64) for text in texts]
         for length, order in enumerate(self.orders):
             read, held = (
-                order.places(text.contexts(length, self.start, self.vocabulary), text.ids, self.vocabulary)
-                for text in (scored, own)
+                order.places(numbers, text.back(length, self.start), text.ids, self.vocabulary)
+                for numbers, text in zip(shorter, texts, strict=True)
             )
+            shorter = [read[0], held[0]]
             p = order.counts_without(read, held, left_out).interpolated(p)
         return p
 
@@ -106,7 +109,7 @@ class _Order:
     """Counts of the tokens after each of C contexts of one length."""
 
     contexts: np.ndarray
-    """int64 [C], ascending."""
+    """int64 [C], ascending: the place of the context without its first token, times V, plus that token."""
     grams: np.ndarray
     """int64 [G], ascending: the place of a context in `contexts`, times V, plus the token after it."""
     counts: np.ndarray
@@ -117,16 +120,23 @@ class _Order:
     """T(h), [C + 1]."""
 
     @classmethod
-    def count(cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int) -> "_Order":
+    def count(cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int) -> "tuple[_Order, np.ndarray]":
+        """The counts, and the place of the context of each of N words, int64 [N]."""
         known, places = np.unique(contexts, return_inverse=True)
         grams, counts = np.unique(places * vocabulary + words, return_counts=True)
         size = len(known) + 1
         totals, types = np.bincount(places, None, size), np.bincount(grams // vocabulary, None, size)
-        return cls(known, grams, np.append(counts, 0), totals, types)
+        return cls(known, grams, np.append(counts, 0), totals, types), places
 
-    def places(self, contexts: np.ndarray, words: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places of contexts, and of the grams that words make after them, [n] each; C and G where they are missing."""
-        context = _find(self.contexts, contexts)
+    def places(
+        self, shorter: np.ndarray, back: np.ndarray, words: np.ndarray, vocabulary: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Places of contexts, and of the grams that words make after them, [n] each; C and G where they are missing.
+
+        Args:
+            shorter: places of the contexts without their first tokens, in the order below. back: these tokens.
+        """
+        context = _find(self.contexts, shorter * vocabulary + back)
         return context, _find(self.grams, context * vocabulary + words)
 
     def counts_at(self, context: np.ndarray, gram: np.ndarray) -> Counts:
@@ -170,17 +180,17 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
     The first token, of which nothing is counted, has 1/V. It sorts 4 n times, and takes some 150 bytes a token.
 
     Args:
-        n: from 1 to 3. start: token before a piece. vocabulary: V, at most 2^31.
+        n: 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
         anew: whether counts begin anew where a piece begins, as contexts do.
 
     >>> counting_on(Pieces(np.array([1, 1, 2])), 1, start=0, vocabulary=4).tolist()  # 1/4, (1 + 1/4) / 2, (0 + 1/4) / 3
     [0.25, 0.625, 0.08333333333333333]
     """
-    p = np.full(len(stream.ids), 1 / vocabulary)
+    p, contexts = np.full(len(stream.ids), 1 / vocabulary), np.zeros(len(stream.ids), np.int64)
+    if anew and stream.first is not None:
+        contexts = stream.first
     for length in range(n):
-        contexts = np.unique(stream.contexts(length, start, vocabulary), return_inverse=True)[1]
-        if anew and stream.first is not None:
-            contexts = np.unique(contexts * len(contexts) + stream.first, return_inverse=True)[1]
+        contexts = np.unique(contexts * vocabulary + stream.back(length, start), return_inverse=True)[1]
         total, order, begins = ranks(contexts)
         gram = ranks(contexts * vocabulary + stream.ids.astype(np.int64)).rank
         new = gram[order] == 0
@@ -231,24 +241,22 @@ class Pieces:
         begins = np.flatnonzero(np.diff(places, prepend=-2) != 1)
         return cls(ids, np.repeat(begins, np.diff(begins, append=len(ids))), places)
 
-    def contexts(self, length: int, start: int, vocabulary: int, begin: int = 0, end: int | None = None) -> np.ndarray:
-        """The `length` tokens before each of tokens [begin, end), as one number each, int64 [end - begin].
+    def back(self, length: int, start: int, begin: int = 0, end: int | None = None) -> np.ndarray:
+        """The token `length` before each of tokens [begin, end), int64 [end - begin]; 0 for a length of 0.
 
         Args:
             start: token before a piece, as often as needed.
-            vocabulary: V; the number is below V ** length, so length is at most 2 for V of 31 bits.
 
-        >>> Pieces(np.array([3, 4, 5])).contexts(2, start=0, vocabulary=10).tolist()
-        [0, 3, 34]
+        >>> Pieces(np.array([3, 4, 5])).back(1, start=0).tolist()
+        [0, 3, 4]
         """
         end = len(self.ids) if end is None else min(end, len(self.ids))
-        at = np.arange(begin, end)
+        if length == 0:
+            return np.zeros(max(0, end - begin), np.int64)
+        at = np.arange(begin, end) - length
         first = np.int64(0) if self.first is None else self.first[begin:end]
-        numbers = np.zeros(len(at), np.int64)
-        for back in range(length, 0, -1):
-            before = self.ids[(at - back).clip(0)].astype(np.int64) if len(at) else numbers
-            numbers = numbers * vocabulary + np.where(at - back >= first, before, start)
-        return numbers
+        before = self.ids[at.clip(0)].astype(np.int64) if len(at) else at
+        return np.where(at >= first, before, start)
 
 
 def find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:

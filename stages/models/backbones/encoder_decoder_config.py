@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from stages.models.config import Reads, Size, StateArray
-from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, SoftmaxSettings
+from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, NoLookupSettings, SoftmaxSettings
 from stages.models.windows import WindowSettings
 
 
@@ -18,8 +18,9 @@ class EncoderDecoderConfig(AttentionConfig):
     backbone: Literal["encoder-decoder"] = "encoder-decoder"
     encoder_layers: Size = 2
     activation: Literal["gelu", "relu"] = "relu"
+    lookup: NoLookupSettings = NoLookupSettings()
     attention: SoftmaxSettings = SoftmaxSettings()
-    """The only one there is."""
+    """The only one there is, as there is no lookup."""
 
     @model_validator(mode="after")
     def _width_is_even(self) -> Self:

@@ -12,7 +12,7 @@ from stages.models.layers import FEED_FORWARD, LOOKUP, WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import FeedForward, Lookup, WindowAttention
+from stages.models.layers.sublayer import FeedForward, Lookup, WindowAttention, share_weights
 
 
 class Positions(nn.Module):
@@ -76,6 +76,7 @@ class Transformer(Backbone, Compilable):
         self.positions = Positions(config)
         self.dropout = Dropout(config.dropout)
         blocks = [Block(config, number + 1) for number in range(config.layers)]
+        share_weights(nn.ModuleList(blocks))
         for block in blocks:
             block.initialize(config.layers)
         self.blocks = nn.ModuleList(blocks)

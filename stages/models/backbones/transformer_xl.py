@@ -11,7 +11,15 @@ from stages.models.backbones.transformer_xl_config import TransformerXLConfig
 from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import PLACES, BlockMemory
-from stages.models.layers.sublayer import Attended, FeedForward, Lookup, Passage, StreamAttention, StreamInputs
+from stages.models.layers.sublayer import (
+    Attended,
+    FeedForward,
+    Lookup,
+    Passage,
+    StreamAttention,
+    StreamInputs,
+    share_weights,
+)
 
 
 class Block(StreamBlock):
@@ -62,6 +70,7 @@ class TransformerXL(SegmentedByDistance, Compilable):
 
     def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
+        share_weights(nn.ModuleList(blocks))
         for block in blocks:
             block.initialize(config.layers)
         return [*blocks]

@@ -38,5 +38,8 @@ FEED_FORWARD = Registry(
         "product-keys": Part.within(
             "stages.models.layers", "product_keys_settings:ProductKeysSettings", "product_keys:ProductKeys"
         ),
+        "memory-plus": Part.within(
+            "stages.models.layers", "memory_plus_settings:MemoryPlusSettings", "memory_plus:MemoryPlus"
+        ),
     },
 )

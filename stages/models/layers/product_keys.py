@@ -144,6 +144,15 @@ class Lookup(nn.Module):
         return over_batch.unflatten(1, (self.heads, -1))
 
 
+def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
+    """Sum the values of the slots that all heads have found, as they weigh."""
+    slots, weights = (part.flatten(0, 1).flatten(1) for part in found)
+    with torch.autocast(values.device.type, enabled=False):
+        # Values are summed as they are gathered: rows [B·L, heads · k, d] never exist.
+        read = F.embedding_bag(slots, values, per_sample_weights=weights, mode="sum")
+    return read.view(*found.slots.shape[:2], values.shape[1])
+
+
 class ProductKeys(FeedForward, LearnsApart):
     """Sums the values of the slots that the heads have found, as they weigh.
 
@@ -166,8 +175,4 @@ class ProductKeys(FeedForward, LearnsApart):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        slots, weights = (part.flatten(0, 1).flatten(1) for part in self.lookup(x))
-        with torch.autocast(x.device.type, enabled=False):
-            # Values are summed as they are gathered: rows [B·L, heads · k, d] never exist.
-            read = F.embedding_bag(slots, self.values, per_sample_weights=weights, mode="sum")
-        return read.view(*x.shape)
+        return read_slots(self.lookup(x), self.values)

@@ -36,6 +36,22 @@ class LearnsApart(ABC):
         """These parameters."""
 
 
+class SharesWeights(ABC):
+    """A layer that has some weights in common with all of its kind in a model: the first of them has them."""
+
+    @abstractmethod
+    def share(self, first: Any) -> None:
+        """Take these of the first layer in place of its own."""
+
+
+def share_weights(network: nn.Module) -> None:
+    """Let layers that share weights do so; before the weights begin, so that none are drawn in vain."""
+    first = dict[type, SharesWeights]()
+    for layer in network.modules():
+        if isinstance(layer, SharesWeights) and first.setdefault(type(layer), layer) is not layer:
+            layer.share(first[type(layer)])
+
+
 class FeedForward(Sublayer):
     """Works on each position by itself."""
 

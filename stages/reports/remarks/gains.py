@@ -8,8 +8,7 @@ from stages.evaluation.figures.row_names import PLAIN, SHUT, counting, counting_
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, undertrained
 from stages.numbers import joined, number, passes, percent
-from stages.reports.remarks.remark import Figures, Finding, Values
-from stages.reports.remarks.thresholds import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED
+from stages.reports.remarks.remark import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, Figures, Finding, Values
 
 HALF = 0.5
 """Share of the tokens whose searches a remark tells the worth of."""

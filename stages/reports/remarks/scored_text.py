@@ -5,11 +5,11 @@ from math import log
 
 from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.exact import EXACT
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
-from stages.reports.remarks.remark import Figures, Finding
-from stages.reports.remarks.thresholds import MANY_ENDS, MANY_UNKNOWN, UNEVEN
+from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, UNEVEN, Figures, Finding
 from stages.retrieval.hyperparameters import meanings, switched_off
 
 
@@ -104,7 +104,8 @@ def _text(text: Figures) -> str:
     """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
     if "model" in text["read_by"]:
         return str(text["split"])
-    return f"the datastore's text, {text['split']} of {text['corpus']}"
+    holder = "index" if EXACT in text["read_by"] else "datastore"
+    return f"the {holder}'s text, {text['split']} of {text['corpus']}"
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -128,7 +129,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = report["read"]["datastore" if "datastore" in report["read"] else MODELS_OWN]
+    made = next(report["read"][role] for role in ("datastore", EXACT, MODELS_OWN) if role in report["read"])
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"

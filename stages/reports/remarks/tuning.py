@@ -8,8 +8,7 @@ from typing import Any
 
 from stages.numbers import joined, number
 from stages.reports.remarks.gains import row_worse_than_trigram
-from stages.reports.remarks.remark import Figures, Finding, Values
-from stages.reports.remarks.thresholds import NOTABLE_GAIN
+from stages.reports.remarks.remark import NOTABLE_GAIN, Figures, Finding, Values
 from stages.retrieval.hyperparameters import amounts, settable
 
 

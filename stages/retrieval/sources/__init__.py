@@ -9,6 +9,8 @@ SOURCES = Registry(
     {
         "local": Part.within(HERE, "recent_settings:LocalSettings", "recent:open_recent"),
         "long": Part.within(HERE, "recent_settings:LongSettings", "recent:open_recent"),
+        "exact-stream": Part.within(HERE, "exact_settings:ExactStreamSettings", "exact:open_stream"),
+        "exact": Part.within(HERE, "exact_settings:ExactSettings", "exact:open_exact"),
         "external": Part.within(HERE, "external_settings:ExternalSettings", "external:open_external"),
     },
 )

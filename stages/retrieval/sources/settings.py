@@ -29,6 +29,10 @@ class SourceSettings(ReadingOptions):
     """Keys that reports tell of under another name."""
     reads_datastore: ClassVar[bool] = False
     """Whether it reads neighbours; its amount is then their number."""
+    reads_text: ClassVar[bool] = False
+    """Whether it reads the text of an exact index."""
+    compares_keys: ClassVar[bool] = True
+    """Whether it compares representations; else tokens, and its scores are lengths of matches."""
     reads_windows: ClassVar[bool] = False
     """Whether it matters to it where the windows or segments of a split begin."""
 

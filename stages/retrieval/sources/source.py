@@ -4,13 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.retrieval.grids import ReadingGrid, reading_grid
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+
+if TYPE_CHECKING:
+    from stages.suffixes.matches import SortedContexts
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class SourceInputs:
     device: str = "cpu"
     """Type of the device that memory is read on."""
     datastore: Datastore | None = None
+    contexts: "SortedContexts | None" = None
+    """Sorted, for exact matches; None: none are read."""
+    vocabulary: int = 2**31
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stages.artifacts.attempts import ATTEMPT, Attempt
+from stages.artifacts.lock import ATTEMPT, Attempt
 
 
 def test_what_is_noted_is_read(tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.artifacts.artifact import Artifact
-from stages.artifacts.lineage import ancestors, descendants
+from stages.artifacts.artifact import Artifact, ancestors, descendants
 from stages.artifacts.manifest import InputRecord, Manifest
 from stages.artifacts.store import Store
 

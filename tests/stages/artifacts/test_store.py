@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.checksums import file_entry
+from stages.artifacts.checksums import file_entry, write_stamps
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
-from stages.artifacts.stamps import write_stamps
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
@@ -175,7 +174,7 @@ def test_lineage_and_what_is_cached_are_verified_too(store: Store, squares: Arti
 def test_a_process_verifies_an_artifact_once(store: Store, squares: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[Path] = []
     monkeypatch.setattr(
-        "stages.artifacts.stamps.file_entry", lambda path, read: (hashed.append(path), file_entry(path))[1]
+        "stages.artifacts.checksums.file_entry", lambda path, read: (hashed.append(path), file_entry(path))[1]
     )
     careful = Store(store.root, verify_inputs=True)
     for _ in range(3):
@@ -199,7 +198,7 @@ def test_a_copy_is_on_the_disk_before_it_is_trusted(
     """A power loss can leave a file with the size, times and inode of its stamp, and no content."""
     shutil.copytree(store.root, tmp_path / "copy")
     synced: list[Path] = []
-    monkeypatch.setattr("stages.artifacts.stamps.fsync", synced.append)
+    monkeypatch.setattr("stages.artifacts.checksums.fsync", synced.append)
     for _ in range(2):
         copy = Store(tmp_path / "copy").get(squares.reference)
         assert synced == [copy.path / file for file in copy.manifest.files]

@@ -19,17 +19,15 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from stages.artifacts import summaries as module
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.make import Outcome, make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.artifacts.summaries import summaries
 from stages.errors import ArtifactError
 from tests.endurance.campaign.mutate import damaged_bytes
 from tests.endurance.power_loss.record import CHANGING, SYNCING, replaced
-from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, summary_of
+from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig
 
 LENGTHS = st.integers(1, 3).map(lambda shards: 3 * shards)
 KINDS = st.sampled_from(["tokens", "model"])
@@ -51,12 +49,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.right: dict[str, str] = {}
         self.there: dict[tuple[str, int], str] = {}
         self.names: dict[str, str] = {}
-        self.clock = module.SETTLED_SECONDS
-        module.SETTLED_SECONDS = -1.0
 
     def teardown(self) -> None:
         if hasattr(self, "root"):
-            module.SETTLED_SECONDS = self.clock
             shutil.rmtree(self.root)
 
     # Rules
@@ -168,7 +163,6 @@ class StoreMachine(RuleBasedStateMachine):
             assert {
                 f"{k}/{n}": f"{k}/{i}" for k in ("tokens", "model") for n, i in store.names(k).items()
             } == self.names
-            assert summaries(store) == [summary_of(artifact) for artifact in store.artifacts()]
 
     # Small things
 

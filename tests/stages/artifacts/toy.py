@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import manifest_digest
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import InputFile, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.artifacts.summaries import Summary
 from stages.config import StageConfig
 
 
@@ -37,23 +35,24 @@ class SquaresConfig(StageConfig):
     not_identity = frozenset({"verbose"})
 
 
-class OneArray(ShardedStage[SquaresConfig, ArrayLayout, ArrayLayout, Shard]):
-    """A stage whose plan is the one array that it makes, a shard of rows after the other."""
+class OneArray(ShardedStage[SquaresConfig, ShardPlan[Shard], ArrayLayout, Shard]):
+    """A stage that makes one array, a shard of rows after the other."""
 
-    def arrays(self, job: Job[SquaresConfig], plan: ArrayLayout) -> list[ArrayLayout]:
-        return [plan]
+    array: ClassVar[str]
 
-    def shards(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> list[Shard]:
-        return [Shard(f"{i:03}") for i in range(plan.shards)]
+    def plan(self, job: Job[SquaresConfig]) -> ShardPlan[Shard]:
+        array = ArrayLayout(self.array, (job.config.length,), "int64", job.config.rows)
+        return ShardPlan([Shard(f"{i:03}") for i in range(array.shards)], arrays=[array])
 
-    def open(self, job: ShardJob[SquaresConfig], plan: ArrayLayout) -> ArrayLayout:
-        return plan
+    def open(self, job: ShardJob[SquaresConfig], plan: ShardPlan[Shard]) -> ArrayLayout:
+        return plan.arrays[0]
 
 
 class Squares(OneArray):
     name: ClassVar[str] = "squares"
     kind: ClassVar[str] = "tokens"
     Config = SquaresConfig
+    array = "out.zarr/part/squares"
 
     def __init__(self, fail_at: int | None = None, error: BaseException | None = None) -> None:
         self.fail_at, self.error = fail_at, error
@@ -61,9 +60,6 @@ class Squares(OneArray):
 
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs(files=tuple(InputFile("source", p, d) for p, d in references.get("files", ())))
-
-    def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
-        return ArrayLayout("out.zarr/part/squares", (job.config.length,), "int64", job.config.rows)
 
     def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)
@@ -76,9 +72,9 @@ class Squares(OneArray):
         output.write(work, number, block)
         return output
 
-    def finish(self, job: Job[SquaresConfig], plan: ArrayLayout) -> dict[str, Any]:
+    def finish(self, job: Job[SquaresConfig], plan: ShardPlan[Shard]) -> dict[str, Any]:
         job.draft.add("note.txt").write_text("done\n")
-        return {"sum": sum(job.draft.record(shard.key)["sum"] for shard in self.shards(job, plan))}
+        return {"sum": sum(job.draft.record(shard.key)["sum"] for shard in plan.shards)}
 
 
 class Cubes(OneArray):
@@ -87,12 +83,10 @@ class Cubes(OneArray):
     name: ClassVar[str] = "cubes"
     kind: ClassVar[str] = "model"
     Config = SquaresConfig
+    array = "cubes.zarr/cubes"
 
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs({"squares": store.get(references["source"], "tokens")})
-
-    def plan(self, job: Job[SquaresConfig]) -> ArrayLayout:
-        return ArrayLayout("cubes.zarr/cubes", (job.config.length,), "int64", job.config.rows)
 
     def run_shard(self, job: ShardJob[SquaresConfig], work: ArrayLayout, shard: Shard) -> ShardOutput:
         number = int(shard.key)
@@ -102,7 +96,7 @@ class Cubes(OneArray):
         output.write(work, number, np.asarray(squares[rows]) * np.arange(rows.start, rows.stop))
         return output
 
-    def finish(self, job: Job[SquaresConfig], plan: ArrayLayout) -> dict[str, Any]:
+    def finish(self, job: Job[SquaresConfig], plan: ShardPlan[Shard]) -> dict[str, Any]:
         return {}
 
 
@@ -113,7 +107,7 @@ class Step(Shard):
     number: int | None = None
 
 
-class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
+class Sums(ShardedStage[SquaresConfig, ShardPlan[Step], dict[str, int], Step]):
     """Running sums of even and of odd numbers, two chains; then, in a phase of its own, the sum of all.
 
     Every shard leaves a file `KEY-PROCESS` in the folder `trace`. Process `closed_to` may not open.
@@ -132,16 +126,14 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
     def inputs(self, config: SquaresConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return Inputs()
 
-    def plan(self, job: Job[SquaresConfig]) -> int:
-        return job.config.length
+    def plan(self, job: Job[SquaresConfig]) -> ShardPlan[Step]:
+        numbers = range(job.config.length)
+        adding = (Step(f"add-{number:03}", number, chain=("even", "odd")[number % 2]) for number in numbers)
+        return ShardPlan([*adding, Step("all", phase="all")])
 
-    def shards(self, job: ShardJob[SquaresConfig], plan: int) -> list[Step]:
-        adding = (Step(f"add-{number:03}", number, chain=("even", "odd")[number % 2]) for number in range(plan))
-        return [*adding, Step("all", phase="all")]
-
-    def open(self, job: ShardJob[SquaresConfig], plan: int) -> dict[str, int]:
+    def open(self, job: ShardJob[SquaresConfig], plan: ShardPlan[Step]) -> dict[str, int]:
         assert os.getpid() != self.closed_to
-        return {"plan": plan}
+        return {"numbers": job.config.length}
 
     def run_shard(self, job: ShardJob[SquaresConfig], work: dict[str, int], shard: Step) -> ShardOutput:
         time.sleep(self.seconds)
@@ -150,7 +142,7 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
         (self.trace / f"{shard.key}-{os.getpid()}").touch()
         output = ShardOutput(job.folder)
         if shard.number is None:
-            last = [f"add-{number:03}" for number in range(work["plan"])[-2:]]
+            last = [f"add-{number:03}" for number in range(work["numbers"])[-2:]]
             output.record["sum"] = sum(job.record(key)["sum"] for key in last)
         else:
             before = f"sums/{shard.number - 2:03}"
@@ -160,16 +152,8 @@ class Sums(ShardedStage[SquaresConfig, int, dict[str, int], Step]):
         output.add(file).write_text(str(output.record["sum"]))
         return output
 
-    def finish(self, job: Job[SquaresConfig], plan: int) -> dict[str, Any]:
+    def finish(self, job: Job[SquaresConfig], plan: ShardPlan[Step]) -> dict[str, Any]:
         return {"sum": job.draft.record("all")["sum"]}
 
 
 STAGES.targets |= {one.name: f"{__name__}:{one.__name__}" for one in (Squares, Cubes, Sums)}
-
-
-def summary_of(artifact: Artifact) -> Summary:
-    """What the summaries of its store are to say of an artifact."""
-    manifest = artifact.manifest
-    inputs = {role: record.reference for role, record in manifest.inputs.items()}
-    size = manifest.bytes + (artifact.path / "manifest.json").stat().st_size
-    return Summary(artifact.reference, size, manifest.created, inputs)

@@ -5,9 +5,8 @@ import pytest
 
 from stages.artifacts.store import Store
 from stages.comparison.by_text import lengths
-from stages.comparison.compare import compare
+from stages.comparison.compare import compare, write_token_table
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.token_rows import write_token_table
 from stages.errors import ArtifactError, UsageError
 from stages.text.tokens import open_split
 from tests.stages.comparison.made import corpus, report

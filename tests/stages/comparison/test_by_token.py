@@ -8,9 +8,8 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.comparison.compare import compare
+from stages.comparison.compare import compare, write_token_table
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.token_rows import write_token_table
 from stages.evaluation.figures import places
 from tests.stages.comparison.made import corpus, report
 
@@ -166,7 +165,7 @@ def test_tokens_are_the_same_where_their_split_and_tokenizer_are(store, tmp_path
 
 @pytest.mark.parametrize("block", [2, 100])
 def test_the_table_has_a_line_a_token(store, tokens, tmp_path, monkeypatch, block):
-    monkeypatch.setattr("stages.comparison.token_rows.TOKENS_AT_ONCE", block)
+    monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", block)
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     settings = ComparisonSettings(around=1)
     assert write_token_table(tmp_path / "table.csv", a, b, settings) == 9

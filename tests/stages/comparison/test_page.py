@@ -5,8 +5,7 @@ import re
 import pytest
 
 from stages.comparison.page import comparison_charts, page
-from stages.comparison.sentences import sentences, verdict
-from stages.comparison.tables import group_tables
+from stages.comparison.sentences import group_tables, sentences, verdict
 from stages.reports.remarks.table import COMPARISON, remarks_on
 from tests.stages.comparison.found import FOUND, group
 from tests.stages.pages.made import Outline

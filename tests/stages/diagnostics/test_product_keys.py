@@ -42,6 +42,13 @@ class TestProductKeys(ProbeContract):
     def reader(self, start: int, stop: int) -> None:
         return None
 
+    def test_it_watches_layers_that_share_their_values(self):
+        model = LanguageModel(config(feed_forward=KEYS | {"name": "memory-plus"})).eval()
+        probe = opened(model.config)
+        (seen,) = self.seen(probe, model, [24])
+        blocks = probe.metrics([json.loads(json.dumps(seen.record))])["blocks"]
+        assert [(one["block"], one["slots"]) for one in blocks] == [(1, 25), (2, 25)]
+
     def test_it_counts_what_the_layers_read(self, probe, model):
         (seen,) = self.seen(probe, model, [24])
         found = []

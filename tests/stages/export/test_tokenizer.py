@@ -3,7 +3,7 @@
 import pytest
 
 from stages.artifacts.store import Store
-from stages.export.tokenizer import write_tokenizer
+from stages.export.export import write_tokenizer
 from stages.lineage.corpus import token_text
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.export.made import made, texts

@@ -7,8 +7,8 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation.generate import GenerationRequest, Stream, generate, open_writer
-from stages.generation.sampling import Sampling
+from stages.generation.generate import GenerationRequest, generate, open_writer
+from stages.generation.stream import Stream
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
 from stages.models.language_model import load_model
@@ -43,7 +43,7 @@ def indexes(store: Store, models: dict[str, Artifact]) -> dict[str, Artifact]:
 
 
 def writer(store: Store, source: Artifact, *memory: str, **settings) -> MemoryReader:
-    return open_writer(Request(source.reference, memory or None, device="cpu", **settings), store)
+    return open_writer(Request(source=source.reference, memory=memory or None, device="cpu", **settings), store)
 
 
 def slow_text(model: Artifact, prompt: list[int], number: int, seed: int, temperature: float) -> list[int]:
@@ -67,7 +67,7 @@ def slow_text(model: Artifact, prompt: list[int], number: int, seed: int, temper
 @pytest.mark.parametrize("prompt", ["", PROMPT])
 def test_without_memory_it_is_plain_sampling(store, models, backbone, prompt):
     reader = writer(store, models[backbone], "none")
-    wanted = GenerationRequest(prompt, 30, Sampling(temperature=0.8), seed=3)
+    wanted = GenerationRequest(prompt=prompt, max_tokens=30, temperature=0.8, seed=3)
     found = [written.id for written in generate(reader, wanted)]
     assert found == slow_text(models[backbone], reader.text.ids(prompt), 30, 3, 0.8)
 
@@ -75,7 +75,8 @@ def test_without_memory_it_is_plain_sampling(store, models, backbone, prompt):
 def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):
     reader = writer(store, indexes["transformer"], "external:k=5,lambda=0.3", "long:size=9,theta=0.2,lambda=0.2")
     texts = [
-        [written.id for written in generate(reader, GenerationRequest(PROMPT, 25, seed=seed))] for seed in (1, 1, 2)
+        [written.id for written in generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, seed=seed))]
+        for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
 
@@ -83,7 +84,7 @@ def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):
 def test_temperature_zero_takes_the_likeliest_of_the_final_distribution(store, indexes):
     reader = writer(store, indexes["lstm"], "external:k=5,lambda=0.6")
     stream = Stream(reader, reader.text.ids(PROMPT))
-    for written in generate(reader, GenerationRequest(PROMPT, 12, Sampling(temperature=0))):
+    for written in generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=12, temperature=0)):
         log_p = stream.log_probs(stream.read_range())
         assert written.id == log_p.argmax()
         assert written.probability == pytest.approx(np.exp(log_p.max()))
@@ -141,7 +142,7 @@ def test_in_the_windows_that_are_asked_for(store, indexes, memory, stride):
 def test_neighbours_may_come_from_another_encoder_that_carries_state(store, models, indexes):
     memory = "external:k=6,temperature=2,lambda=0.4"
     scores = evaluated(store, models["transformer"], memory, references={"index": indexes["lstm"]}, stride=1)
-    reader = writer(store, models["transformer"], memory, references={"index": indexes["lstm"].reference})
+    reader = writer(store, models["transformer"], memory, index=indexes["lstm"].reference)
     ids = array(models["transformer"].input("tokens"), "tokens.zarr", "test/ids").astype(np.int64)
     found = forced(reader, ids, 13)
     np.testing.assert_allclose(found, array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
@@ -159,15 +160,18 @@ def test_a_gate_reads_neighbours_that_are_searched_for(store, tokens, models, en
     reader = writer(store, model, *memory)
     np.testing.assert_allclose(forced(reader, ids, 13), array(scores, "scores.zarr", "logp")[13:], atol=2e-5)
     train = array(tokens, "tokens.zarr", "train/ids")
-    written = list(generate(reader, GenerationRequest(PROMPT, 9, Sampling(top_k=3), attribute=True)))
+    written = list(generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=9, top_k=3, attribute=True)))
     assert any(one.attributed.entered for one in written)
     assert all(train[near.source.row] == one.id for one in written for near in one.attributed.entered)
 
 
 def test_an_end_of_text_that_stops_is_left_out(store, models):
     reader = writer(store, models["lstm"], "none")
-    whole = [written.id for written in generate(reader, GenerationRequest("", 200, seed=0))]
-    stopped = [written.id for written in generate(reader, GenerationRequest("", 200, seed=0, stop_at_eos=True))]
+    whole = [written.id for written in generate(reader, GenerationRequest(prompt="", max_tokens=200, seed=0))]
+    stopped = [
+        written.id
+        for written in generate(reader, GenerationRequest(prompt="", max_tokens=200, seed=0, stop_at_eos=True))
+    ]
     assert reader.text.eos in whole
     assert stopped == whole[: whole.index(reader.text.eos)]
 
@@ -176,7 +180,7 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
     memory = "external:k=7,temperature=2,lambda=0.4", "long:size=11,theta=0.5,lambda=0.2"
     reader = writer(store, indexes["transformer"], *memory)
     prompt = reader.text.ids(PROMPT)
-    written = list(generate(reader, GenerationRequest(PROMPT, 25, attribute=True)))
+    written = list(generate(reader, GenerationRequest(prompt=PROMPT, max_tokens=25, attribute=True)))
     train = array(indexes["transformer"].find("tokens"), "tokens.zarr", "train/ids")
     stream, ids = Stream(writer(store, indexes["transformer"], "none"), prompt), prompt + [one.id for one in written]
     told = 0
@@ -194,7 +198,7 @@ def test_attribution_adds_up_and_names_the_true_places(store, indexes):
 
 
 def test_without_memory_nothing_is_attributed(store, models):
-    (one,) = generate(writer(store, models["lstm"], "none"), GenerationRequest("", 1, attribute=True))
+    (one,) = generate(writer(store, models["lstm"], "none"), GenerationRequest(prompt="", max_tokens=1, attribute=True))
     assert (one.attributed.memories, one.attributed.contexts) == ([], [])
 
 

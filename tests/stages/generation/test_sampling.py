@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.settings import validated
 from stages.errors import UsageError
+from stages.generation.request import GenerationRequest
 from stages.generation.sampling import Sampling, draw, probabilities
 from tests.oracles import sampling as oracle
 
@@ -50,17 +52,17 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "named"),
     [
-        ({"temperature": -1.0}, "--temperature must be 0 or more, not -1.0"),
-        ({"temperature": float("nan")}, "--temperature"),
-        ({"temperature": float("inf")}, "--temperature"),
-        ({"top_k": 0}, "--top-k must be at least 1"),
-        ({"top_p": 0.0}, "--top-p must be above 0"),
-        ({"top_p": 1.5}, "--top-p must be above 0 and at most 1"),
-        ({"temperature": 0.0, "top_k": 3}, "leave --top-k and --top-p out"),
+        ({"temperature": -1.0}, "temperature"),
+        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
+        ({"top_k": 0}, "top_k"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"top_p": 1.5}, "top_p"),
+        ({"temperature": 0.0, "top_k": 3}, "--top-k and --top-p"),
     ],
 )
-def test_numbers_without_a_meaning_are_refused(settings, message):
-    with pytest.raises(UsageError, match=message):
-        Sampling(**settings)
+def test_numbers_without_a_meaning_are_refused(settings: dict[str, float], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        validated(GenerationRequest, settings)

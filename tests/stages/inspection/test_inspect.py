@@ -39,7 +39,7 @@ def indexes(store: Store, tokens: Artifact) -> dict[str, Artifact]:
 
 
 def request(source: Artifact, *memory: str, **settings) -> Request:
-    return Request(source.reference, memory or None, device="cpu", **settings)
+    return Request(source=source.reference, memory=memory or None, device="cpu", **settings)
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

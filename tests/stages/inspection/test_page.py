@@ -6,10 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from stages.inspection.contexts import Context
-from stages.inspection.entered import EnteredContext
+from stages.inspection.contexts import Context, EnteredContext, LookedUpContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.looked_up import LookedUpContext
 from stages.inspection.page import page, probability, strength
 from stages.text.excerpt import Excerpt
 

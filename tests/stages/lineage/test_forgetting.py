@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stages.errors import UsageError
-from stages.lineage.forgetting import documents_meant, spelled_numbers
 from stages.text.names import NamedRun
+from stages.updating.change import documents_meant, spelled_numbers
 
 NAMES = [
     NamedRun(2, "mary.txt"),

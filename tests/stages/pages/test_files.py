@@ -6,9 +6,8 @@ import pytest
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.pages.files import check_figures_folder, check_page_file, write_figures, write_page
 from stages.pages.lineage import find_reports
-from stages.pages.page import Page, build_page
+from stages.pages.page import Page, build_page, check_figures_folder, check_page_file, write_figures, write_page
 from tests.stages.pages import made
 
 

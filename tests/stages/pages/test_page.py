@@ -15,8 +15,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.artifacts import artifact_rows
-from stages.pages.lineage import Member, find_reports, lineage_of
+from stages.pages.lineage import Member, artifact_rows, find_reports, lineage_of
 from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
 from stages.reports.remarks.table import remark

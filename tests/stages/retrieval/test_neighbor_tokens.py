@@ -1,4 +1,4 @@
-"""Tests of stages.retrieval.neighbor_tokens."""
+"""Tests of stages.retrieval.neighbors."""
 
 import numpy as np
 from hypothesis import given

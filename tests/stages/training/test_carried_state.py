@@ -16,6 +16,7 @@ from stages.models.layers.compressive_settings import CompressiveSettings
 from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
 from stages.models.layers.infinity_settings import InfinitySettings
 from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.memory_plus_settings import MemoryPlusSettings
 from stages.models.layers.product_keys_settings import ProductKeysSettings
 from stages.training import checkpoint as saver
 from stages.training.config import OptimizerConfig
@@ -30,6 +31,7 @@ SRU = SRUPlusPlusConfig(vocab_size=V, width=8, layers=2, dropout=0.3, segment_le
 KEYS = XL.model_copy(
     update={"feed_forward": ProductKeysSettings(heads=2, sub_keys=4, neighbors=2, value_lr=1e-2, layers=(1,))}
 )
+PLUS = XL.model_copy(update={"feed_forward": MemoryPlusSettings(heads=2, sub_keys=4, neighbors=2, layers=(1, 2))})
 NGRAMS = XL.model_copy(update={"lookup": HashedNgramsSettings(heads=2, slots=40, layers=(1,))})
 STILL = {"optimizer": OptimizerConfig(lr=1e-12), "clip_norm": 0.0}
 BACKBONES = pytest.mark.parametrize("model", [LSTM, XL, SRU], ids=["lstm", "transformer-xl", "sru++"])
@@ -38,8 +40,18 @@ ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, 
 SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
 ALL = pytest.mark.parametrize(
     "model",
-    [LSTM, XL, SRU, KEYS, NGRAMS, SLOTS, ENTRIES, SIGNAL],
-    ids=["lstm", "transformer-xl", "sru++", "product-keys", "hashed-ngrams", "compressive", "memorizing", "infinity"],
+    [LSTM, XL, SRU, KEYS, PLUS, NGRAMS, SLOTS, ENTRIES, SIGNAL],
+    ids=[
+        "lstm",
+        "transformer-xl",
+        "sru++",
+        "product-keys",
+        "memory-plus",
+        "hashed-ngrams",
+        "compressive",
+        "memorizing",
+        "infinity",
+    ],
 )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from stages.lineage.runs import KeptRows, Runs
 from stages.models.windows import WindowSettings
-from stages.updating.changed_rows import seen_behind
+from stages.updating.change import seen_behind
 
 OFFSETS = np.array([0, 3, 3, 8, 12, 13, 20])
 

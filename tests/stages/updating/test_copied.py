@@ -7,8 +7,7 @@ import pytest
 
 from stages.lineage.runs import KeptRows
 from stages.search.keys import StoredKeys
-from stages.updating.copied import copy_rows
-from stages.updating.work import Work
+from stages.updating.work import Work, copy_rows
 
 OFFSETS = np.array([0, 3, 3, 8, 12, 13, 20])
 KEYS = np.arange(40, dtype=np.float32).reshape(20, 2)

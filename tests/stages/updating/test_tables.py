@@ -10,7 +10,7 @@ from stages.artifacts.store import Store
 from stages.lineage.runs import Runs
 from stages.lineage.sources import RowSource
 from stages.text.names import NamedRun
-from stages.updating.changed_rows import RowTables
+from stages.updating.change import RowTables
 from stages.updating.tables import bytes_of_sources_and_names, longer_layouts, stored_tables, write_sources_and_names
 from tests.stages.small_text import text_tokens
 

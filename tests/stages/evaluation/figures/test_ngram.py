@@ -20,7 +20,7 @@ def texts(draw):
     """Counted texts and a scored one, each as a list of pieces; the vocabulary and n."""
     vocabulary = draw(st.integers(1, 6))
     pieces = st.lists(st.lists(st.integers(0, vocabulary - 1), max_size=12), max_size=3)
-    return draw(st.lists(pieces, max_size=3)), draw(pieces), vocabulary, draw(st.integers(1, 3))
+    return draw(st.lists(pieces, max_size=3)), draw(pieces), vocabulary, draw(st.integers(1, 6))
 
 
 def of_pieces(pieces, dtype=np.uint16):

@@ -1,0 +1,45 @@
+"""A request for text. Free of torch."""
+
+from typing import TYPE_CHECKING, Annotated, Self
+
+from pydantic import Field, model_validator
+
+from stages.config import Settings
+from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.generation.sampling import Sampling
+
+
+class GenerationRequest(Settings):
+    """A request for text."""
+
+    prompt: str = ""
+    """Text to go on from; None: none, the start of a text."""
+    max_tokens: Annotated[int, Field(ge=1)] = 100
+    """Tokens to write."""
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    """Log-probabilities are divided by it; 0 takes the likeliest token."""
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    """Draw from so many of the likeliest tokens."""
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Draw from the fewest likeliest tokens that hold this probability together."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """The same seed writes the same text."""
+    stop_at_eos: bool = False
+    """End where <eos> is drawn."""
+    attribute: bool = False
+    """Afterwards list the training passages that carried each token."""
+
+    @model_validator(mode="after")
+    def _draws(self) -> Self:
+        if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
+            raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
+        return self
+
+    @property
+    def sampling(self) -> "Sampling":
+        """How tokens are drawn."""
+        from stages.generation.sampling import Sampling
+
+        return Sampling(self.temperature, self.top_k, self.top_p)

@@ -1,0 +1,155 @@
+"""Code of the sources `exact` and `exact-stream`: what followed the longest matches of each context.
+
+An entry is a token of a text; its score is the number of tokens that its context shares with the one that reads. So
+p(w) is the share of w among the longest matches where τ is small, and shorter ones count more, the larger τ is.
+Source: unbounded n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperature.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+
+from stages.memory.entries import Entries
+from stages.retrieval.reading import Reading
+from stages.retrieval.retrieved import Retrieved, retrieve
+from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
+from stages.suffixes.matches import Located, Matched, SortedContexts
+from stages.suffixes.text import LONGEST, Text
+
+TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
+"""Default grid of τ, in tokens of a match."""
+
+
+@dataclass(frozen=True)
+class MatchSource(Source):
+    """The longest matches, some for each position: the part that both sources have in common."""
+
+    reading: Reading
+    device: str
+
+    @property
+    def about(self) -> About:
+        return About("matches")
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        matches: tuple[int, ...] = self.reading.value("matches")
+        return matches
+
+    @property
+    def width(self) -> int:
+        """The most matches that may be read."""
+        return self.cutoffs[-1]
+
+    @property
+    def positions_at_once(self) -> int:
+        return max(1, CHUNK_ENTRIES[self.device] // self.width)
+
+    def narrowed(self, cutoff: int) -> Self:
+        return replace(self, reading=self.reading.changed({"matches": (cutoff,)}))
+
+    def spread(self, sample: list[ScoredRange]) -> float:
+        """One token of a match."""
+        return 1.0
+
+    def default_scales(self, spread: float) -> tuple[float, ...]:
+        """1/τ."""
+        return tuple(1 / (temperature * spread) for temperature in TEMPERATURES)
+
+    def _retrieved(self, block: ScoredRange, part: slice, found: Matched, ids: np.ndarray, role: str) -> Retrieved:
+        """Matches as entries; places of `found` are of `ids`, and of the text that `role` names."""
+        device, missing = block.lm.targets.device, found.places < 0
+        values = np.where(missing, -1, ids[found.places].astype(np.int64)) if len(ids) else found.places
+        scores = torch.from_numpy(found.shared).to(device).float()
+        scores = scores.masked_fill(torch.from_numpy(missing).to(device), -torch.inf)
+        entries = Entries(scores, torch.from_numpy(values).to(device))
+        return retrieve(entries, block.lm.targets[part], torch.from_numpy(found.places).to(device), role)
+
+
+@dataclass(frozen=True)
+class ExactSource(MatchSource):
+    """Matches in the text of an index."""
+
+    contexts: SortedContexts | None
+    """None: nothing is to be retrieved."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reach=LONGEST)
+
+    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
+        """Retrieve the longest matches of a range's contexts, which end where its documents begin."""
+        assert self.contexts is not None, "the index is opened"
+        contexts, text = self.contexts, _read_so_far(scored_range, self.contexts.text.vocabulary)
+        first, forbidden = len(text) - len(scored_range.lm), scored_range.forbidden
+
+        def of(part: slice) -> Retrieved:
+            located = contexts.locate(text, np.arange(first + part.start, first + part.stop))
+            found = contexts.best(located, self.width, without=None if forbidden is None else forbidden[part])
+            return self._retrieved(scored_range, part, found, contexts.text.ids, "exact")
+
+        return of
+
+
+@dataclass(frozen=True)
+class ExactStreamSource(MatchSource):
+    """Matches in the last positions of the split, whatever its documents."""
+
+    vocabulary: int
+
+    @property
+    def size(self) -> int:
+        """Positions back."""
+        size: int = self.reading.value("size")[0]
+        return size
+
+    @property
+    def about(self) -> About:
+        return About("matches", details={"size": self.size})
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(reach=self.size + LONGEST)
+
+    def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
+        """Sort the past and the range together; each position finds those before it."""
+        lm = scored_range.lm
+        ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
+        first, size = len(ids) - len(lm), self.size
+        contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.vocabulary))
+        rank = np.empty(len(ids), np.int64)
+        rank[contexts.order] = np.arange(len(ids))
+        whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)
+
+        def of(part: slice) -> Retrieved:
+            own = np.arange(first + part.start, first + part.stop)
+            at = Located(rank[own], contexts.shared[rank[own]], whole[own])
+            found = contexts.best(at, self.width, within=np.stack([np.maximum(own - size, 0), own], axis=1))
+            places = np.where(found.places < 0, -1, found.places + lm.stop - len(ids))
+            retrieved = self._retrieved(scored_range, part, found, ids, "")
+            (one,) = retrieved.parts
+            return Retrieved((one._replace(ids=torch.from_numpy(places).to(lm.targets.device)),))
+
+        return of
+
+
+def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
+    """The past and the range as a text of documents; those of the past before the range do not matter."""
+    tokens = scored_range.carried.joined_tokens(scored_range.lm).cpu().numpy()
+    begins = np.zeros(len(tokens), np.int64)
+    origin = scored_range.lm.stop - len(tokens)
+    begins[len(tokens) - len(scored_range.lm) :] = np.maximum(scored_range.places.document_starts - origin, 0)
+    return Text.beginning(tokens, begins, vocabulary)
+
+
+def open_exact(reading: Reading, inputs: SourceInputs) -> ExactSource:
+    """The matches that a completed reading of `exact` reads."""
+    return ExactSource(reading, inputs.device, inputs.contexts)
+
+
+def open_stream(reading: Reading, inputs: SourceInputs) -> ExactStreamSource:
+    """The matches that a completed reading of `exact-stream` reads."""
+    return ExactStreamSource(reading, inputs.device, inputs.vocabulary)
