@@ -59,12 +59,13 @@ def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
 
     A number that is None is one that is not finite, in a list; else it is not known, and neither is the sum.
     """
+    if unknown is None and None in values:
+        return None
     if isinstance(values[0], Mapping):
         return {name: _sum([value[name] for value in values]) for name in values[0]}
     if isinstance(values[0], list):
         return [_sum(column, math.inf) for column in zip(*values, strict=True)]
-    known = [unknown if value is None else value for value in values]
-    return None if None in known else sum(known)
+    return sum(unknown if value is None else value for value in values)
 
 
 def table(
