@@ -94,12 +94,14 @@ def _show_matrix(title: str, metrics: Figures) -> None:
     """The scores after each task, and the figures of all of them, in percent."""
     after = ["before", *metrics["tasks"]]
     rows = [
-        [after[place], *(f"{score:.1%}" for score in scores)]
-        for place, scores in zip(metrics["after"], metrics["matrix"], strict=True)
+        [row["row"], after[place], *(f"{score:.1%}" for score in scores)]
+        for row in metrics["rows"]
+        for place, scores in zip(metrics["after"], row["matrix"], strict=True)
     ]
-    show_table(title_of(title, metrics["method"]), ("after", *metrics["tasks"]), rows)
-    known = [name for name in STREAM_FIGURES if metrics[name] is not None]
-    say(", ".join(f"{figure_name(name)} {metrics[name]:.1%}" for name in known))
+    show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
+    for row in metrics["rows"]:
+        known = [f"{figure_name(name)} {row[name]:.1%}" for name in STREAM_FIGURES if row[name] is not None]
+        say(f"{row['row']}: {', '.join(known)}")
 
 
 def _validated(model: "Artifact") -> Figures:

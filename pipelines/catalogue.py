@@ -116,10 +116,17 @@ COMMANDS = {
             "baseline": Reference("An ordinary model's, whose row stands above and is compared with.", ("report",)),
         },
     ),
+    "build-episodes": Command(
+        "Model -> episodes: the key and the label of every document of a stream of tasks.",
+        "The key network, which has learnt none of the tasks",
+        ("model",),
+        {"tokens": Reference("Tokens of the tasks, with the model's vocabulary.", ("tokens",))},
+    ),
     "evaluate-tasks": Command(
         "A model that learnt tasks -> matrix: accuracy on the test of each task, after each task.",
         "A model of a method that learns tasks",
         ("model",),
+        {"episodes": Reference("Keys of the documents in memory.", ("episodes",))},
     ),
 }
 _FORECASTS = Registry(
@@ -134,6 +141,7 @@ _FORECASTS = Registry(
         "precompute-neighbors": "stages.forecasts.neighbors:NeighborsForecast",
         "pack-batches": "stages.forecasts.pack:PackForecast",
         "evaluate": "stages.forecasts.evaluate:EvaluateForecast",
+        "build-episodes": "stages.forecasts.episodes:EpisodesForecast",
         "evaluate-tasks": "stages.forecasts.evaluate_tasks:EvaluateTasksForecast",
     },
 )

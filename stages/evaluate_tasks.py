@@ -1,7 +1,7 @@
 """Stage evaluate-tasks: a model that learnt tasks -> matrix.
 
-Scores the tests of all tasks with the weights after each. A shard is a range of one test, read with the weights after
-one task, so a killed run loses one range at most.
+Scores the tests of all tasks with the weights after each, and with what readings find in memory. A shard is a range of
+one test, read with the weights after one task, so a killed run loses one range at most.
 """
 
 import json
@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_split
+from stages.methods.config import TRAIN
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.figures import stream_figures
-from stages.tasks.plan import StreamPlan, TestRange, drawn, matrix, plan_stream
+from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, plan_stream
 from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Work:
 
 
 class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRange]):
-    """Scores a stream; roles: `model`, `tokens`."""
+    """Scores a stream; roles: `model`, `tokens`, and `episodes` where a reading looks for the nearest documents."""
 
     name = "evaluate-tasks"
     kind = "matrix"
@@ -50,7 +52,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
         plan_stream(config, model, tokens)
-        return Inputs({"model": model, "tokens": tokens})
+        read = {"model": model, "tokens": tokens}
+        if any(reading.reads_keys for reading in config.readings):
+            read["episodes"] = _fitting_episodes(references.get("episodes"), tokens, store)
+        elif references.get("episodes") is not None:
+            raise UsageError("--episodes: no --memory looks for the nearest documents; add mbpa or episodic.")
+        return Inputs(read)
 
     def device(self, execution: Execution) -> str:
         from stages.models.devices import device_name
@@ -65,17 +72,19 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
         from stages.models.devices import resolve_device
-        from stages.tasks.reader import StreamReader, documents_read
+        from stages.tasks.reader import StreamReader, all_documents, documents_by_task, open_keys, open_memory
 
-        model = job.inputs["model"]
-        reader = StreamReader(model, resolve_device(job.execution.device))
-        return Work(plan, reader, documents_read(model, job.inputs["tokens"], job.config.split))
+        model, tokens, device = job.inputs["model"], job.inputs["tokens"], resolve_device(job.execution.device)
+        length = int(model.config["segment_length"])
+        keys = open_keys(job.inputs["episodes"], device) if "episodes" in job.inputs else None
+        reader = StreamReader(model, device, open_memory(model, tokens, length), keys)
+        return Work(plan, reader, documents_by_task(all_documents(model, tokens, job.config.split, length), tokens))
 
     def run_shard(self, job: ShardJob[EvaluateTasksConfig], work: Work, shard: TestRange) -> ShardOutput:
         documents = work.documents[work.plan.order[shard.task]]
         which = drawn(documents.count, work.plan.counts[shard.task])[shard.start : shard.stop]
         work.reader.go_to(shard.after)
-        answers = work.reader.answers(documents, which)
+        answers = work.reader.answers(job.config.readings[shard.row], documents, which)
         right = int((answers == documents.labels[documents.chosen[which]]).sum())
         return ShardOutput(job.folder, {"correct": right, "answers": answers.tolist()})
 
@@ -84,20 +93,41 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         from stages.charts.stream import stream_charts
 
         records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
-        scores = matrix(plan, {key: record["correct"] for key, record in records.items()})
+        scores = matrices(plan, {key: record["correct"] for key, record in records.items()})
         made = {
             "tasks": list(plan.order),
             "method": job.inputs["model"].config["method"],
             "after": list(plan.places),
-            "matrix": scores.tolist(),
             "examples": list(plan.counts),
-            **stream_figures(scores, plan.places),
+            "rows": [
+                {"row": row, "matrix": own.tolist(), **stream_figures(own, plan.places)}
+                for row, own in zip(job.config.memory, scores, strict=True)
+            ],
         }
         answers = [
-            {"after": shard.after, "task": plan.order[shard.task], "answers": records[shard.key]["answers"]}
+            {
+                "row": job.config.memory[shard.row],
+                "after": shard.after,
+                "task": plan.order[shard.task],
+                "answers": records[shard.key]["answers"],
+            }
             for shard in plan.shards
         ]
         for name, content in {"metrics.json": made, "answers.json": answers}.items():
             job.draft.add(name).write_text(json.dumps(content, allow_nan=False) + "\n", "utf-8")
         write_figures(stream_charts(made), job.draft.add)
         return made
+
+
+def _fitting_episodes(reference: str | None, tokens: Artifact, store: Store) -> Artifact:
+    """Raises: UsageError if none are named; ArtifactError if they are those of other documents."""
+    if reference is None:
+        making = tokens.advise("build-episodes", "ENCODER", "--tokens", tokens.reference)
+        raise UsageError(f"--memory looks for the nearest documents: name their keys with --episodes ({making}).")
+    episodes = store.get(reference, "episodes")
+    if episodes.input("corpus").record != tokens.record or episodes.config["split"] != TRAIN:
+        raise ArtifactError(
+            f"{episodes.reference} has keys of {episodes.config['split']} of {episodes.input('corpus').reference}, but "
+            f"the model has learnt {TRAIN} of {tokens.reference}."
+        )
+    return episodes

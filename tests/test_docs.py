@@ -13,6 +13,7 @@ from memlm_cli.app import app
 from pipelines.recipe import load_recipe, shipped_recipes
 from pipelines.settings import assignment, merged, validated
 from stages.retrieval.reading import parse_readings
+from stages.tasks.config import EvaluateTasksConfig
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 
@@ -58,7 +59,10 @@ def values_of(words: list[str], option: str) -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_memories_presets_recipes_and_settings_of_training_exist(document: Path) -> None:
     for words in shown_commands(document.read_text("utf-8")):
-        parse_readings(tuple(values_of(words, "--memory")))
+        if words[1] == "evaluate-tasks":
+            EvaluateTasksConfig.model_validate({"memory": values_of(words, "--memory") or ["none"]})
+        else:
+            parse_readings(tuple(values_of(words, "--memory")))
         for name in values_of(words, "--model") if words[1] == "train" else []:
             load_preset(name)
         if words[1] == "run" and not words[2].endswith(".toml"):

@@ -24,6 +24,7 @@ WORKED = [
     "stages.models.layers.hashed_ngrams",
     "stages.models.layers.infinity",
     "stages.models.layers.memorizing",
+    "stages.models.layers.memsizer",
     "stages.models.layers.product_keys",
     "stages.models.layers.relative",
     "stages.models.layers.sinusoids",

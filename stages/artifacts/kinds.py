@@ -22,6 +22,7 @@ KINDS = {
     "neighbors": Kind("precompute-neighbors", 2),
     "batches": Kind("pack-batches", 2),
     "report": Kind("evaluate", 4),
+    "episodes": Kind("build-episodes", 1),
     "matrix": Kind("evaluate-tasks", 1),
 }
 STAGES = Registry(
@@ -36,6 +37,7 @@ STAGES = Registry(
         "precompute-neighbors": Part("stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
         "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
         "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
+        "build-episodes": Part("stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"),
         "evaluate-tasks": Part("stages.tasks.config:EvaluateTasksConfig", "stages.evaluate_tasks:EvaluateTasks"),
     },
 )

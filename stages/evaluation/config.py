@@ -37,6 +37,8 @@ class EvaluateConfig(WindowedConfig):
     frequency: Literal["train", "split"] = "train"
     """Split whose tokens are counted for perplexity by frequency: train, or the one that is scored, as in the TRIME
     paper."""
+    count_orders: Annotated[tuple[Annotated[int, Field(ge=1, le=32)], ...] | None, Spelling("N[,N…]")] = None
+    """Orders of more n-grams that count as controls of every row, beside trigrams."""
     save_token_scores: bool = False
     """Keep the log-probability of every token (scores.zarr)."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -80,17 +80,20 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
     each: list[RangeScores | RowScores] = [scores, *scores.rows]
     nll = scores.nll()
     targets, accuracy = scores.targets.cpu().numpy(), breakdown.accuracy
+    new = None if breakdown.matched is None else breakdown.matched.new[start:stop]
     wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
     if breakdown.last_words is not None:
         wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.columns["correct"])) for one in each]
-        outside = None if outside is None else outside[breakdown.last_words.scored(start, stop)]
+        counted = breakdown.last_words.scored(start, stop)
+        outside, new = (None if mask is None else mask[counted] for mask in (outside, new))
     return {
         "tokens": len(targets),
         "nll": [finite(float(one.sum())) for one in nll],
         "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
         "tokens_outside": 0 if outside is None else int(outside.sum()),
+        **({} if new is None else _of("new", new, nll)),
         **_of_unknown(breakdown.unknown_id, targets, nll),
-        **({} if breakdown.ends is None else _of_ends(breakdown.ends[start:stop], nll)),
+        **({} if breakdown.ends is None else _of("ends", breakdown.ends[start:stop], nll)),
         "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
         "matches": {str(k): int((scores.rows[accuracy.row].columns["first_matches"] < k).sum()) for k in accuracy.at},
@@ -107,8 +110,8 @@ def _of_unknown(unknown_id: int | None, targets: np.ndarray, nll: Sequence[np.nd
     return {"tokens_unknown": int(unknown.sum()), "nll_unknown": sums}
 
 
-def _of_ends(ends: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
-    return {"tokens_ends": int(ends.sum()), "nll_ends": [finite(float(one[ends].sum())) for one in nll]}
+def _of(name: str, some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
+    return {f"tokens_{name}": int(some.sum()), f"nll_{name}": [finite(float(one[some].sum())) for one in nll]}
 
 
 def _by_frequency(

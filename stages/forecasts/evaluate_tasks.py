@@ -18,4 +18,5 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
 
     def work(self, config: EvaluateTasksConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         plan = plan_stream(config, inputs["model"], inputs["tokens"])
-        return Work(len(plan.places) * sum(plan.counts), "examples", {"model": shape_of(inputs["model"])})
+        signature = {"model": shape_of(inputs["model"]), "memory": config.memory}
+        return Work(len(plan.places) * sum(plan.counts), "examples", signature)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.artifacts.store import Store
+from stages.errors import UsageError
 from stages.generation.request import GenerationRequest
 from stages.generation.sampling import draw, probabilities
 from stages.generation.stream import Attributed, Attribution, Stream
-from stages.inspection.reading import MemoryReader, open_reader
-from stages.inspection.request import Request
+from stages.inspection.reading import MemoryReader, load_reader
+from stages.inspection.request import Request, find
+from stages.models.config import model_of
 
 STRIDE = 1
 """A backbone without state always reads as many tokens back as its context holds."""
@@ -26,8 +28,12 @@ class GeneratedToken:
 
 
 def open_writer(request: Request, store: Store) -> MemoryReader:
-    """The model and memories that a request names, for writing."""
-    return open_reader(request, store, None, stride=STRIDE)
+    """The model and memories that a request names, for writing. Raises: UsageError for a model that translates."""
+    found = find(request, store, None, stride=STRIDE)
+    model = found.read["model"]
+    if model_of(model).reads.source:
+        raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
+    return load_reader(found, request)
 
 
 def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:

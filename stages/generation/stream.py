@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
@@ -66,17 +65,10 @@ def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: Weig
         scored_range: a range whose hidden states were kept.
         policy: None: the plain model.
     """
-    hidden, log_z = scored_range.lm.hidden, scored_range.lm.log_z
+    hidden = scored_range.lm.hidden
     assert hidden is not None, "hidden states are kept where the tokens that count are given"
     log_p = reader.model.log_probs(hidden)
-    if policy is None:
-        return log_p
-    done, parts = 0, []
-    for rows, retrieved in policy.row.retrieve(scored_range):
-        n, weights = len(log_z[rows]), policy.weights(scored_range, rows, retrieved)
-        parts.append(policy.read_dense(log_p[done : done + n], log_z[rows], retrieved, slice(0, n), weights))
-        done += n
-    return torch.cat(parts)
+    return log_p if policy is None else policy.dense(scored_range, log_p)
 
 
 def _ending_with(carried: CarriedState, token: int) -> CarriedState:

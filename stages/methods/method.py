@@ -123,6 +123,8 @@ class Method(ABC, Generic[S]):
     """The setting that says how a batch is cut into groups of segments that are alike, where it is."""
     keeps_graph: ClassVar[bool] = False
     """Whether a loss reaches through what is carried into earlier batches of the same update."""
+    carries_past: ClassVar[bool] = False
+    """Whether it carries tensors of its own, besides the backbone's state."""
 
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings

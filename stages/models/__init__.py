@@ -16,6 +16,7 @@ BACKBONES = Registry(
         "memory-transformer": Part.within(
             PACKAGE, "memory_transformer_config:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
         ),
+        "memformer": Part.within(PACKAGE, "memformer_config:MemformerConfig", "memformer:Memformer"),
         "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
         "encoder-decoder": Part.within(
             PACKAGE, "encoder_decoder_config:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"

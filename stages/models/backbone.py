@@ -138,3 +138,11 @@ class Compilable(ABC):
     @abstractmethod
     def compiled_parts(self) -> Sequence[nn.Module]:
         """Modules whose forward pass is compiled, for batches of one shape; the backbone may be one."""
+
+
+class Replays(ABC):
+    """A backbone whose updates over several segments replay its memory: see `stages.training.replay`."""
+
+    @abstractmethod
+    def advance(self, inputs: Inputs) -> State:
+        """The state after inputs, by the shortest way there; random numbers are drawn in the order of `read`."""

@@ -107,3 +107,22 @@ def gpus() -> list[dict[str, str | int]]:
         free, total = torch.cuda.mem_get_info(number)
         found.append({"name": torch.cuda.get_device_name(number), "memory": total, "free": free})
     return found
+
+
+def random_state() -> "dict[str, torch.Tensor]":
+    """State of torch's generators: the CPU's and, where it is used, the current GPU's."""
+    import torch
+
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: "dict[str, torch.Tensor]") -> None:
+    """Continue the sequences of random numbers that `random_state` saw."""
+    import torch
+
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

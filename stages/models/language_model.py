@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from stages.errors import UsageError, content_of
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
-from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, State
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Replays, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.heads import HEADS
@@ -82,6 +82,12 @@ class LanguageModel(nn.Module):
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
         return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
+
+    def advance(self, batch: Batch, state: State) -> State:
+        """The state after a batch, by the shortest way there; only of a model that replays."""
+        assert isinstance(self.backbone, Replays), "the backbone does not replay"
+        embedded = self.vocabulary.embed(batch.inputs)
+        return self.backbone.advance(Inputs(embedded, state, batch.document_offset, tokens=batch.inputs))
 
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
         """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.

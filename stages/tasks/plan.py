@@ -11,18 +11,18 @@ from stages.artifacts.stage import Shard, ShardPlan
 from stages.errors import ArtifactError
 from stages.tasks.config import EvaluateTasksConfig
 
-RANGE = 512
-"""Examples of a shard."""
+RANGE, ADAPTED_RANGE = 512, 8
+"""Examples of a shard; of one whose reading learns anew for each."""
 
 
 @dataclass(frozen=True)
 class TestRange(Shard):
-    """Examples [start, stop) of the test of a task, as a place in the stream, and the task after which they are read.
+    """Examples [start, stop) of the test of a task, as a place in the stream, and how they are read."""
 
-    `after` is counted from 1; 0: before the first.
-    """
-
+    row: int
+    """Number of the reading."""
     after: int
+    """Task after which they are read, counted from 1; 0: before the first."""
     task: int
     start: int
     stop: int
@@ -38,17 +38,22 @@ class StreamPlan(ShardPlan[TestRange]):
     """Tasks after which weights are scored, counted from 1; 0: before the first."""
     counts: tuple[int, ...]
     """Examples of each task's test."""
+    rows: int
+    """Readings."""
 
     @classmethod
-    def of(cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...]) -> "StreamPlan":
-        """All ranges; those of the same weights follow each other."""
+    def of(
+        cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...], ranges: tuple[int, ...]
+    ) -> "StreamPlan":
+        """All ranges; those of the same reading and weights follow each other."""
         shards = [
-            TestRange(f"{after:02d}-{task:02d}-{start:06d}", after, task, start, min(start + RANGE, count))
+            TestRange(f"{row}-{after:02d}-{task:02d}-{start:06d}", row, after, task, start, min(start + size, count))
+            for row, size in enumerate(ranges)
             for after in places
             for task, count in enumerate(counts)
-            for start in range(0, count, RANGE)
+            for start in range(0, count, size)
         ]
-        return cls(shards, order, places, counts)
+        return cls(shards, order, places, counts, len(ranges))
 
 
 def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
@@ -60,10 +65,12 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
             raise ArtifactError(f"Task {name} of {tokens.reference} has no documents in {config.split!r}.")
     learnt: Sequence[str] | None = model.config["order"]
     order = tuple(names if learnt is None else learnt)
-    whole = learnt is not None and config.after == "each"
+    adapts = any(reading.adapts for reading in config.readings)
+    whole = learnt is not None and (config.after or ("last" if adapts else "each")) == "each"
     places = tuple(range(len(order) + 1)) if whole else (len(order),)
     most = max(held.values()) if config.examples is None else config.examples
-    return StreamPlan.of(order, places, tuple(min(held[name], most) for name in order))
+    ranges = tuple(ADAPTED_RANGE if reading.adapts else RANGE for reading in config.readings)
+    return StreamPlan.of(order, places, tuple(min(held[name], most) for name in order), ranges)
 
 
 def drawn(count: int, examples: int) -> np.ndarray:
@@ -73,9 +80,9 @@ def drawn(count: int, examples: int) -> np.ndarray:
     return np.sort(np.random.default_rng(0).permutation(count)[:examples])
 
 
-def matrix(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
-    """R of the plan's places, [places, K]: the share of right answers, from those counted by shard."""
-    scores = np.zeros((len(plan.places), len(plan.order)))
+def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
+    """R of each reading, [rows, places, K]: the share of right answers, from those counted by shard."""
+    scores = np.zeros((plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.shards:
-        scores[plan.places.index(shard.after), shard.task] += correct[shard.key]
+        scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
     return scores / np.array(plan.counts)

@@ -1,47 +1,157 @@
-"""A model of labels, read with the weights after any task of its stream."""
+"""A model of labels, read with the weights after any task of its stream, with and without memory."""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from safetensors.numpy import load_file
+from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.examples.corpus import Corpus
 from stages.examples.documents import Documents
 from stages.examples.examples import BATCH_TOKENS
-from stages.methods.stream.files import after_file
+from stages.methods.stream.files import MEMORY, after_file
 from stages.models.config import model_of
+from stages.models.heads.classifier_settings import Pool
 from stages.models.language_model import LanguageModel, load_model, start_from
 from stages.models.windows import WindowSettings
+from stages.tasks.adapt import adapted
+from stages.tasks.keys import document_keys, nearest, squared_distances
+from stages.tasks.readings import Adaptation, Neighbors, Reading
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The network that makes keys, and those of all documents of the training split, float32 [D, d]."""
+
+    model: LanguageModel
+    length: int
+    """Tokens of a document that it reads."""
+    pool: Pool
+    stored: np.ndarray
+
+    def of(self, examples: Documents, which: np.ndarray) -> np.ndarray:
+        """Keys of other documents, float32 [n, d]."""
+        cut = replace(examples, cutting=examples.cutting._replace(context=self.length, stride=self.length))
+        return document_keys(self.model, cut, which, self.pool)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Documents that a model has written; what is learnt later is not seen before."""
+
+    split: Documents
+    """All documents of the training split."""
+    rows: np.ndarray
+    """Those in memory, int64 [M], in the order of writing."""
+    tasks: np.ndarray
+    """Place of each one's task in the stream, int64 [M]."""
+
+    def visible(self, after: int) -> np.ndarray:
+        """Rows that were written by the end of the task `after`, counted from 1."""
+        return self.rows[self.tasks < after]
 
 
 class StreamReader:
     """Answers of a model; weights are loaded when another place in the stream is asked for."""
 
-    def __init__(self, model: Artifact, device: torch.device) -> None:
-        self._artifact, self._place = model, -1
+    def __init__(self, model: Artifact, device: torch.device, memory: Memory, keys: Keys | None = None) -> None:
+        self._artifact, self._memory, self._keys = model, memory, keys
+        self._place = -1
         self.model: LanguageModel = load_model(model.path, device)
 
     def go_to(self, place: int) -> None:
         """Take the weights after the task at a place, counted from 1; 0: those before the first."""
         if self._artifact.config["order"] is not None and place != self._place:
             start_from(self.model, self._artifact.file(after_file(place)))
-            self._place = place
+        self._place = place
 
-    def answers(self, examples: Documents, which: np.ndarray) -> np.ndarray:
-        """The label that scores highest for each of some examples [n], int64."""
-        size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[np.ndarray]()
+    def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> np.ndarray:
+        """The label that is most probable for each of some examples [n], int64."""
+        visible = self._memory.visible(self._place)
+        if isinstance(reading, Adaptation) and len(visible):
+            return self._adapted(reading, examples, which, visible)
+        probabilities = self._probabilities(examples, which)
+        if isinstance(reading, Neighbors) and len(visible):
+            memory = self._of_neighbors(reading, examples, which, visible, probabilities.shape[1])
+            probabilities = reading.weight * memory + (1 - reading.weight) * probabilities
+        return probabilities.argmax(1)
+
+    def _probabilities(self, examples: Documents, which: np.ndarray) -> np.ndarray:
+        """p(y | x) of the model alone, float64 [n, |Y|]."""
+        size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[Tensor]()
         with torch.no_grad():
             for start in range(0, len(which), size):
-                batch = examples.batch(which[start : start + size]).to(next(self.model.parameters()).device)
-                found.append(self.model.label_scores(batch).argmax(-1).cpu().numpy())
-        return np.concatenate(found)
+                batch = examples.batch(which[start : start + size]).to(self._device)
+                found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
+        return torch.cat(found).numpy()
+
+    def _of_neighbors(
+        self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int
+    ) -> np.ndarray:
+        """p_mem(y), float64 [n, |Y|]: shares of exp(-d² / τ) of the nearest documents."""
+        assert self._keys is not None
+        found, stored = np.zeros((len(which), labels)), self._keys.stored[visible]
+        for row, query in enumerate(self._keys.of(examples, which)):
+            distances = squared_distances(query, stored)
+            chosen = nearest(distances, reading.k)
+            # Less the smallest distance: far neighbours still have weights that are no zero.
+            weights = np.exp(-(distances[chosen] - distances[chosen].min()) / reading.temperature)
+            np.add.at(found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum())
+        return found
+
+    def _adapted(self, reading: Adaptation, examples: Documents, which: np.ndarray, visible: np.ndarray) -> np.ndarray:
+        found = np.empty(len(which), np.int64)
+        queries = self._keys.of(examples, which) if reading.reads_keys and self._keys is not None else None
+        for row in range(len(which)):
+            one = which[row : row + 1]
+            if queries is None:
+                random = np.random.default_rng([0, int(examples.chosen[one[0]])])
+                chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
+            else:
+                assert self._keys is not None
+                chosen = nearest(squared_distances(queries[row], self._keys.stored[visible]), reading.k)
+            batch = self._memory.split.batch(visible[chosen]).to(self._device)
+            with adapted(self.model, batch, reading):
+                found[row] = self._probabilities(examples, one).argmax()
+        return found
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
 
-def documents_read(model: Artifact, tokens: Artifact, split: str) -> dict[str, Documents]:
-    """The documents of a split by task, cut as in training."""
-    length = int(model.config["segment_length"])
-    cutting = model_of(model).cutting(WindowSettings(length, length))
-    found = {}
-    for task in Corpus.of(tokens).tasks(split, cutting, tokens.metrics["tasks"]):
-        assert isinstance(task.examples, Documents)
-        found[task.name] = task.examples
+def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
+    """All documents of a split, as a model reads them, cut to a length."""
+    found = Corpus.of(tokens).examples(split, model_of(model).cutting(WindowSettings(length, length)))
+    assert isinstance(found, Documents)
     return found
+
+
+def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Documents]:
+    """The documents of each task."""
+    return {
+        name: documents.of(np.flatnonzero(documents.task_numbers == number))
+        for number, name in enumerate(tokens.metrics["tasks"])
+    }
+
+
+def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
+    """The documents that a model's method kept; where it kept none, all that were learnt."""
+    split = all_documents(model, tokens, "train", length)
+    if MEMORY in model.manifest.files:
+        kept = load_file(model.file(MEMORY))
+        return Memory(split, kept["rows"], kept["tasks"])
+    names = tokens.metrics["tasks"]
+    order = model.config["order"] or names
+    places = np.array([order.index(name) for name in names])
+    return Memory(split, np.arange(split.count), places[split.task_numbers])
+
+
+def open_keys(episodes: Artifact, device: torch.device) -> Keys:
+    """The keys of a training split, and the network that makes others."""
+    stored = np.asarray(episodes.zarr("episodes.zarr")["keys"][:])
+    encoder = load_model(episodes.input("encoder").path, device)
+    return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)

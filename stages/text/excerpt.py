@@ -11,6 +11,7 @@ import numpy as np
 
 from stages.errors import content_of
 from stages.text.names import DocumentNames
+from stages.text.tokenizer import UNK
 
 UNFINISHED = "\ufffd"
 """Decoding of bytes that are no whole character yet."""
@@ -37,6 +38,14 @@ class TokenText:
         with content_of(self._file, Exception):  # the library has no class of its own
             found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
             return found
+
+    @cached_property
+    def special(self) -> tuple[int, ...]:
+        """Ids of tokens that stand for no text: `<eos>`, `<unk>`, padding, languages."""
+        found = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+        unknown = (getattr(self._tokenizer.model, "unk_token", None), UNK)
+        ids = (None if name is None else self._tokenizer.token_to_id(name) for name in unknown)
+        return tuple(sorted(found | {self.eos} | {id for id in ids if id is not None}))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Text that each of consecutive tokens adds; a character counts for the token that ends it."""

@@ -21,6 +21,7 @@ from stages.artifacts.durable import fsync, write_atomically
 from stages.errors import ArtifactError
 from stages.methods.method import Carried, Remembers
 from stages.models.backbone import named_below
+from stages.models.devices import random_state, set_random_state
 from stages.models.language_model import LanguageModel, save_weights
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.low_rank import whole_weights
@@ -121,21 +122,6 @@ def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
         f"The checkpoint {checkpoint} is damaged ({problem}); remove it, and the same command trains from the "
         "beginning."
     )
-
-
-def random_state() -> dict[str, Tensor]:
-    """State of torch's generators: the CPU's and, where it is used, the current GPU's."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def set_random_state(state: dict[str, Tensor]) -> None:
-    """Continue the sequences of random numbers that `random_state` saw."""
-    torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
 
 
 def best_weights(step: object) -> str:

@@ -9,6 +9,7 @@ from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
+from stages.models.backbones.memformer_config import MemformerConfig
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import AttentionConfig, remembers
 from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
@@ -148,6 +149,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
     found = (
         random_segments(config, inputs),
         untrained_memory(config),
+        unlearned_memory(config),
         more_blocks_than_usual(config.model),
         cost_of_vocabulary(config.model),
     )
@@ -160,7 +162,8 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
         return None
     tokens = inputs["tokens"]
     store, length = tokens.store.root, str(config.segment_length)
-    packing = advised(store, "pack-batches", tokens.reference, "--segment-length", length)
+    given = [] if config.model.reads.source else ["--segment-length", length]
+    packing = advised(store, "pack-batches", tokens.reference, *given)
     return (
         f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
         f"segments that are alike: {packing} | {advised(store, 'train', '--method', config.method)}"
@@ -182,6 +185,16 @@ def untrained_memory(config: TrainConfig) -> str | None:
     return (
         f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
         f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"
+    )
+
+
+def unlearned_memory(config: TrainConfig) -> str | None:
+    """Warning that what writes the slots of a memformer never learns: a later segment of an update would teach it."""
+    if not isinstance(config.model, MemformerConfig) or not config.model.slots or config.accumulate > 1:
+        return None
+    return (
+        "an update reads one segment of each stream, so what writes memory learns nothing. Add --accumulate 4 to let "
+        "gradients reach through four"
     )
 
 

@@ -1,7 +1,7 @@
 """Updates of the weights: the objective, the optimizer, and the state that batches carry to the next."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stages.examples.examples import Batch
 from stages.methods.method import BatchIndex, Carried, Method, OwnsStep, Update
-from stages.models.backbone import Encoding
+from stages.models.backbone import Encoding, Replays
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder
@@ -23,6 +23,7 @@ from stages.training.optimizer import (
     set_apart,
     set_learning_rates,
 )
+from stages.training.replay import replay_step
 
 
 class Objective(nn.Module):
@@ -61,6 +62,13 @@ class Objective(nn.Module):
             loss, carried = self.method.loss(self.model, batch, carried)
         self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
         return sum(auxiliary, start=loss), carried
+
+    def advance(self, batch: Batch, carried: Carried) -> Carried:
+        """State after a batch, of a backbone that replays; the shortest way there, unless the method carries more."""
+        with autocast(self.device, self.precision):
+            if self.method.carries_past:
+                return self.method.loss(self.model, batch, carried)[1]
+            return Carried(self.model.advance(batch, carried.state))
 
 
 class Reading:
@@ -115,7 +123,11 @@ class Updates:
         self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
         self.carried = Carried()
         """State after the latest batch, for the next."""
-        self._before, self._auxiliary = Carried(), list[Tensor]()
+        self.before = Carried()
+        """State before the latest batch."""
+        replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
+        self.replays = replays and self.accumulate > 1 and order.layout.streams
+        self._auxiliary = list[Tensor]()
         self._weight: float | None = None
         self.number, self.seed = 0, run.config.seed
         groups = run.method.parameter_groups(run.model)
@@ -156,18 +168,28 @@ class Updates:
         fabric, method, config = self._run.fabric, self._run.method, self._run.config
         for part in range(self.accumulate):
             examples, which, begins = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
-            self._before = Carried() if begins else self.carried
+            self.before = Carried() if begins else self.carried
             self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
             # Processes exchange gradients once an update: in the last backward pass.
-            with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
+            with self.exchanges(part + 1 == self.accumulate):
                 yield method.batch(examples, which, index).to(fabric.device)
 
-    def loss(self, batch: Batch) -> Tensor:
-        loss: Tensor
-        loss, carried = self._objective(batch, self._before)
+    def exchanges(self, wanted: bool) -> AbstractContextManager[None]:
+        return self._run.fabric.no_backward_sync(self._objective, enabled=not wanted)
+
+    def advance(self, batch: Batch) -> None:
+        with torch.no_grad():
+            self.carried = self._bare.advance(batch, self.before)
+
+    def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
+        loss, carried = self._objective(batch, before)
         if self._bare.auxiliary is not None:
             self._auxiliary.append(self._bare.auxiliary / self.accumulate)
+        return loss, carried
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss, carried = self.loss_from(batch, self.before)
         if self._order.layout.streams:
             self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
         return loss
@@ -199,9 +221,11 @@ def _freeze(model: nn.Module, learnt: set[int]) -> None:
         part.train(any(learned) or not learned)
 
 
-def make_update(method: Method, update: Update) -> Tensor:
+def make_update(method: Method, update: Updates) -> Tensor:
     """One update, the method's own way if it has one; returns its loss, a scalar, the mean a token, in nats."""
-    return method.step(update) if isinstance(method, OwnsStep) else plain_step(update)
+    if isinstance(method, OwnsStep):
+        return method.step(update)
+    return replay_step(update) if update.replays else plain_step(update)
 
 
 def plain_step(update: Update) -> Tensor:

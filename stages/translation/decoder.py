@@ -11,6 +11,8 @@ S = TypeVar("S")
 class Step(NamedTuple):
     """The next token of R rows, each a translation so far."""
 
+    tokens: Tensor
+    """The tokens that were read last, int64 [R]."""
     log_probs: Tensor
     """Log-probabilities of every token, natural log, [R, V]."""
     log_z: Tensor | None
@@ -24,12 +26,17 @@ class Step(NamedTuple):
 class Decoder(Protocol[S]):
     """A model that translates. A row's numbers depend neither on other rows nor on padding."""
 
-    start: int
-    """The first input of every target, which is none of its tokens."""
-    eos: int
-    """The token that ends a target."""
-    never: tuple[int, ...]
-    """Tokens that no target holds, such as `<unk>` and padding."""
+    @property
+    def start(self) -> int:
+        """The first input of every target, which is none of its tokens."""
+
+    @property
+    def eos(self) -> int:
+        """The token that ends a target."""
+
+    @property
+    def never(self) -> tuple[int, ...]:
+        """Tokens that no target holds, such as `<unk>` and padding."""
 
     def begin(self, source: Tensor, mask: Tensor) -> S:
         """The state of N rows that have read their source sentences and no target.

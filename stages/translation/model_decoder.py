@@ -39,11 +39,20 @@ class ModelDecoder:
             return self.model.begin(source, mask) or {}
 
     def step(self, tokens: Tensor, state: State) -> Step:
+        return self._steps(tokens[:, None], state)
+
+    def steps(self, target: Tensor, source: Tensor) -> Step:
+        """All steps of one translation, its tokens int64 [n]; row i is the one that token i follows."""
+        inputs = torch.cat((target.new_tensor([self.start]), target[:-1]))
+        return self._steps(inputs[None], self.begin(source[None], torch.ones_like(source[None], dtype=torch.bool)))
+
+    def _steps(self, tokens: Tensor, state: State) -> Step:
+        """Read tokens [B, L]; the steps of all, [B · L]."""
         with torch.no_grad(), autocast(tokens.device, self.precision):
-            encoding = self.model.encode(tokens[:, None], state)
-        hidden, key = encoding.hidden[:, 0], encoding.key(self.key)[:, 0]
-        log_z = self.model.log_prob(hidden, tokens)[1] if self.scores else None
-        return Step(self.model.log_probs(hidden), log_z, key, encoding.state)
+            encoding = self.model.encode(tokens, state)
+        hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)
+        log_z = self.model.log_prob(hidden, tokens.flatten())[1] if self.scores else None
+        return Step(tokens.flatten(), self.model.log_probs(hidden), log_z, key, encoding.state)
 
     def select(self, state: State, rows: Tensor) -> State:
         return select_rows(state, rows)

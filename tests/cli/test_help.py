@@ -27,6 +27,7 @@ COMMANDS = [
     "compare",
     "inspect",
     "generate",
+    "translate",
     "export",
     "run",
     "artifacts",
@@ -56,7 +57,7 @@ def test_commands_stand_in_the_order_of_their_use(memlm: Memlm) -> None:
     ended = memlm("--help")
     assert ended.code == 0
     listed = ended.out[ended.out.index("Commands") :]
-    places = [listed.index(f" {command} ") for command in COMMANDS[:14]]
+    places = [listed.index(f" {command} ") for command in COMMANDS[:15]]
     assert places == sorted(places)
 
 

@@ -72,6 +72,16 @@ def test_a_table_larger_than_memory_is_refused_before_training(memlm: Memlm, tok
     assert "model.lookup" in ended.err
 
 
+def test_memsizer_through_the_pipeline(memlm: Memlm, tokens: str) -> None:
+    sizer = chosen("attention", {"name": "memsizer", "slots": 3, "chunk": 5})
+    model = memlm("train", tokens, "--backbone", "transformer", *sizer, *SMALL).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4)
+    assert report.code == 0, report.err
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
+    assert written.code == 0, written.err
+
+
 def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
     own = [*chosen("attention", SLOTS), *chosen("feed_forward", KEYS), *SMALL]
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
@@ -220,6 +230,11 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
         ("attention", ENTRIES | {"longest_distance": 9}, "half of the 32 buckets, which hold one distance each: 16 is"),
         ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
         ("lookup", NGRAMS | {"orders": "[1, 2]"}, "greater than or equal to 2"),
+        (
+            "attention",
+            {"name": "memsizer", "slots": 3},
+            "infinity, memorizing, relative (it is an attention of a transformer)",
+        ),
         ("lookup", NGRAMS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
         ("lookup", NGRAMS | {"slot": 5}, "did you mean 'model.lookup.slots'?"),
         ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),

@@ -19,6 +19,10 @@ from tests.stages.small_store import ModelConfig, small_model
 WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
 LSTM = {"backbone": "lstm", "layers": 2, "width": 8, "dropout": 0.0}
 SRU = {"backbone": "sru++", "layers": 2, "width": 8, "dropout": 0.0, "segment_length": 8, "mem_length": 5}
+MEMFORMER = {
+    **{"backbone": "memformer", "layers": 1, "encoder_layers": 1, "width": 8, "heads": 2, "ffn_width": 8},
+    **{"slots": 3, "dropout": 0.0, "segment_length": 8},
+}
 TRANSFORMER_XL = {
     **{"backbone": "transformer-xl", "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     **{"segment_length": 8, "mem_length": 5},

@@ -12,10 +12,12 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate_tasks import EvaluateTasks
 from stages.methods import METHODS
 from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.plan import drawn
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
@@ -40,9 +42,14 @@ def sequential(store: Store, tokens: Artifact) -> Artifact:
     return stream_model(store, tokens, "seq", order=ORDER, epochs=12)
 
 
-def scored(store: Store, model: Artifact, **settings: object) -> Artifact:
+def scored(store: Store, model: Artifact, episodes: Artifact | None = None, **settings: object) -> Artifact:
     config = EvaluateTasksConfig.model_validate(settings)
-    return make(EvaluateTasks(), config, {"source": model.reference}, store, Execution()).artifact
+    references = {"source": model.reference} | ({} if episodes is None else {"episodes": episodes.reference})
+    return make(EvaluateTasks(), config, references, store, Execution()).artifact
+
+
+def average(made: Artifact) -> float:
+    return float(made.metrics["rows"][0]["average"])
 
 
 def test_tokens_have_the_label_and_the_task_of_every_document(tokens: Artifact) -> None:
@@ -73,9 +80,10 @@ def test_labels_of_one_folder_are_dealt_into_tasks(store: Store, tmp_path: Path)
 
 
 def test_each_task_is_learnt_and_the_ones_before_forgotten(store: Store, sequential: Artifact) -> None:
-    found = scored(store, sequential).metrics
+    metrics = scored(store, sequential).metrics
+    (found,) = metrics["rows"]
     scores = np.array(found["matrix"])
-    assert found["tasks"] == list(ORDER) and scores.shape == (4, 3)
+    assert metrics["tasks"] == list(ORDER) and scores.shape == (4, 3)
     assert np.diag(scores[1:]).min() > 0.8, "each task right after it"
     assert scores[3, :2].max() < 0.5, "but none of the others at the end"
     assert found["forgetting"] > 0.4 and found["backward_transfer"] < -0.4
@@ -88,15 +96,15 @@ def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, seq
     for line in answers:
         own = labels[tasks == list(TASKS).index(line["task"])][drawn(20, 13)]
         place = metrics["after"].index(line["after"]), ORDER.index(line["task"])
-        assert np.mean(own == line["answers"]) == pytest.approx(metrics["matrix"][place[0]][place[1]])
+        assert np.mean(own == line["answers"]) == pytest.approx(metrics["rows"][0]["matrix"][place[0]][place[1]])
     assert len(answers) == 12 and len(set(drawn(20, 13).tolist())) == 13
 
 
 def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequential: Artifact) -> None:
-    ends = {"seq": scored(store, sequential).metrics["average"]}
+    ends = {"seq": average(scored(store, sequential))}
     replay = stream_model(store, tokens, "replay", order=ORDER, epochs=12, memory=FEW)
     multitask = stream_model(store, tokens, "multitask", epochs=12)
-    ends |= {name: scored(store, one).metrics["average"] for name, one in (("replay", replay), ("all", multitask))}
+    ends |= {name: average(scored(store, one)) for name, one in (("replay", replay), ("all", multitask))}
     assert ends["seq"] + 0.2 < ends["replay"] <= ends["all"] + 0.05, ends
     memory = load_file(replay.file("memory.safetensors"))
     names = list(TASKS)
@@ -148,7 +156,8 @@ def test_a_scoring_that_is_killed_after_each_range_is_that_of_one_go(
         monkeypatch, lambda: scored(store, sequential, after="last", examples=19), logged=True
     )
     assert attempts.begun_with == [0, 1, 2, 3]
-    assert made.metrics["matrix"][0] == scored(store, sequential, examples=19).metrics["matrix"][3]
+    whole = scored(store, sequential, examples=19)
+    assert made.metrics["rows"][0]["matrix"] == whole.metrics["rows"][0]["matrix"][3:]
 
 
 @pytest.mark.parametrize(
@@ -206,3 +215,56 @@ def test_folders_that_are_no_tasks_are_refused(store: Store, tmp_path: Path) -> 
 def tokenized(store: Store, folders: list[Path], **settings: object) -> Artifact:
     config = TokenizeConfig.model_validate({"tasks": True, "tokenizer": "word", "min_count": 1} | settings)
     return make(Tokenize(), config, {"source": [str(folder) for folder in folders]}, store, Execution()).artifact
+
+
+@pytest.fixture(scope="module")
+def episodes(store: Store, tokens: Artifact) -> Artifact:
+    """Keys by a model of the text alone."""
+    encoder = make(Train(), stream_config("lm", epochs=2), {"source": tokens.reference}, store, Execution()).artifact
+    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
+
+
+def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: Artifact) -> None:
+    group, text = episodes.zarr("episodes.zarr"), tokens.zarr("tokens.zarr")
+    assert group["keys"].shape == (132, 16) and np.isfinite(group["keys"][:]).all()
+    assert np.array_equal(group["labels"][:], text["train/labels"][:])
+
+
+def test_memory_brings_back_what_was_forgotten(store: Store, sequential: Artifact, episodes: Artifact) -> None:
+    memory = ("none", "mbpa:k=4,steps=20,lr=0.1", "mbpa:steps=0", "episodic:k=8,weight=1,temperature=0.1")
+    made = scored(store, sequential, memory=memory, examples=12, episodes=episodes, after="each")
+    rows = made.metrics["rows"]
+    none, adapted, unchanged, neighbors = (np.array(row["matrix"]) for row in rows)
+    assert np.array_equal(none, unchanged)
+    assert (none[0] == adapted[0]).all() and (none[0] == neighbors[0]).all(), "nothing is in memory before the first"
+    assert rows[1]["average"] > rows[0]["average"] + 0.2 and rows[3]["average"] > rows[0]["average"] + 0.2, rows
+    only_later = neighbors[1, 2]
+    assert only_later == 0, "no document of a task that comes later is seen"
+
+
+def test_random_documents_need_no_keys(store: Store, sequential: Artifact) -> None:
+    made = scored(store, sequential, memory="random:k=4,steps=2,lr=0.1", examples=3)
+    assert made.metrics["after"] == [3]
+
+
+def test_readings_that_do_not_fit_are_refused(
+    store: Store, sequential: Artifact, episodes: Artifact, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="build-episodes"):
+        scored(store, sequential, memory="mbpa")
+    with pytest.raises(UsageError, match="looks for"):
+        scored(store, sequential, memory="random", episodes=episodes)
+    encoder = episodes.input("encoder")
+    other = make(
+        BuildEpisodes(), EpisodesConfig(split="test"), {"source": encoder.reference}, store, Execution()
+    ).artifact
+    with pytest.raises(ArtifactError, match="keys of test"):
+        scored(store, sequential, memory="mbpa", episodes=other)
+    with pytest.raises(ArtifactError, match="labels"):
+        make(
+            BuildEpisodes(),
+            EpisodesConfig(),
+            {"source": small_model(store, small_tokens(store)).reference},
+            store,
+            Execution(),
+        )

@@ -10,6 +10,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.frequency import Frequencies, find_frequencies
 from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.matched import Matched, find_matched
 from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.exact import EXACT, TEXT
@@ -48,6 +49,7 @@ class Breakdown:
     `unknown_id`: of `<unk>`; None: the tokenizer has none.
     `ends`: bool [T], that end documents; None where these have no `<eos>`, or last words alone count.
     `frequencies`: by how often their type stands in a text; None if that is not known.
+    `matched`: tokens in long matches with texts that were read before; None where that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
 
@@ -58,6 +60,7 @@ class Breakdown:
     accuracy: Accuracy
     unknown_id: int | None = None
     ends: np.ndarray | None = None
+    matched: Matched | None = None
 
 
 def find_breakdown(
@@ -91,6 +94,7 @@ def find_breakdown(
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
         end_tokens(read["tokens"], split) if counted is None else None,
+        find_matched(read, split),
     )
 
 

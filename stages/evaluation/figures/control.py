@@ -6,7 +6,7 @@ of joined counts. What was scored makes another, which goes on counting. Both ar
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 10_000_000
 """Maximum number of tokens counted, and scored: 10 s and 1 GB for each control at most."""
-LENGTH = 3
+TRIGRAM = 3
 
 
 class Reads(NamedTuple):
@@ -53,7 +53,7 @@ class Counting:
 
     `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`, `exclude`: its settings, resolved.
     `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
-    `last_words`: of the splits that are read, the tokens that alone count; None: all.
+    `last_words`: of the splits that are read, the tokens that alone count; None: all. `order`: tokens of an n-gram.
     """
 
     read: Mapping[str, Artifact]
@@ -63,6 +63,7 @@ class Counting:
     exclude: str | None = None
     outside: np.ndarray | None = None
     last_words: Mapping[str, LastWords] | None = None
+    order: int = TRIGRAM
     _p: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
     _counted: dict[tuple[Any, ...], Ngrams] = field(default_factory=dict)
     _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
@@ -74,6 +75,10 @@ class Counting:
             return None
         figures = {name: found[name] for name in ("nll", "perplexity", "perplexity_on_new_text")}
         return {**found["texts"][0], **figures}
+
+    def of_order(self, order: int) -> "Counting":
+        """The same with longer or shorter n-grams; nothing is counted yet."""
+        return replace(self, order=order, _p={}, _counted={}, _weights={})
 
     def reads(self, row: "MemoryRow | None") -> Reads:
         """Texts that a row may read; None: the model without memories."""
@@ -98,7 +103,7 @@ class Counting:
             return None
         listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
         found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
-        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS:
+        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
         if texts and reads.past:
             found["tune_split"] = self._fitted_on()
@@ -163,7 +168,7 @@ class Counting:
         if key not in self._p:
             anew = reads.past == "document"
             stream = self._stream(self._open(split), "document" if anew else self.reset)
-            self._p[key] = counting_on(stream, LENGTH, self._start, self._vocabulary, anew)
+            self._p[key] = counting_on(stream, self.order, self._start, self._vocabulary, anew)
         return self._p[key]
 
     def _ngrams(self, texts: "list[CountedText]") -> Ngrams:
@@ -172,7 +177,7 @@ class Counting:
         if key not in self._counted:
             self._counted.clear()  # before others are counted, since each takes much memory
             pieces = [text.open() for text in texts]
-            self._counted[key] = Ngrams.count(pieces, LENGTH, self._start, self._vocabulary)
+            self._counted[key] = Ngrams.count(pieces, self.order, self._start, self._vocabulary)
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> "list[CountedText]":

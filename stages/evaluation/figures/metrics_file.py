@@ -48,8 +48,7 @@ def metrics_of(
     outside = plan.breakdown.outside
     counting = Counting(read, config.split, config.tune_split, config.reset, config.exclude, outside, plan.last_words)
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
-    read_by_row = zip(names, (None, *memory), strict=True)
-    controls = {name: counting.control(counting.reads(row)) for name, row in read_by_row}
+    controls = _controls(counting, names, memory, job.config.count_orders or ())
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
     unknown = report.unknown_tokens(names, totals)
@@ -76,6 +75,7 @@ def metrics_of(
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
+        "outside_matches": report.outside_matches(names, totals, _matched(plan, tokens)),
         "frequency_buckets": report.frequency_buckets(names, totals, plan.breakdown.frequencies),
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
@@ -85,6 +85,14 @@ def metrics_of(
         "grid": weights.grid(),
         "read": {role: artifact.reference for role, artifact in read.items()},
     }
+
+
+def _matched(plan: "Plan", tokens: int) -> dict[str, Any] | None:
+    """Shares of tokens in long matches, and the texts that these were looked for in."""
+    matched, words = plan.breakdown.matched, plan.breakdown.last_words
+    if matched is None:
+        return None
+    return matched.figures(slice(None) if words is None else words.scored(0, tokens))
 
 
 def _learned_weight(
@@ -127,6 +135,22 @@ def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
     return float(split["documents"] / split["tokens"])
+
+
+def _controls(
+    counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]", orders: Sequence[int]
+) -> dict[str, Any]:
+    """Controls of the rows, by name: trigrams, and the figures of n-grams of other orders."""
+    reads = {name: counting.reads(row) for name, row in zip(names, (None, *memory), strict=True)}
+    found = {name: counting.control(one) for name, one in reads.items()}
+    for order in orders:
+        longer = counting.of_order(order)
+        for name, one in found.items():
+            other = None if one is None else longer.control(reads[name])
+            if one is not None and other is not None:
+                shown = {figure: other[figure] for figure in ("perplexity", "perplexity_on_new_text")}
+                one["orders"] = {**one.get("orders", {}), str(order): shown}
+    return found
 
 
 def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:

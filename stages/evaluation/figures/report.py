@@ -22,6 +22,7 @@ class Totals:
     tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
     `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
     `nll_ends`: of the `tokens_ends` tokens that end documents; None where these have no `<eos>`.
+    `nll_new`: of the `tokens_new` tokens in no long match with a text that was read; None where that is not known.
     `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
     tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
     neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
@@ -36,6 +37,8 @@ class Totals:
     tokens_unknown: int
     nll_ends: list[float] | None
     tokens_ends: int
+    nll_new: list[float] | None
+    tokens_new: int
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
@@ -51,7 +54,8 @@ class Totals:
         }
         wrong = [r["wrong"] for r in records]
         rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
-        return cls(**sums | {"tokens_ends": sums["tokens_ends"] or 0, "wrong": rows})
+        absent = {name: sums[name] or 0 for name in ("tokens_ends", "tokens_new")}
+        return cls(**sums | absent | {"wrong": rows})
 
 
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
@@ -130,6 +134,15 @@ def outside_repeated_paragraphs(
             for name, nll in zip(names, totals.nll_outside, strict=True)
         ],
     }
+
+
+def outside_matches(names: Sequence[str], totals: Totals, found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The rows again, on the tokens in no long match with a text that was read before; with the `found` shares."""
+    if totals.nll_new is None or found is None:
+        return None
+    pairs = zip(names, totals.nll_new, strict=True)
+    rows = [{"row": name, "perplexity": perplexity(nll, totals.tokens_new)} for name, nll in pairs]
+    return {"tokens": totals.tokens_new, **found, "rows": rows}
 
 
 def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
@@ -215,6 +228,6 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
     *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
-    *("outside_repeated_paragraphs", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
+    *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
 )
 """Names of the figures that a report's manifest holds."""

@@ -37,6 +37,7 @@ class TrimeLong(Method[TrimeLongConfig]):
 
     hints = in_batch.HINTS
     grouped_by = "memory.consecutive"
+    carries_past = True
 
     @property
     def consecutive(self) -> int:

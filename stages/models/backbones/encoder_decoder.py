@@ -4,75 +4,18 @@ Source: Vaswani et al. 2017 (arXiv:1706.03762), with the norm before each layer 
 warm-up, and one at the end of both stacks.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, named_below
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
 from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
 from stages.models.layers import FEED_FORWARD
+from stages.models.layers.attention import Attention, Heads, lower
 from stages.models.layers.dense import Dense
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import DenseSettings
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.sublayer import FeedForward, initialize
-
-
-class Heads(NamedTuple):
-    """Keys and values that attention reads, [B, heads, S, d_head] each."""
-
-    keys: Tensor
-    values: Tensor
-
-    def after(self, before: "Heads | None") -> "Heads":
-        """The same behind those of earlier positions."""
-        return self if before is None else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
-
-    def named(self, name: str) -> dict[str, Tensor]:
-        """Tensors of a state, under the name of a layer."""
-        return {f"{name}.keys": self.keys, f"{name}.values": self.values}
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
-        """Those of a layer in a state; None: it has none yet."""
-        found = named_below(tensors, f"{name}.")
-        return cls(found["keys"], found["values"]) if found else None
-
-
-class Attention(nn.Module):
-    """Attention over keys and values that are given, its own or those of another sequence."""
-
-    def __init__(self, config: EncoderDecoderConfig) -> None:
-        super().__init__()
-        self.heads, self.dropout = config.heads, config.attention_dropout
-        self.query = nn.Linear(config.width, config.width)
-        self.read = nn.Linear(config.width, 2 * config.width)
-        self.out = nn.Linear(config.width, config.width)
-
-    def of(self, x: Float[Tensor, "B S d"]) -> Heads:
-        """Keys and values of positions [B, S, d]."""
-        keys, values = self.read(x).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        return Heads(keys.transpose(1, 2), values.transpose(1, 2))
-
-    def forward(
-        self, x: Float[Tensor, "B L d"], read: Heads, mask: Bool[Tensor, "..."] | None = None, causal: bool = False
-    ) -> Float[Tensor, "B L d"]:
-        """[B, L, d] -> [B, L, d].
-
-        Args:
-            mask: keys that each position may read, bool, broadcast to [B, heads, L, S]; None: all.
-            causal: whether position i reads keys up to i alone, instead of a mask.
-        """
-        queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(queries, *read, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return attended
 
 
 class EncoderBlock(nn.Module):
@@ -116,17 +59,12 @@ class DecoderBlock(nn.Module):
         own = self.attention.of(normalized).after(past)
         length, total = x.shape[1], own.keys.shape[2]
         # A square is masked by the fused kernel itself, and a single position reads everything.
-        mask = None if length in (1, total) else _lower(length, total, x.device)
+        mask = None if length in (1, total) else lower(length, total, x.device)
         causal = length == total
         x = x + self.dropout(self.attention(normalized, own, mask, causal))
         x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
-
-
-def _lower(length: int, total: int, device: torch.device) -> Tensor:
-    """Keys that each of the last positions may read, bool [length, total]: all up to its own."""
-    return torch.ones(length, total, dtype=torch.bool, device=device).tril(total - length)
 
 
 class EncoderDecoder(Backbone, ReadsSource):

@@ -19,9 +19,13 @@ STREAM_ATTENTION = Registry(
 )
 WINDOW_ATTENTION = Registry(
     "attention of a transformer",
-    {"softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention")},
+    {
+        "softmax": Part.within("stages.models.layers", "settings:SoftmaxSettings", "softmax:SoftmaxAttention"),
+        "memsizer": Part.within("stages.models.layers", "memsizer_settings:MemSizerSettings", "memsizer:MemSizer"),
+    },
     [STREAM_ATTENTION],
 )
+STREAM_ATTENTION.others = [WINDOW_ATTENTION]
 LOOKUP = Registry(
     "lookup of tokens",
     {

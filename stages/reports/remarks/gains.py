@@ -119,6 +119,17 @@ def _remedy(report: Figures) -> str:
     return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 
+def counted_orders(report: Figures) -> Iterator[Finding]:
+    """Controls of other orders than three, where they were asked for."""
+    found = [(row["row"], (row.get("control") or {}).get("orders")) for row in report["rows"]]
+    rows = []
+    for name, orders in found:
+        figures = [f"{order}: {number(one['perplexity'])}" for order, one in (orders or {}).items()]
+        rows += [f"{name} {', '.join(figures)}"] if figures else []
+    if rows:
+        yield "counted-orders", {"rows": "; ".join(rows)}
+
+
 def counted_texts(report: Figures) -> Iterator[Finding]:
     """The text that each control counts in, where rows differ by that."""
     rows = [row for row in report["rows"] if row.get("control")]

@@ -54,6 +54,8 @@ lie within 1.05 of each other; splits of a few thousand tokens within this one, 
 MANY_ENDS = 0.02
 """Share of tokens that end documents above which they lower a perplexity notably: of lines, which end with a line
 break anyway, four in a hundred are worth a fifth of it."""
+MATCHED = 0.01
+"""Share of tokens in long matches with text that was read before, from which on a report says so."""
 MANY_UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity means another thing than it seems to."""
 NOTABLY_REPEATED = 0.05

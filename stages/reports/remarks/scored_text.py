@@ -9,7 +9,7 @@ from stages.lineage.exact import EXACT
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
-from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, UNEVEN, Figures, Finding
+from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.retrieval.hyperparameters import meanings, switched_off
 
 
@@ -98,6 +98,16 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
         if text.get("undivided"):
             one = report["split"] if text["undivided"] == "scored" else _text(text)
             yield "not-checked", {"split": report["split"], "text": _text(text), "one": one}
+
+
+def matched_text(report: Figures) -> Iterator[Finding]:
+    """Long matches with texts that were read before, where they are many, and the rows without them."""
+    outside = report.get("outside_matches")
+    if outside is None or outside["shares"][str(outside["new_below"])] < MATCHED:
+        return
+    shares = joined([f"{share:.1%} in one of {length}" for length, share in outside["shares"].items()])
+    known = [f"{row['row']} {number(row['perplexity'])}" for row in outside["rows"] if row["perplexity"] is not None]
+    yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
 
 
 def _text(text: Figures) -> str:

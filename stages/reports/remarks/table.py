@@ -112,6 +112,7 @@ SENTENCES = {
         "They say how far other text of this kind may move a change; for other trainings see --seeds.",
     ),
     "trigram": Sentence(NOTE, "A trigram of the training text alone has perplexity {limit}{new}."),
+    "counted-orders": Sentence(NOTE, "Counting with n-grams of other orders gives {rows}."),
     "counted-texts": Sentence(NOTE, "Counting is a trigram of all the text that a row may read. {texts}."),
     "learned-weight": Sentence(
         NOTE,
@@ -129,6 +130,11 @@ SENTENCES = {
     "train-twin": Sentence(
         NOTE,
         "A fair baseline is its twin, alike but for the memory: {command}. Name its report with --baseline.",
+    ),
+    "matched-text": Sentence(
+        NOTE,
+        "Tokens stand in matches with text that was read before: {shares} tokens or more. "
+        "In no match of {length}: {rows}.",
     ),
     "repeated-text": Sentence(NOTE, "{share} of the tokens are in paragraphs that are also in {texts}."),
     "not-checked": Sentence(
@@ -212,6 +218,7 @@ REPORT: Sequence[Condition] = (
     gains.undertrained_model,
     gains.learned_weight,
     gains.counted_texts,
+    gains.counted_orders,
     tuning.tuned_numbers,
     tuning.more_gains_on_scored,
     scored_text.training_text,
@@ -221,6 +228,7 @@ REPORT: Sequence[Condition] = (
     scored_text.unknown_tokens,
     scored_text.document_ends,
     scored_text.repeated_text,
+    scored_text.matched_text,
     scored_text.memory_words,
     scored_text.word_perplexity,
     scored_text.no_word_perplexity,

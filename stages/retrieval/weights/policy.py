@@ -166,6 +166,20 @@ class WeightPolicy(ABC):
         """
         return compose_dense(log_p, log_z, retrieved, rows, self.grids, self.points, weights)
 
+    def dense(self, block: ScoredRange, log_p: Tensor) -> Tensor:
+        """Log-probabilities of every token at all counted rows of a range with the row read, float32 [c, V].
+
+        Args:
+            log_p: by the model alone, [c, V].
+        """
+        done, parts = 0, []
+        for rows, retrieved in self.row.retrieve(block):
+            weights, log_z = self.weights(block, rows, retrieved), block.lm.log_z[rows]
+            n = len(log_z)
+            parts.append(self.read_dense(log_p[done : done + n], log_z, retrieved, slice(0, n), weights))
+            done += n
+        return torch.cat(parts)
+
     def no_sums(self) -> Mapping[str, np.ndarray]:
         """The `sums` of no position."""
         return {"nll_by_cutoff": np.zeros(len(self.curve))}

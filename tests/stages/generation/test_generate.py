@@ -14,9 +14,24 @@ from stages.inspection.request import Request
 from stages.models.language_model import load_model
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import ModelConfig, array
-from tests.stages.small_text import LSTM, SRU, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens
+from tests.stages.small_text import (
+    LSTM,
+    MEMFORMER,
+    SRU,
+    TRANSFORMER_XL,
+    built_index,
+    found_neighbors,
+    text_model,
+    text_tokens,
+)
 
-BACKBONES = {"transformer": ModelConfig().model, "lstm": LSTM, "transformer-xl": TRANSFORMER_XL, "sru++": SRU}
+BACKBONES = {
+    "transformer": ModelConfig().model,
+    "lstm": LSTM,
+    "transformer-xl": TRANSFORMER_XL,
+    "sru++": SRU,
+    "memformer": MEMFORMER,
+}
 CONTEXT = 8
 PROMPT = "the cat sees the dog and runs a hen and the pig"
 SPALM = {"method": "spalm", "k": 3, "only_gate": False}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.tasks.figures import stream_figures
-from stages.tasks.plan import StreamPlan, matrix
+from stages.tasks.plan import StreamPlan, matrices
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 7])
@@ -29,7 +29,7 @@ def test_one_task_has_no_transfer() -> None:
 
 
 def test_ranges_cover_each_test_once_a_place() -> None:
-    plan = StreamPlan.of(("a", "b"), (0, 1, 2), (3, 1025))
+    plan = StreamPlan.of(("a", "b"), (0, 1, 2), (3, 1025), (512, 8))
     correct = {shard.key: shard.stop - shard.start for shard in plan.shards}
-    assert len(correct) == 3 * (1 + 3)
-    assert (matrix(plan, correct) == 1).all()
+    assert len(correct) == 3 * (1 + 3) + 3 * (1 + 129)
+    assert (matrices(plan, correct) == 1).all()

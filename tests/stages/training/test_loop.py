@@ -17,9 +17,10 @@ from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
 from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.devices import random_state
 from stages.reporting import Silent
 from stages.training import checkpoint
-from stages.training.checkpoint import RankState, best_weights, load_checkpoint, random_state, save_checkpoint
+from stages.training.checkpoint import RankState, best_weights, load_checkpoint, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 from stages.training.materials import _token_counts
 from stages.training.validate import validate

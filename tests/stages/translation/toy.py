@@ -41,7 +41,7 @@ class ToyDecoder:
         read = (scores.softmax(-1)[:, None] @ state["source"])[:, 0]
         key = torch.cat((hidden, read), 1)
         logits = self.sharpness * key @ self.w["out"]
-        return Step(logits.log_softmax(-1), logits.logsumexp(-1), key, {**state, "hidden": hidden})
+        return Step(tokens, logits.log_softmax(-1), logits.logsumexp(-1), key, {**state, "hidden": hidden})
 
     def select(self, state: Mapping[str, Tensor], rows: Tensor) -> Mapping[str, Tensor]:
         return select_rows(state, rows)

@@ -208,6 +208,19 @@ def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     assert len({row["control"]["perplexity"] for row in found["rows"]}) == 4
 
 
+def test_other_orders_are_counted_where_they_are_asked_for(read, store):
+    config = EvaluateConfig(memory=("long:size=20,theta=0.5,lambda=0.2",), count_orders=(2, 5))
+    report = make(Evaluate(), config, {"source": read["model"].reference}, store, Execution()).artifact
+    plain, cache = (row["control"] for row in json.loads(report.file("metrics.json").read_text())["rows"][:2])
+    known, ids = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
+    for n in (2, 5):
+        p = [slow.probability(w, h, slow.events(known, n, EOS), VOCABULARY) for h, w in slow.events(ids, n, EOS)]
+        assert plain["orders"][str(n)]["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
+    assert plain["perplexity"] not in (one["perplexity"] for one in plain["orders"].values())
+    assert cache["orders"].keys() == {"2", "5"} and cache["orders"]["5"] != plain["orders"]["5"]
+    assert "counted-orders" in json.loads(report.file("metrics.json").read_text())["remarks"]
+
+
 def _outside(read: dict[str, Artifact], other: Artifact) -> np.ndarray:
     """Tokens of test in no paragraph of what the model and the datastore were made of."""
     known = np.concatenate([array(one, "tokens.zarr", "train/paragraph_hashes") for one in (read["tokens"], other)])

@@ -91,8 +91,8 @@ class BackboneContract:
         assert largest == config.state_bytes(L)
 
     def test_every_weight_learns(self, config, model):
-        """Weights that write to a memory learn from the segment that reads it."""
-        tokens = self.tokens(2 * L if config.carries_state else L)
+        """Weights that write to a memory learn from a segment that reads it."""
+        tokens = self.tokens(3 * L if config.carries_state else L)
         encoding = self.encode(model.train(), tokens)
         loss = model.loss(encoding.hidden.flatten(0, 1), tokens.flatten())
         (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()

@@ -1,0 +1,97 @@
+"""`memlm translate`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memlm_cli import completion
+from memlm_cli.console import answer, answer_part, not_working, say
+from memlm_cli.inspection_text import memory_lines, shown
+from memlm_cli.options import DEFAULT_STORE, JsonOption, OptionsOf, ReadOptions, StoreOption, VerifyInputsOption
+from memlm_cli.run_stage import require_text
+from stages.errors import DataError, UsageError
+from stages.numbers import number
+
+if TYPE_CHECKING:
+    from stages.generation.translate import Translated, TranslatedToken
+    from stages.translation.settings import TranslationRequest
+
+
+def translate(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            autocompletion=completion.artifacts("index", "model"),
+            help="A model that translates, or an index of its datastore; lines to translate come on stdin.",
+        ),
+    ],
+    store: StoreOption = DEFAULT_STORE,
+    verify_inputs: VerifyInputsOption = False,
+    json_: JsonOption = False,
+    *,
+    wanted: Annotated["TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")],
+    reading: ReadOptions,
+) -> None:
+    """Translate lines with a model and its memories: a line in, a line out."""
+    from stages.artifacts.store import Store
+    from stages.generation.translate import open_line_translator
+    from stages.inspection.settings import Request
+
+    if source == "-":
+        raise UsageError("Standard input is the text: name the model or index as an argument.")
+    if wanted.text is not None:
+        require_text("--text", wanted.text)
+    opened = Store(store, verify_inputs=verify_inputs)
+    translator = open_line_translator(Request(source=source, **dict(reading)), opened, wanted)
+    for line in memory_lines(translator.reader.memories):
+        say(f"translate: {line}")
+    lines = _Lines() if wanted.text is None else wanted.text.split("\n")
+    for one in translator.translate(lines, wanted.attribute):
+        if json_:
+            answer(json.dumps(_object(one), ensure_ascii=False))
+        elif not answer_part(one.text + "\n"):
+            return
+        elif one.tokens:
+            for token in one.tokens:
+                answer(_attributed(token))
+    if isinstance(lines, _Lines) and lines.error is not None:
+        raise lines.error
+
+
+class _Lines:
+    """Lines of stdin without their ends, up to one that is no UTF-8: its error waits until those before are out."""
+
+    error: DataError | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        count = 0
+        while True:
+            with not_working():
+                line = sys.stdin.buffer.readline()
+            if not line:
+                return
+            count += 1
+            try:
+                yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            except UnicodeDecodeError as error:
+                place = f"byte {error.start + 1} of it"
+                self.error = DataError(f"Line {count:,} of standard input is no UTF-8 ({place}).")
+                return
+
+
+def _object(one: "Translated") -> dict[str, object]:
+    tokens = None if one.tokens is None else [token._asdict() for token in one.tokens]
+    return one._asdict() | {"tokens": tokens}
+
+
+def _attributed(token: "TranslatedToken") -> str:
+    """A token, its probability with and without memory, and the pair that carried most of it."""
+    head = f"  {shown(token.text)}  {number(token.probability)} (model {number(token.model)})"
+    if token.pair is None:
+        return head
+    source = "" if token.pair["source"] is None else f"{shown(token.pair['source'])} -> "
+    return f"{head}  pair {token.pair['pair']:,}: {source}{shown(token.pair['target'])}"

@@ -1,0 +1,94 @@
+"""Stage build-episodes: model -> episodes.
+
+Stores the key of every document of a split, made by a model that learns nothing of it, with the document's label: the
+memory that readings of a stream look into. A shard is a range of documents.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
+from stages.artifacts.store import Store
+from stages.errors import ArtifactError
+from stages.examples import DOCUMENTS
+from stages.lineage.corpus import corpus_of, require_scoring, require_split
+from stages.tasks.episodes import EPISODES, EpisodesConfig, layouts
+
+if TYPE_CHECKING:
+    from stages.examples.documents import Documents
+    from stages.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class Work:
+    """The key network, and the documents."""
+
+    model: "LanguageModel"
+    documents: "Documents"
+
+
+class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard]):
+    """Encodes documents; roles: `encoder` (model), `corpus` (tokens)."""
+
+    name = "build-episodes"
+    kind = "episodes"
+    Config = EpisodesConfig
+    schema = EPISODES
+
+    def inputs(self, config: EpisodesConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        encoder = require_scoring(store.get(references["source"], "model"))
+        corpus = corpus_of(encoder, references, store)
+        require_split(corpus, config.split)
+        if corpus.metrics.get("examples") != DOCUMENTS:
+            raise ArtifactError(
+                f"{corpus.reference} has no documents with labels: name tokens that were made with --tasks, --tokens."
+            )
+        return Inputs({"encoder": encoder, "corpus": corpus})
+
+    def resolve(self, config: EpisodesConfig, inputs: Inputs, execution: Execution) -> EpisodesConfig:
+        length = config.length or int(inputs["encoder"].config.get("segment_length", 128))
+        return config.model_copy(update={"length": length})
+
+    def device(self, execution: Execution) -> str:
+        from stages.models.devices import device_name
+
+        return device_name(execution.device)
+
+    def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
+        return 4 * int(inputs["encoder"].metrics["parameters"])
+
+    def plan(self, job: Job[EpisodesConfig]) -> ShardPlan[Shard]:
+        rows = int(job.inputs["corpus"].metrics["splits"][job.config.split]["documents"])
+        arrays = layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))
+        return ShardPlan([Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays)
+
+    def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> Work:
+        from stages.models.devices import resolve_device
+        from stages.models.language_model import load_model
+        from stages.tasks.reader import all_documents
+
+        encoder, length = job.inputs["encoder"], job.config.length
+        assert length is not None
+        model = load_model(encoder.path, resolve_device(job.execution.device))
+        return Work(model, all_documents(encoder, job.inputs["corpus"], job.config.split, length))
+
+    def run_shard(self, job: ShardJob[EpisodesConfig], work: Work, shard: Shard) -> ShardOutput:
+        import numpy as np
+
+        from stages.tasks.keys import document_keys
+
+        keys, labels = layouts(work.documents.count, work.model.config.width)
+        number, output = int(shard.key), ShardOutput(job.folder)
+        inside = keys.rows(number)
+        found = document_keys(work.model, work.documents, np.arange(inside.start, inside.stop), job.config.pool)
+        if not np.isfinite(found).all():
+            raise ArtifactError(f"Keys of {job.inputs['encoder'].reference} are not finite numbers: train it again.")
+        output.write(keys, number, found)
+        output.write(labels, number, work.documents.labels[inside.start : inside.stop].astype(np.int32))
+        return output
+
+    def finish(self, job: Job[EpisodesConfig], plan: ShardPlan[Shard]) -> dict[str, Any]:
+        rows, dim = plan.arrays[0].shape
+        return {"rows": rows, "dim": dim}

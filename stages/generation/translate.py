@@ -1,0 +1,97 @@
+"""Translations of lines by a model and its memories, with the pairs that carried their tokens."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stages.artifacts.store import Store
+from stages.errors import UsageError
+from stages.inspection.reading import MemoryReader, load_reader
+from stages.inspection.request import Request, find
+from stages.lineage.corpus import require_sources
+from stages.lineage.rows import DatastoreRows
+from stages.models.config import model_of
+from stages.models.devices import resolve_precision
+from stages.retrieval.neighbors import IndexSearch
+from stages.translation.pairs import PairTexts
+from stages.translation.settings import TranslationRequest
+from stages.translation.translator import BATCH, Translator, open_translator, step_memory
+
+
+class TranslatedToken(NamedTuple):
+    """A token of a translation, its probability with and without memory, and the pair whose token carried most."""
+
+    text: str
+    probability: float
+    model: float
+    pair: dict[str, Any] | None
+
+
+class Translated(NamedTuple):
+    """A line and its translation; the tokens where they were asked for."""
+
+    source: str
+    text: str
+    score: float
+    log_prob: float
+    cut: bool
+    tokens: list[TranslatedToken] | None
+
+
+@dataclass(frozen=True)
+class LineTranslator:
+    """A model with its memories, ready to translate lines."""
+
+    reader: MemoryReader
+    translator: Translator
+
+    def translate(self, lines: Iterable[str], attribute: bool) -> Iterator[Translated]:
+        """Translations of lines in their order, in batches; a blank line stays blank."""
+        lines = iter(lines)
+        while batch := list(islice(lines, BATCH)):
+            sources = [self._ids(line) for line in batch if line.strip()]
+            found = self.translator.translate(sources) if sources else iter(())
+            for line in batch:
+                if not line.strip():
+                    yield Translated(line, "", 0.0, 0.0, False, [] if attribute else None)
+                    continue
+                one = next(found)
+                text = self.translator.text_of(one.tokens)
+                tokens = self._tokens(self._ids(line), one.tokens) if attribute else None
+                yield Translated(line, text, one.score, one.log_prob, one.cut, tokens)
+
+    def _ids(self, line: str) -> np.ndarray:
+        return np.array([*self.reader.text.ids(line), self.reader.text.eos])
+
+    def _tokens(self, source: np.ndarray, tokens: Sequence[int]) -> list[TranslatedToken]:
+        evidence = self.translator.evidence(source, tokens)
+        labels = [self.reader.text.label(token) for token in (*tokens, self.reader.text.eos)]
+        rows = evidence.row.tolist()
+        columns = zip(labels, evidence.log_p.exp().tolist(), evidence.log_p_model.exp().tolist(), rows, strict=True)
+        pairs = self._pairs
+        return [TranslatedToken(word, p, own, None if row < 0 else pairs.of_row(row)) for word, p, own, row in columns]
+
+    @cached_property
+    def _pairs(self) -> PairTexts:
+        return PairTexts(DatastoreRows(self.reader.read["datastore"]), self.reader.text)
+
+
+def open_line_translator(request: Request, store: Store, wanted: TranslationRequest) -> LineTranslator:
+    """The model and memories that a request names. Raises: UsageError, ArtifactError where they do not translate."""
+    found = find(request, store, None)
+    require_sources(model_of(found.read["model"]), found.read["tokens"])
+    reader = load_reader(found, request)
+    model, device = reader.range_reader.model, reader.range_reader.reader.device
+    precision = resolve_precision(request.precision, device.type)
+    external, memory, key = reader.range_reader.external, None, None
+    if reader.policy is None or external is None:
+        if wanted.attribute:
+            raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
+    else:
+        assert isinstance(external.retrieval, IndexSearch)
+        memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
+    return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))

@@ -1,0 +1,177 @@
+"""Memformer: an encoder reads the segment before with a memory of slots, a decoder predicts the segment."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stages.models.backbone import Backbone, Encoding, Inputs, Replays, State
+from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.layers.attention import Attention, Heads, lower
+from stages.models.layers.dense import Dense
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import DenseSettings
+from stages.models.layers.slot_memory import SlotWriter
+from stages.models.layers.sublayer import initialize
+from stages.models.vocabulary import INITIAL_NORM
+
+
+class EncoderBlock(nn.Module):
+    """Attention in both directions, reading of memory, feed-forward, each on the normalized residual stream."""
+
+    def __init__(self, config: MemformerConfig) -> None:
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
+        self.memory_norm = nn.LayerNorm(config.width) if config.slots else None
+        self.memory = Attention(config) if config.slots else None
+        self.dropout = Dropout(config.dropout)
+        for attention in filter(None, (self.attention, self.memory)):
+            initialize(attention, attention.out, config.encoder_layers)
+        self.ffn.initialize(config.encoder_layers)
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        """[B, S, d] and slots [B, k, d] -> the next residual stream."""
+        normalized = self.attention_norm(x)
+        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized)))
+        if self.memory is not None and self.memory_norm is not None:
+            x = x + self.dropout(self.memory(self.memory_norm(x), self.memory.of(memory)))
+        added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
+        return x + added
+
+
+class DecoderBlock(nn.Module):
+    """Attention to the segment up to here, then to what the encoder says, then feed-forward."""
+
+    def __init__(self, config: MemformerConfig) -> None:
+        super().__init__()
+        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
+        self.attention, self.source_attention = Attention(config), Attention(config)
+        self.ffn, self.dropout = Dense(config, DenseSettings()), Dropout(config.dropout)
+        for attention in (self.attention, self.source_attention):
+            initialize(attention, attention.out, config.layers)
+        self.ffn.initialize(config.layers)
+
+    def forward(self, x: Tensor, past: Heads, encoded: Tensor) -> tuple[Tensor, Tensor, Heads]:
+        """[B, n, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here."""
+        normalized = self.attention_norm(x)
+        own = self.attention.of(normalized).after(past)
+        x = x + self.dropout(self.attention(normalized, own, lower(x.shape[1], own.keys.shape[2], x.device)))
+        if encoded.shape[1]:  # else the first segment of a stream
+            x = x + self.dropout(self.source_attention(self.source_norm(x), self.source_attention.of(encoded)))
+        ffn_input = self.ffn_norm(x)
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
+
+
+class Carried(NamedTuple):
+    """State from call to call."""
+
+    memory: Tensor
+    """Slots, [B, k, d]."""
+    before: Tensor
+    """The segment before, [B, ≤ L + summary tokens, d]: its embeddings where a segment begins, later its encoding."""
+    segment: Tensor
+    """Embeddings of the segment under way, [B, < L, d]."""
+    past: list[Heads]
+    """The decoder's keys and values of these, [B, heads, < L, d_head]."""
+
+
+class Memformer(Backbone, Replays):
+    """M_t, H_t = encoder(segment t - 1, M_{t-1}) where segment t begins; f = decoder(segment t, H_t).
+
+    A segment is encoded where the next one begins, not where it ends: so the encoder has a gradient in every update.
+    The gradient of a loss reaches through M and embeddings into the segments before, of the same update.
+
+    Source: Wu et al. 2022 (arXiv:2010.06891), section 3; positions are learned, as slots have no order by themselves.
+    """
+
+    keeps_graph = True
+
+    def __init__(self, config: MemformerConfig) -> None:
+        super().__init__()
+        assert config.segment_length is not None, "the stage fills it in"
+        self.length, self.heads, self.scale = config.segment_length, config.heads, config.width**0.5
+        self.dropout = Dropout(config.dropout)
+        sizes = (self.length, self.length, config.summary_tokens)
+        rows = (
+            nn.Parameter(nn.init.normal_(torch.empty(n, config.width), std=INITIAL_NORM / self.scale)) for n in sizes
+        )
+        self.encoder_positions, self.decoder_positions, summary = rows
+        self.summary_tokens = summary if config.summary_tokens else None
+        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
+        self.encoder_norm = nn.LayerNorm(config.width)
+        writes = (config.slots, config.temperature, config.forgetting)
+        self.writer = SlotWriter(config, *writes) if config.slots else None
+        self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width)
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them."""
+        carried, hidden, ffn_input = self._opened(inputs), list[Tensor](), list[Tensor]()
+        number, place = inputs.embedded.shape[1], carried.segment.shape[1]
+        for start, stop in pairwise([0, *range(self.length - place, number, self.length), number]):
+            f, g, carried = self._read(inputs.embedded[:, start:stop], self._encoded(carried))
+            hidden.append(f)
+            ffn_input.append(g)
+        return Encoding(torch.cat(hidden, 1), torch.cat(ffn_input, 1), self._state(carried))
+
+    def advance(self, inputs: Inputs) -> State:
+        carried = self._opened(inputs)
+        if inputs.embedded.shape[1] != self.length or carried.segment.shape[1]:
+            return self.read(inputs).state
+        return self._state(self._encoded(carried)._replace(before=inputs.embedded))
+
+    def _opened(self, inputs: Inputs) -> Carried:
+        state, like = inputs.state, inputs.embedded
+        if state is not None:
+            past = [_past(state, number) for number in range(1, len(self.blocks) + 1)]
+            return Carried(state["memory"], state["before"], state["segment"], past)
+        rows, _, width = like.shape
+        empty = like.new_empty(rows, 0, width)
+        return Carried(empty if self.writer is None else self.writer.begin(rows), empty, empty, self._no_past(like))
+
+    def _no_past(self, like: Tensor) -> list[Heads]:
+        empty = like.new_empty(len(like), self.heads, 0, like.shape[2] // self.heads)
+        return [Heads(empty, empty)] * len(self.blocks)
+
+    def _state(self, carried: Carried) -> dict[str, Tensor]:
+        state = {"memory": carried.memory, "before": carried.before, "segment": carried.segment}
+        for number, past in enumerate(carried.past, 1):
+            state |= past.named(f"block{number}.past")
+        return state
+
+    def _encoded(self, carried: Carried) -> Carried:
+        """Let the encoder read the segment before where one begins, and write memory."""
+        if carried.segment.shape[1] or not carried.before.shape[1]:
+            return carried
+        x = carried.before + self.encoder_positions
+        if self.summary_tokens is not None:
+            x = torch.cat((x, self.summary_tokens.expand(len(x), -1, -1)), 1)
+        x = self.dropout(x * self.scale)
+        for block in self.encoder:
+            x = block(x, carried.memory)
+        encoded = self.encoder_norm(x)
+        memory = carried.memory if self.writer is None else self.writer(carried.memory, encoded)
+        return carried._replace(memory=memory, before=encoded)
+
+    def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried]:
+        """f, g and what is carried of positions of one segment."""
+        place = carried.segment.shape[1]
+        x = self.dropout((embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale)
+        past = []
+        for block, earlier in zip(self.blocks, carried.past, strict=True):
+            x, ffn_input, own = block(x, earlier, carried.before)
+            past.append(own)
+        segment = torch.cat((carried.segment, embedded), 1)
+        after = carried._replace(segment=segment, past=past)
+        if segment.shape[1] == self.length:
+            after = Carried(carried.memory, segment, segment[:, :0], self._no_past(embedded))
+        return self.norm(x), ffn_input, after
+
+
+def _past(state: Mapping[str, Tensor], number: int) -> Heads:
+    found = Heads.of(state, f"block{number}.past")
+    assert found is not None, "the state is of another model"
+    return found

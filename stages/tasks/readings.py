@@ -1,0 +1,109 @@
+"""Readings of memory at test, as they stand after `--memory`. Free of torch."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from stages.config import Settings
+from stages.errors import UsageError, did_you_mean
+
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class Reading(Settings):
+    """A row of the matrix: the model with what it reads of memory."""
+
+    reads_keys: ClassVar[bool] = False
+    """Whether it looks for the nearest documents."""
+    adapts: ClassVar[bool] = False
+    """Whether it learns anew for each example, which takes long."""
+    name: str
+
+    @property
+    def spelled(self) -> str:
+        """The reading as it may be typed: `mbpa:k=8`; settings at their defaults are left out."""
+        given = [
+            f"{key}={getattr(self, key):g}"
+            for key, field in type(self).model_fields.items()
+            if key != "name" and getattr(self, key) != field.default
+        ]
+        return ":".join([self.name, *([",".join(given)] if given else [])])
+
+
+class NoReading(Reading):
+    """The model alone."""
+
+    name: Literal["none"] = "none"
+
+
+class Neighbors(Reading):
+    """p(y) = λ p_mem(y) + (1 - λ) p_model(y); p_mem by exp(-d² / τ) of the k nearest documents with the label y."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["episodic"] = "episodic"
+    k: Count = 32
+    temperature: Positive = 10.0
+    """τ, of squared Euclidean distances."""
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """λ."""
+
+
+class Adaptation(Reading):
+    """L steps of gradient descent on documents of memory, for each example from the model's own weights."""
+
+    adapts: ClassVar[bool] = True
+
+    k: Count = 32
+    """Documents, K."""
+    steps: Annotated[int, Field(ge=0)] = 30
+    """L."""
+    lr: Positive = 1e-3
+    """η."""
+    anchor: Annotated[float, Field(ge=0)] = 1e-3
+    """κ, of the squared distance from the weights before."""
+
+
+class Mbpa(Adaptation):
+    """Adapts to the k nearest documents."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["mbpa"] = "mbpa"
+
+
+class RandomAdaptation(Adaptation):
+    """Adapts to k documents that are drawn: the control of `mbpa`."""
+
+    name: Literal["random"] = "random"
+
+
+READINGS: Mapping[str, type[Reading]] = {
+    "none": NoReading,
+    "mbpa": Mbpa,
+    "random": RandomAdaptation,
+    "episodic": Neighbors,
+}
+
+
+def parse_reading(text: str) -> Reading:
+    """A reading as it is typed. Raises: UsageError, naming what is legal.
+
+    >>> parse_reading("mbpa:k=8,lr=0.005").spelled
+    'mbpa:k=8,lr=0.005'
+    """
+    name, _, settings = text.partition(":")
+    if name not in READINGS:
+        raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
+    pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
+    legal = [key for key in READINGS[name].model_fields if key != "name"]
+    for key in pairs:
+        if key not in legal:
+            raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")
+    try:
+        return READINGS[name].model_validate(pairs)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"--memory {text}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None

@@ -1,0 +1,102 @@
+"""Memory that is read at every step of a search: one search in the datastore for the rows of all sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.encoding.carried_state import CarriedState
+from stages.encoding.key_encoder import search_keys
+from stages.encoding.scoring import LEAST, LMScores
+from stages.encoding.split_reader import Places
+from stages.lineage.runs import OwnRows
+from stages.retrieval.neighbors import FoundNeighbors, IndexSearch
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.policy import WeightPolicy
+from stages.translation.decoder import Step
+
+NOWHERE = Places(np.zeros(0, np.int64), [])
+
+
+class Evidence(NamedTuple):
+    """Who gave the tokens of a translation their probability, [n] each."""
+
+    log_p_model: Tensor
+    """By the model alone, natural log."""
+    log_p: Tensor
+    """With memory read."""
+    row: Tensor
+    """The nearest neighbour that holds the token, as a row of the datastore; -1 where none does."""
+    share: Tensor
+    """Its share of the weight of all neighbours that hold the token."""
+
+
+@dataclass
+class StepMemory:
+    """Neighbours of each row's key, read as a policy says.
+
+    Source: Khandelwal et al. 2021 (kNN-MT, arXiv:2010.00710), section 2.
+    """
+
+    policy: WeightPolicy
+    search: IndexSearch
+    dtype: torch.dtype
+    """Type of the stored keys, which queries are rounded to."""
+    own: OwnRows | None = None
+    """Rows of the split that is translated, if the datastore was made of it: a sentence does not find its own."""
+    searches: int = field(default=0, init=False)
+    """Queries so far."""
+    _sentences: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
+
+    def begin(self, sentences: Sequence[int]) -> None:
+        """Name the sentences of the next batch, by their numbers in the split."""
+        self._sentences = np.asarray(sentences, np.int64)
+
+    def __call__(self, step: Step, sentences: Tensor) -> Tensor:
+        """Log-probabilities of every token with memory read; see `ReadMemory`."""
+        return self.policy.dense(self._retrieve(step, sentences), step.log_probs.float())
+
+    def evidence(self, step: Step, sentences: Tensor, targets: Tensor) -> Evidence:
+        """Probabilities of the tokens that follow each row, int64 [R], and the neighbours that hold them."""
+        block, point, parts = self._retrieve(step, sentences, targets), self.policy.points[-1], []
+        for rows, retrieved in self.policy.reading_row.retrieve(block):
+            log_p = self.policy.read(block, rows, retrieved).log_p
+            last = retrieved[-1].parts[-1]
+            assert last.ids is not None, "neighbours of a datastore are the last part"
+            right = last.entries.values == targets[rows, None]
+            scores = last.scores_read(point.cutoff).masked_fill(~right, -torch.inf)
+            weights = torch.where(scores.isneginf(), scores, scores * point.scale).softmax(-1).nan_to_num(nan=0.0)
+            share, best = weights.max(-1)
+            parts.append((log_p, torch.where(share > 0, last.ids.gather(1, best[:, None])[:, 0], -1), share))
+        return Evidence(block.lm.log_p, *map(torch.cat, zip(*parts, strict=True)))
+
+    def _retrieve(self, step: Step, sentences: Tensor, targets: Tensor | None = None) -> ScoredRange:
+        """Search for all rows at once."""
+        queries = search_keys(step.key.to(self.dtype))
+        self.searches += len(queries)
+        found = FoundNeighbors(*self.search.searcher.search(queries, self.search.k, self._forbidden(sentences)))
+        targets = torch.zeros_like(step.tokens) if targets is None else targets
+        log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
+        scored = LMScores(0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None)
+        context = self._context(step) if self.policy.needs.context else None
+        return ScoredRange(scored, CarriedState(0), NOWHERE, None, found, queries, context)
+
+    def _forbidden(self, sentences: Tensor) -> np.ndarray | None:
+        """Rows of each row's own sentence, int64 [R, 2]."""
+        if self.own is None:
+            return None
+        firsts = self.own.doc_offsets[self._sentences[sentences.cpu().numpy()]].tolist()
+        each = [self.own.forbidden("document", first, first + 1) for first in firsts]
+        return np.concatenate([one for one in each if one is not None])
+
+    def _context(self, step: Step) -> Tensor:
+        """Features of each context, float [R, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""
+        log_p = step.log_probs
+        entropy = -(log_p.exp() * log_p.clamp(min=LEAST)).sum(-1)
+        source = self.policy.row.sources[-1]
+        frequency = source.datastore.token_counts  # type: ignore[attr-defined]
+        counts = frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)].float().log1p()
+        return torch.stack((log_p.amax(-1), entropy, counts.to(log_p)), -1)

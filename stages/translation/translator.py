@@ -1,0 +1,102 @@
+"""Translations of sentences by a model and the memory that it reads, batch by batch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.artifacts.artifact import Artifact
+from stages.lineage.corpus import token_text
+from stages.lineage.runs import OwnRows
+from stages.models.language_model import LanguageModel
+from stages.retrieval.neighbors import IndexSearch
+from stages.retrieval.weights.policy import WeightPolicy
+from stages.text.excerpt import TokenText
+from stages.translation.beam import BeamSettings, Hypothesis, beam_search
+from stages.translation.model_decoder import ModelDecoder
+from stages.translation.settings import DecodingSettings
+from stages.translation.step_memory import Evidence, StepMemory
+
+BATCH = 32
+"""Sentences that are searched together."""
+
+
+@dataclass(frozen=True)
+class Translator:
+    """A model that translates, the way it searches, and what it reads at every step; None: no memory."""
+
+    decoder: ModelDecoder
+    settings: DecodingSettings
+    device: torch.device
+    text: TokenText
+    memory: StepMemory | None = None
+
+    def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> Iterator[Hypothesis]:
+        """Translations of sentences in their order.
+
+        Args:
+            sources: tokens of each, `<eos>` at its end.
+            first: number in its split of the first.
+        """
+        for start in range(0, len(sources), BATCH):
+            batch = sources[start : start + BATCH]
+            if self.memory is not None:
+                self.memory.begin(range(first + start, first + start + len(batch)))
+            longest = [self.settings.longest.of(source) for source in batch]
+            beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
+            yield from beam_search(self.decoder, *self._padded(batch), longest, beam, self.memory)
+
+    def evidence(self, source: np.ndarray, tokens: Sequence[int], number: int = 0) -> Evidence:
+        """Who gave the tokens of a translation and its end their probability; `number`: of the sentence in its split.
+
+        Only of a translator with a memory.
+        """
+        assert self.memory is not None, "evidence is of a memory"
+        self.memory.begin([number])
+        target = torch.tensor([*tokens, self.decoder.eos], device=self.device)
+        step = self.decoder.steps(target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device))
+        return self.memory.evidence(step, torch.zeros_like(target), target)
+
+    def text_of(self, tokens: Sequence[int]) -> str:
+        """A translation as one line."""
+        return self.text.decoded(list(tokens)).replace("\n", " ").strip()
+
+    def _padded(self, sources: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+        """Tokens int64 [N, S], and which of them count."""
+        lengths = torch.tensor([len(source) for source in sources])
+        rows = torch.full((len(sources), int(lengths.max())), self.decoder.eos)
+        for row, source in enumerate(sources):
+            rows[row, : len(source)] = torch.from_numpy(np.asarray(source, np.int64))
+        mask = torch.arange(rows.shape[1]) < lengths[:, None]
+        return rows.to(self.device), mask.to(self.device)
+
+
+def open_translator(
+    model: LanguageModel,
+    tokens: Artifact,
+    settings: DecodingSettings,
+    device: torch.device,
+    precision: str,
+    memory: StepMemory | None = None,
+    key: str | None = None,
+) -> Translator:
+    """A model over the vocabulary of tokens as a translator.
+
+    Args:
+        memory: read at every step.
+        key: representation that the memory is searched with; None: there is none.
+    """
+    text = token_text(tokens)
+    beyond = range(text.vocabulary_size, model.config.vocab_size or 0)  # rows of an imported model without a type
+    never = (*(id for id in text.special if id != text.eos), *beyond)
+    scores = memory is not None and any(s.reading.reader_settings.needs_scores for s in memory.policy.row.sources)
+    decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
+    return Translator(decoder, settings, device, text, memory)
+
+
+def step_memory(policy: WeightPolicy, search: IndexSearch, dtype: str, split: str | None = None) -> StepMemory:
+    """The memory of a row for sentences of a split, or of none."""
+    own: OwnRows | None = search.own.get(split) if split is not None else None
+    return StepMemory(policy, search, getattr(torch, dtype), own)

@@ -1,0 +1,107 @@
+"""`memlm translate`: a line in, a line out, with what memory did to it."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.import_model import ImportConfig, ImportModel
+from stages.tokenize import Tokenize, TokenizeConfig
+from tests.cli.conftest import Ended, Memlm
+from tests.stages.pretrained.tiny import saved_translator
+from tests.stages.small_text import built_index
+
+pytest.importorskip("transformers")
+PAIRS = {"zwei Hunde": "The dog sat.", "das ist gut": "The cat sat on the mat.", "ja": "x"}
+SURE = ("--memory", "external:k=1,temperature=0.01,lambda=0.999")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """That of a datastore of three pairs, by an untrained model that knows nothing."""
+    folder = tmp_path_factory.mktemp("translate")
+    store, spec = Store(folder / "store"), str(folder / "pretrained")
+    saved_translator(Path(spec), "marian")
+    for side, language in enumerate(("de", "en")):
+        lines = "".join(f"{pair[side]}\n" for pair in PAIRS.items())
+        for split in ("train", "valid", "test"):
+            (folder / f"{split}.{language}").write_text(lines, "utf-8")
+    files = {split: [str(folder / split)] for split in ("train", "valid", "test")}
+    config = TokenizeConfig(tokenizer="given", source_language="de", target_language="en")
+    tokens = make(Tokenize(), config, {"tokenizer": spec, **files}, store, Execution())
+    references = {"source": tokens.artifact.reference, "checkpoint": spec}
+    model = make(ImportModel(), ImportConfig(), references, store, Execution())
+    return built_index(store, model.artifact)
+
+
+@pytest.fixture
+def translate(memlm: Memlm, index: Artifact):
+    def run(*options: object, text: bytes = b"") -> Ended:
+        stdin = io.TextIOWrapper(io.BytesIO(text))
+        given = ("--store", index.store.root, "--device", "cpu", *options)
+        return memlm("translate", index.reference, *given, stdin=stdin)
+
+    return run
+
+
+def test_a_memory_that_is_sure_says_what_it_holds_line_by_line(translate) -> None:
+    """A blank line stays blank, and a last line needs no end."""
+    ended = translate(*SURE, text=b"das ist gut\n\nja\r\nzwei Hunde")
+    assert ended.code == 0, ended.err
+    assert ended.out.split("\n") == ["The cat sat on the mat.", "", "x", "The dog sat.", ""]
+
+
+def test_a_line_is_translated_alike_alone_and_among_others(translate) -> None:
+    lines = [*PAIRS, "gut gut", "Hunde"] * 8
+    memory = ("--memory", "external:k=3,temperature=2,lambda=0.5", "--json")
+    together = translate(*memory, text="\n".join(lines).encode()).out.splitlines()
+    for line, found in list(zip(lines, together, strict=True))[31:34]:
+        (alone,) = translate(*memory, "--text", line).out.splitlines()
+        a, b = json.loads(found), json.loads(alone)
+        assert (a["source"], a["text"], a["cut"]) == (b["source"], b["text"], b["cut"])
+        assert a["score"] == pytest.approx(b["score"], rel=1e-4)
+
+
+def test_every_token_names_the_pair_that_gave_it(translate) -> None:
+    (line,) = translate(*SURE, "--attribute", "--json", "--text", "zwei Hunde").out.splitlines()
+    tokens = json.loads(line)["tokens"]
+    assert "".join(token["text"] for token in tokens[:-1]) == "The dog sat."
+    for token in tokens:
+        assert token["probability"] > 0.9 > token["model"]
+        assert (token["pair"]["source"], token["pair"]["target"]) == ("zwei Hunde", "The dog sat.")
+    assert tokens[1]["pair"]["before"] == tokens[0]["text"]
+    shown = translate(*SURE, "--attribute", "--text", "zwei Hunde").out
+    assert shown.startswith("The dog sat.\n") and shown.count("zwei Hunde") == len(tokens)
+
+
+def test_beams_and_lengths_are_what_they_are_said_to_be(translate) -> None:
+    plain = ("--memory", "none", "--json", "--text", "ja")
+    shortest, longest = (json.loads(translate(*plain, "--max-length", most).out) for most in ("0,2", "0,9"))
+    assert shortest["cut"] and longest["cut"] and shortest["log_prob"] > longest["log_prob"]
+    greedy, wide = (json.loads(translate(*plain, "--length-penalty", 0, "--beam", n).out) for n in (1, 30))
+    assert wide["log_prob"] > greedy["log_prob"], "more hypotheses find likelier ones"
+
+
+def test_lines_before_a_bad_one_are_out(translate) -> None:
+    ended = translate(*SURE, text=b"ja\nzwei \xff\nja\n")
+    assert (ended.code, ended.out) == (3, "x\n")
+    assert "Line 2" in ended.err and "byte 6" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(("--max-length", "2"), 2), (("--memory", "none", "--attribute"), 2), (("--memory", "knn-lm"), 2)],
+)
+def test_what_cannot_be_done_is_said(translate, options, code) -> None:
+    ended = translate(*options, "--text", "ja")
+    assert (ended.code, ended.out) == (code, "")
+
+
+def test_text_is_not_written_by_a_model_that_translates(memlm: Memlm, index: Artifact) -> None:
+    ended = memlm("generate", index.reference, "--store", index.store.root)
+    assert ended.code == 2 and f"memlm translate {index.reference}" in ended.err

@@ -1,0 +1,32 @@
+"""Readings as they are typed."""
+
+import pytest
+
+from stages.errors import UsageError
+from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.readings import READINGS, parse_reading
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_a_name_alone_is_a_reading_with_defaults(name: str) -> None:
+    assert parse_reading(name).spelled == name and parse_reading(f"{name}:") == parse_reading(name)
+
+
+def test_settings_are_those_of_the_reading() -> None:
+    found = parse_reading("mbpa:k=3,steps=0,lr=0.5")
+    assert found.model_dump() == {"name": "mbpa", "k": 3, "steps": 0, "lr": 0.5, "anchor": 0.001}
+    assert parse_reading(found.spelled) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("mpba", "mbpa"), ("none:k=2", "nothing"), ("mbpa:x=1", "steps"), ("mbpa:k=0", "k"), ("mbpa:k", "k")],
+)
+def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        parse_reading(text)
+
+
+def test_a_reading_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        EvaluateTasksConfig(memory=("mbpa", "mbpa:k=32"))
