@@ -129,7 +129,7 @@ class Updates:
         self.replays = replays and self.accumulate > 1 and order.layout.streams
         self._auxiliary = list[Tensor]()
         self._weight: float | None = None
-        self.number, self.seed = 0, run.config.seed
+        self.number = 0
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
         _freeze(run.model, {id(parameter) for group in groups for parameter in group.parameters})
