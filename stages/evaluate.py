@@ -28,7 +28,7 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
-from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
+from stages.lineage.exact import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
@@ -70,12 +70,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
         asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
-        references, named = named_apart(references, store)
+        matched = any(reading.reads_text for reading in config.readings)
+        references, named = named_apart(references, store, matched)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
-        matched = any(reading.reads_text for reading in config.readings)
-        require_asked(named, matched)
         if matched:
             read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
         if references.get("baseline") is not None:

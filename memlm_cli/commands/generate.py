@@ -44,13 +44,15 @@ def generate(
     require_text("--prompt", wanted.prompt)
     opened = Store(store, verify_inputs=verify_inputs)
     request = Request(source=read_question(source, reading.report, opened), **dict(reading))
-    reader = open_writer(request, opened)
+    reader = open_writer(request, opened, wanted.draft)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
-    _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
+    _write(reader, written_tokens(reader, wanted), wanted, json_)
 
 
-def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: str, as_json: bool) -> None:
+def _write(
+    reader: "MemoryReader", tokens: Iterator["GeneratedToken"], wanted: "GenerationRequest", as_json: bool
+) -> None:
     """The text as it comes, then what carried it; or all of it as one object."""
     from stages.text.excerpt import TextStream
 
@@ -59,11 +61,14 @@ def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: s
     if as_json:
         generated = list(tokens)
         pieces = [text.add(token.id) for token in generated]
-        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), generated)))
+        answer(json.dumps(_object(reader, wanted.prompt, "".join(pieces) + text.end(), generated)))
     elif _stream_tokens(text, tokens, generated):
         for token in generated:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
+    if wanted.draft is not None and generated:
+        written, right = len(generated), sum(token.drafted for token in generated)
+        say(f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading")
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
