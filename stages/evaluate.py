@@ -6,8 +6,8 @@ policies observe; a last shard records what they choose. Then the split that is 
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
@@ -16,7 +16,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows, state_bytes
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.schema import REPORT
@@ -31,15 +31,18 @@ from stages.lineage.evaluation import (
 from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
+from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.automatic import memory_to_search
 from stages.suffixes.indexing import TEXT_BYTES
+from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
     from stages.evaluation.range_reader import RangeReader
     from stages.evaluation.row_weights import RowWeights
+    from stages.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Work:
     reader: "RangeReader"
     weights: "RowWeights"
     states: "StateStore"
+    translators: "dict[int, Translator]" = field(default_factory=dict)
+    """Those of rows that were translated here."""
 
 
 class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
@@ -99,6 +104,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 "tune_split": tune_split,
                 "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
+                **resolve_decoding(config, complete, inputs.artifacts),
             }
         )
 
@@ -143,7 +149,11 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
-        output, over = ShardOutput(job.folder), work.plan.pass_of(shard)
+        output = ShardOutput(job.folder)
+        if shard.task == "translate":
+            self._translate(job, work, shard, output)
+            return output
+        over = work.plan.pass_of(shard)
         match shard.task:
             case "sample":
                 output.record |= work.weights.sample(work.reader)
@@ -155,6 +165,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             case "score":
                 self._score(job, work, shard, output)
         return output
+
+    def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
+        """Translate some sentences with the model alone or with a row."""
+        from stages.evaluation.translations import open_row, translate_shard
+
+        if shard.row not in work.translators:
+            policy = work.weights.policies()[shard.row - 1] if shard.row else None
+            work.translators[shard.row] = open_row(job, work.reader, policy)
+        translate_shard(job, work.translators[shard.row], shard, output)
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
@@ -183,8 +202,10 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         from stages.evaluation.figures import report
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
+        from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.row_weights import RowWeights
+        from stages.evaluation.translations import write_translations
         from stages.reports.remarks.table import REPORT, remarks_on
 
         shards, rows = plan.scoring.parts, rows_of_report(job)
@@ -197,6 +218,12 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, weights, records, probes, shown)
         made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
+        translated = write_translations(job, [row["row"] for row in made["rows"]][: 1 + len(rows)])
+        if translated is not None:
+            made["translation"], changed = translated
+            _write(job, CHANGED, {"sentences": changed})
+            for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
+                row |= {name: figures[name] for name in ("bleu", "chrf")}
         made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
         learned = weights.learned()
@@ -208,6 +235,32 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         charts = [chart for held in probe_charts(drawn, files).values() for chart in held]
         write_figures([*report_charts(drawn), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
+
+
+def resolve_decoding(
+    config: EvaluateConfig, readings: Sequence[Reading], read: Mapping[str, Artifact]
+) -> dict[str, Any]:
+    """Settings of translations: those of pairs of sentences, none of text of one language.
+
+    Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
+    """
+    from stages.evaluation.figures.bleu import require_sacrebleu
+
+    asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
+    if not model_of(read["model"]).reads.source:
+        if asked:
+            option = asked[0].replace("_", "-")
+            raise UsageError(f"--{option} is of translations, and {read['tokens'].reference} is text of one language.")
+        return {}
+    if config.beam == 0:
+        return {"length_penalty": None, "max_length": None}
+    if any(set(reading.sources) != {"external"} for reading in readings) or "neighbors" in read:
+        raise UsageError(
+            "Translations are searched for with neighbours from an index alone: name an index and external memory, or "
+            "--beam 0 for perplexity without BLEU."
+        )
+    require_sacrebleu(config.bleu)
+    return dict(config.decoding)
 
 
 def indexes_read(inputs: Inputs) -> list[Artifact]:

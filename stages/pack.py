@@ -18,8 +18,8 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, offsets
 from stages.artifacts.stage import Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, DataError
-from stages.examples import STREAMS
+from stages.errors import ArtifactError, DataError, UsageError
+from stages.examples import PAIRS, STREAMS
 from stages.lineage.corpus import require_split
 from stages.numbers import rate
 from stages.text.config import PackConfig
@@ -46,10 +46,13 @@ class BatchesFigures(Figures):
 
 def batch_arrays(batches: Artifact, name: str) -> Expected | None:
     """The order of the segments, and where each begins."""
-    segments, length = batches.metrics["segments"], batches.config["segment_length"]
+    segments, tokens = batches.metrics["segments"], batches.input("tokens")
+    last = (
+        tokens.metrics["splits"][SPLIT]["tokens"] if _is_pairs(tokens) else segments * batches.config["segment_length"]
+    )
     return {
         "batches.zarr/order": Expected((segments,), ("int64",), _permutation),
-        "batches.zarr/segment_offsets": Expected((segments + 1,), ("int64",), offsets(segments * length)),
+        "batches.zarr/segment_offsets": Expected((segments + 1,), ("int64",), offsets(last)),
     }.get(name)
 
 
@@ -108,9 +111,13 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
     def inputs(self, config: PackConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         tokens = store.get(references["source"], "tokens")
         require_split(tokens, SPLIT)
-        if (examples := tokens.metrics.get("examples", STREAMS)) != STREAMS:
+        examples = tokens.metrics.get("examples", STREAMS)
+        if examples == PAIRS:
+            _require_sentences(config, tokens)
+        elif examples == STREAMS:
+            _require_segments(tokens, config.segment_length)
+        else:
             raise ArtifactError(f"{tokens.reference} holds {examples}; segments can only be cut from streams of text.")
-        _require_segments(tokens, config.segment_length)
         if config.exclude == "document":
             _require_documents(tokens)
         return Inputs({"tokens": tokens})
@@ -148,14 +155,14 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
         packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation, apart)
-        length = job.config.segment_length
+        offsets = _offsets(job, plan.segments)
         _write(job, "order", packed.order)
-        _write(job, "segment_offsets", np.arange(plan.segments + 1, dtype=np.int64) * length)
+        _write(job, "segment_offsets", offsets)
         searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
             "segments": plan.segments,
-            "tokens_left_out": tokens - plan.segments * length,
+            "tokens_left_out": tokens - int(offsets[-1]),
             **_figures(packed, np.concatenate([matches["scores"] for matches in found]), _counts(job), permutation),
             "same_document": same_document(spans, packed.order),
             "segments_per_second": rate(plan.segments, searched),
@@ -170,6 +177,20 @@ def _require_segments(tokens: Artifact, length: int) -> None:
             f"Split {SPLIT!r} of {tokens.reference} has {count} tokens, less than two segments of {length}; "
             "pack more text, or choose a smaller --segment-length."
         )
+
+
+def _is_pairs(tokens: Artifact) -> bool:
+    return bool(tokens.metrics.get("examples", STREAMS) == PAIRS)
+
+
+def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
+    """Raises: UsageError for what only segments of equal length have; DataError for fewer than two sentences."""
+    if config.segment_length != PackConfig.model_fields["segment_length"].default:
+        raise UsageError(f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out.")
+    if config.engine == "rank-bm25":
+        raise UsageError("--engine rank-bm25 packs segments of equal length; for pairs leave it out.")
+    if tokens.metrics["splits"][SPLIT]["documents"] < 2:
+        raise DataError(f"Split {SPLIT!r} of {tokens.reference} is one sentence: there is nothing to pack.")
 
 
 def _require_documents(tokens: Artifact) -> None:
@@ -199,8 +220,17 @@ def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
     """The first and the last document of each segment, int64 [S, 2]."""
     from stages.text.packing import document_spans
 
+    if _is_pairs(job.inputs["tokens"]):
+        return np.repeat(np.arange(segments, dtype=np.int64)[:, None], 2, 1)
     offsets = job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"]
     return document_spans(np.asarray(offsets[:]), job.config.segment_length, segments)
+
+
+def _offsets(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
+    """Where each segment begins, and the end, int64 [S + 1]: sentences of pairs, else segments of one length."""
+    if _is_pairs(job.inputs["tokens"]):
+        return np.asarray(job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"][:])
+    return np.arange(segments + 1, dtype=np.int64) * job.config.segment_length
 
 
 def _ids(job: ShardJob[PackConfig]) -> Any:
@@ -210,15 +240,20 @@ def _ids(job: ShardJob[PackConfig]) -> Any:
 
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """How often each term is in each segment, [S, V]."""
-    from stages.text.bm25.counts import term_counts
+    from stages.text.bm25.counts import term_counts, uneven_counts
 
     size = job.inputs["tokens"].metrics["vocabulary_size"]
+    if _is_pairs(job.inputs["tokens"]):
+        return uneven_counts(_ids(job), _offsets(job, 0), size)
     return term_counts(_ids(job), job.config.segment_length, size)
 
 
 def whole_segments(config: PackConfig, inputs: Inputs) -> int:
-    """Number of whole segments of the split, from its manifest."""
-    return int(inputs["tokens"].metrics["splits"][SPLIT]["tokens"]) // config.segment_length
+    """Number of whole segments of the split, or of its sentences, from its manifest."""
+    split = inputs["tokens"].metrics["splits"][SPLIT]
+    if _is_pairs(inputs["tokens"]):
+        return int(split["documents"])
+    return int(split["tokens"]) // config.segment_length
 
 
 def array_layouts(segments: int) -> dict[str, ArrayLayout]:

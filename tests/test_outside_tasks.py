@@ -91,7 +91,7 @@ class Replay(Method[ReplayConfig], OwnsStep, Remembers, LearnsTasks):
         self.rows = list(zip(state["inputs"], state["targets"], strict=True))
         self.events = list(state["events"])
 
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task]) -> None:
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         self.names = [task.name for task in tasks]
 
     def begin_task(self, task: Task) -> None:

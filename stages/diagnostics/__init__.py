@@ -11,6 +11,7 @@ PROBES = Registry(
         "memorizing": "stages.diagnostics.memorizing:MemorizingProbe",
         "compressive": "stages.diagnostics.compressive:CompressiveProbe",
         "infinity": "stages.diagnostics.infinity:InfinityProbe",
+        "memformer": "stages.diagnostics.memformer:MemformerProbe",
         "memory_tokens": "stages.diagnostics.memory_tokens:MemoryTokensProbe",
     },
 )

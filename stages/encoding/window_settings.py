@@ -55,13 +55,17 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
         length where it has none, or lengths that its layers cannot read.
     """
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
-    own = encoder.config["segment_length"]
-    context = own if context is None else context
-    model = model_of(encoder)
+    own, model = encoder.config["segment_length"], model_of(encoder)
+    if model.reads.source and (context, stride) != (None, None):
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
+            "out."
+        )
     if model.pools and stride not in (None, 1):
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads a window for every token: leave --stride {stride} out."
         )
+    context = own if context is None else context
     stride = (1 if model.pools else context) if stride is None else stride
     if stride > context:
         raise UsageError(f"--stride {stride} is larger than the context, {context}.")

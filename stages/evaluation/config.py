@@ -4,14 +4,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from stages.config import Spelling
+from stages.config import Settings, Spelling
 from stages.diagnostics.options import option_names
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
 from stages.search.exclusion import checked_exclusion
+from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
 
 READING = Spelling("SOURCES[:key=value,…]", repeated=True)
+
+
+class BleuSettings(Settings):
+    """How sacrebleu reads text; chrF follows `lowercase`."""
+
+    lowercase: bool = False
+    """Whether letters count alike in both cases."""
+    tokenize: str | None = None
+    """Tokenizer of sacrebleu; None: its default, 13a."""
 
 
 class EvaluateConfig(WindowedConfig):
@@ -41,6 +51,16 @@ class EvaluateConfig(WindowedConfig):
     """Orders of more n-grams that count as controls of every row, beside trigrams."""
     save_token_scores: bool = False
     """Keep the log-probability of every token (scores.zarr)."""
+    beam: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Hypotheses a sentence that pairs are translated with, for BLEU; 0: perplexity alone; None: 4."""
+    length_penalty: LengthPenalty | None = None
+    """α of a translation's score, log p / length^α; None: 0.6."""
+    max_length: MaxLength | None = None
+    """Longest translation: FACTOR times the source's tokens + MORE; None: 1.2,10."""
+    bleu_lowercase: bool = False
+    """Whether BLEU and chrF count letters alike in both cases."""
+    bleu_tokenize: str | None = None
+    """Tokenizer of sacrebleu; None: 13a."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the forward pass."""
     exclude: Annotated[Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")] = (
@@ -68,6 +88,17 @@ class EvaluateConfig(WindowedConfig):
     @classmethod
     def _spell(cls, memory: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if memory is None else tuple(r.spelled for r in parse_readings(memory))
+
+    @property
+    def decoding(self) -> DecodingSettings:
+        """How translations are searched for, of a resolved configuration with a beam."""
+        given = {name: getattr(self, name) for name in DecodingSettings.model_fields}
+        return DecodingSettings(**{name: value for name, value in given.items() if value is not None})
+
+    @property
+    def bleu(self) -> BleuSettings:
+        """How BLEU reads text."""
+        return BleuSettings(lowercase=self.bleu_lowercase, tokenize=self.bleu_tokenize)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -30,15 +30,21 @@ ENTRIES_PER_SHARD = 1 << 23
 INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
+SENTENCES_PER_SHARD = 64
 SCORE = "score"
 """Name of the pass over the split that is reported."""
 
 
 @dataclass(frozen=True)
 class Part(TokenRange):
-    """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split."""
+    """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split.
 
-    task: Literal["sample", "observe", "choose", "score"]
+    To be translated are sentences [start, stop).
+    """
+
+    task: Literal["sample", "observe", "choose", "score", "translate"]
+    row: int = 0
+    """Row whose memory is read in a translation; 0: the model alone."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     tuned = [part for one in tuning for part in (*one.parts, one.choice)]
     scores = _score_files(job, last_words)
     return Plan(
-        [*(one.sample for one in tuning[:1]), *tuned, *scoring.parts],
+        [*(one.sample for one in tuning[:1]), *tuned, *scoring.parts, *translations(job, 1 + len(rows))],
         tuning,
         scoring,
         arrays=[] if scores is None else list(scores.arrays.values()),
@@ -195,6 +201,24 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
         scores=scores,
         unit_files=unit_files,
     )
+
+
+def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
+    """Parts of the split that are translated, once with each row; none without a beam."""
+    split, config = job.inputs["tokens"].metrics["splits"][job.config.split], job.config
+    starts = range(0, split["documents"] if config.beam else 0, SENTENCES_PER_SHARD)
+    return [
+        Part(
+            f"translate-{row}-{number:06d}",
+            start,
+            min(start + SENTENCES_PER_SHARD, split["documents"]),
+            "translate",
+            row,
+            phase=f"translate-{row}",
+        )
+        for row in range(rows)
+        for number, start in enumerate(starts)
+    ]
 
 
 def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":

@@ -1,6 +1,6 @@
 """Translations of lines by a model and its memories, with the pairs that carried their tokens."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -17,6 +17,7 @@ from stages.lineage.rows import DatastoreRows
 from stages.models.config import model_of
 from stages.models.devices import resolve_precision
 from stages.retrieval.neighbors import IndexSearch
+from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts
 from stages.translation.settings import TranslationRequest
 from stages.translation.translator import BATCH, Translator, open_translator, step_memory
@@ -61,15 +62,15 @@ class LineTranslator:
                     continue
                 one = next(found)
                 text = self.translator.text_of(one.tokens)
-                tokens = self._tokens(self._ids(line), one.tokens) if attribute else None
+                tokens = self._tokens(self._ids(line), one) if attribute else None
                 yield Translated(line, text, one.score, one.log_prob, one.cut, tokens)
 
     def _ids(self, line: str) -> np.ndarray:
         return np.array([*self.reader.text.ids(line), self.reader.text.eos])
 
-    def _tokens(self, source: np.ndarray, tokens: Sequence[int]) -> list[TranslatedToken]:
-        evidence = self.translator.evidence(source, tokens)
-        labels = [self.reader.text.label(token) for token in (*tokens, self.reader.text.eos)]
+    def _tokens(self, source: np.ndarray, found: Hypothesis) -> list[TranslatedToken]:
+        evidence = self.translator.evidence(source, found)
+        labels = [self.reader.text.label(token) for token in self.translator.written(found)]
         rows = evidence.row.tolist()
         columns = zip(labels, evidence.log_p.exp().tolist(), evidence.log_p_model.exp().tolist(), rows, strict=True)
         pairs = self._pairs

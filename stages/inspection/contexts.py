@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 from torch import Tensor
@@ -30,6 +29,8 @@ class Context:
     right: bool
     back: int | None
     source: Excerpt
+    matched: int | None = None
+    """Tokens before it that are the same; None: representations are compared."""
 
 
 class Contexts:
@@ -38,10 +39,13 @@ class Contexts:
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
 
-    @cached_property
-    def _corpus(self) -> SplitText:
-        """The split that the datastore was made of."""
-        return self._reader.corpus_of(self._reader.read["datastore"])
+        self._corpora: dict[str, SplitText] = {}
+
+    def _corpus(self, role: str) -> SplitText:
+        """The text that a datastore was made of, or that an index holds."""
+        if role not in self._corpora:
+            self._corpora[role] = self._reader.corpus_of(self._reader.read[role])
+        return self._corpora[role]
 
     def best(
         self,
@@ -80,8 +84,9 @@ class Contexts:
             weight=float(entries.weights[row, entry]),
             carried=float(entries.carried[row, entry]),
             right=int(entries.values[row, entry]) == token,
-            back=None if entries.external else at - place,
-            source=self._corpus.at(place) if entries.external else here.at(place),
+            back=None if entries.role else at - place,
+            source=self._corpus(entries.role).at(place) if entries.role else here.at(place),
+            matched=None if entries.matched is None else int(entries.matched[row, entry]),
         )
 
 

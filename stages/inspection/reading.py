@@ -17,6 +17,7 @@ from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
+from stages.lineage.exact import TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
@@ -26,6 +27,8 @@ from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
 from stages.text.decoding import TokenText
 from stages.text.excerpt import SplitText
+from stages.text.names import DocumentNames, names_file, read_runs
+from stages.text.tokens import open_split
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -52,7 +55,12 @@ class MemoryReader:
             yield from read_entries(self.policy, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text that a datastore was made of: token i is row i."""
+        """The text that a datastore was made of, or that an exact index holds: token i is row i."""
+        if datastore.kind == "index":
+            tokens, split = datastore.input(TEXT), str(datastore.config["split"])
+            opened, names = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
+            runs = read_runs(names) if names.is_file() else ()
+            return SplitText(split, opened.ids, opened.doc_offsets, self.text, DocumentNames(list(runs)))
         rows = DatastoreRows(datastore)
         return SplitText(rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names)
 

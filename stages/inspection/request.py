@@ -13,6 +13,7 @@ from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
+from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
@@ -118,15 +119,24 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     """
     source = store.get(request.source, *SOURCES)
     model = language_model(source)
+    if split is None and model_of(model).reads.source:
+        raise UsageError(f"{model.reference} translates, and reads no text without its source: use memlm translate.")
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
     stored = None if asked is None else any(reading.reads_datastore for reading in asked)
-    memory = memory_source(source, request.references, store, stored)
+    references, named = named_apart(request.references, store)
+    memory = memory_source(source, references, store, stored)
     if memory is None and stored:
         memory = _reported_memory(report)
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
-    read = artifacts_read(model, memory, request.references, store)
+    read = artifacts_read(model, memory, references, store)
+    matched = asked is not None and any(reading.reads_text for reading in asked)
+    require_asked(named, matched)
+    if matched:
+        if named is None and report is not None and EXACT in report.manifest.inputs:
+            named = report.input(EXACT)
+        read[EXACT] = exact_index(read["tokens"], model, named, store)
     if split is None:
         read["tokens"] = with_passage(read["tokens"])
     else:

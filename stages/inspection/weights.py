@@ -21,18 +21,21 @@ from stages.retrieval.weights.policy import WeightPolicy
 class ReadEntries:
     """Entries of one kind that n positions read in one of the readings.
 
-    `places` int64 [n, k]: rows of the datastore (`external`) or positions of the text itself; -1 where missing.
+    `places` int64 [n, k]: rows of the artifact of a `role`, or, where that is empty, positions of the text itself; -1
+    where missing.
     `values` int64 [n, k]: the tokens that they hold, -1 where missing.
     `weights` float [n, k]: shares of the reading's memory; those of all its kinds together sum to 1.
     `carried` float [n, k]: shares of the final distribution: what each adds to the probability of its token.
     """
 
     reading: int
-    external: bool
+    role: str
     places: Tensor
     values: Tensor
     weights: Tensor
     carried: Tensor
+    matched: Tensor | None = None
+    """Tokens that the context of each entry shares, [n, k]; None: representations are compared."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,10 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
                 where = _positions(part, scored_range, places) if part.ids is None else part.ids
                 values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
-                found = ReadEntries(number, part.ids is not None, where, values, weight, carried)
-                entries.append(found)
+                role, matched = "" if part.ids is None else part.role, None
+                if part.ids is not None and role != "datastore":
+                    matched = part.entries.scores
+                entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
         yield shares, entries
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.exact import text_splits
 from stages.lineage.sources import own_splits
 from stages.search.exclusion import excluding_fewer
@@ -52,13 +53,15 @@ def resolve_exclusion(
     """Rows that tokens may not find; None where no datastore was made of what is read.
 
     Args:
-        exclude: what was asked for; None: nothing.
+        exclude: what was asked for; None: nothing, which is `document` for pairs, whose rows all give a sentence away.
         splits: the one that is scored, then the one that is tuned on, if any.
         datastores: that are read, and the stored neighbours they are read through.
         matched: the exact index that is read, if one is.
     Raises: UsageError if a split is in a datastore and nothing was asked for, or stored neighbours were found
         with another exclusion.
     """
+    if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
+        exclude = "document"
     found = [one for one in datastores if not own_splits(one[0], tokens).isdisjoint(splits)]
     for datastore, neighbors in found:
         own = own_splits(datastore, tokens)

@@ -13,5 +13,9 @@ METHODS = Registry(
         "seq": Part.within("stages.methods.stream", "config:SequentialConfig", "plain:Plain"),
         "multitask": Part.within("stages.methods.stream", "config:MultitaskConfig", "plain:Plain"),
         "replay": Part.within("stages.methods.stream", "config:ReplayConfig", "replay:Replay"),
+        "a-gem": Part.within("stages.methods.stream", "config:AGemConfig", "a_gem:AGem"),
+        "gem": Part.within("stages.methods.stream", "config:GemConfig", "gem:Gem"),
+        "ewc": Part.within("stages.methods.stream", "config:EwcConfig", "ewc:Ewc"),
+        "mas": Part.within("stages.methods.stream", "config:MasConfig", "mas:Mas"),
     },
 )

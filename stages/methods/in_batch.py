@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stages.examples.examples import Batch
+from stages.memory.in_batch.best import best_log_sums
 from stages.memory.in_batch.log_sums import in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier
 from stages.methods.in_batch_config import InBatchConfig
@@ -40,7 +41,7 @@ def is_plain(settings: InBatchConfig, index: BatchIndex) -> bool:
 
 def plain_loss(model: LanguageModel, batch: Batch, hidden: Tensor) -> Tensor:
     """The loss without memory of a batch whose contexts are `hidden` [B, L, d]."""
-    return model.loss(hidden.flatten(0, 1), batch.targets.flatten())
+    return model.loss(batch.rows(hidden), batch.rows(batch.targets))
 
 
 def key_name(settings: InBatchConfig, model: LanguageModel) -> str:
@@ -59,12 +60,12 @@ def batch_loss(
     """The loss of a batch of windows, the plain one or that with memory.
 
     Args:
-        memory_of: what the batch reads, of its keys [B·L, d].
+        memory_of: what the batch reads, of the keys of its tokens, [B·L, d] where rows are not padded.
     """
     encoding = model.read(batch)
     if batch.plain:
         return plain_loss(model, batch, encoding.hidden)
-    queries = encoding.key(key_name(settings, model)).flatten(0, 1)
+    queries = batch.rows(encoding.key(key_name(settings, model)))
     return joint_loss(settings, model, batch, encoding.hidden, queries, memory_of(readable(settings, queries)))
 
 
@@ -79,19 +80,34 @@ def joint_loss(
         memory: k and v.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
     """
-    targets = batch.targets.flatten()
-    scale = _scale(settings, queries)
-    log_sums = in_batch_log_sums(queries, memory.keys, targets, memory.values, memory.visible, scale)
-    return model.joint_loss(hidden.flatten(0, 1), targets, *log_sums)
+    targets = batch.rows(batch.targets)
+    log_sums = _log_sums(settings, queries, memory.keys, targets, memory.values, memory.visible)
+    return model.joint_loss(batch.rows(hidden), targets, *log_sums)
 
 
-def joint_log_prob(settings: InBatchConfig, model: LanguageModel, read: EncodedTokens, first: Tensor) -> Tensor:
-    """log p of tokens [n] that each read the keys of those before it, from the `first` [n] of them on."""
+def joint_log_prob(
+    settings: InBatchConfig, model: LanguageModel, read: EncodedTokens, first: Tensor, stop: Tensor | None = None
+) -> Tensor:
+    """log p of tokens [n] that each read keys from the `first` [n] of them on.
+
+    Args:
+        stop: where what each reads ends, int64 [n]; None: at the token itself.
+    """
     log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
     keys = read.key(key_name(settings, model)).float()
-    visible = earlier(first, torch.arange(len(keys), device=keys.device))
-    target, total = in_batch_log_sums(keys, keys, read.targets, read.targets, visible, _scale(settings, keys))
+    visible = earlier(first, torch.arange(len(keys), device=keys.device) if stop is None else stop)
+    target, total = _log_sums(settings, keys, keys, read.targets, read.targets, visible)
     return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
+
+
+def _log_sums(
+    settings: InBatchConfig, queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible
+) -> tuple[Tensor, Tensor]:
+    """Log-sums over the visible keys, or over the best of them, if a number is set."""
+    scale, best = _scale(settings, queries), getattr(settings, "k", None)
+    if not best:
+        return in_batch_log_sums(queries, keys, targets, values, visible, scale)
+    return best_log_sums(queries, keys, targets, values, visible, scale, best)
 
 
 def _scale(settings: InBatchConfig, keys: Tensor) -> float:

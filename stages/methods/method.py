@@ -178,8 +178,6 @@ class Update(Protocol):
     """Whether what is carried between these batches keeps its graph: then one `backward` of their losses is made."""
     number: int
     """Updates before it."""
-    seed: int
-    """Seed of the run."""
     optimizer: torch.optim.Optimizer
     """The optimizer of the parameter groups; `change_weights` makes its step."""
 
@@ -218,8 +216,12 @@ class LearnsTasks(ABC):
     """A method that does something between the tasks of a stream; a corpus is a stream of one task."""
 
     @abstractmethod
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task]) -> None:
-        """Take what is learnt, in order, before the first update of a run; a resumed one has its state then."""
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        """Take what is learnt, in order, before the first update of a run; a resumed one has its state then.
+
+        Args:
+            seed: that all random numbers of the method are drawn from.
+        """
 
     @abstractmethod
     def begin_task(self, task: Task) -> None:

@@ -1,7 +1,8 @@
 """A backbone between the input and the output side of a vocabulary."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,18 @@ class Unfilled(TorchFunctionMode):
         if func.__name__ in FILLING:
             return args[0] if args else given["tensor"]
         return func(*args, **given)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """All of a model in evaluation mode; afterwards each part is in the mode that it was in."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))

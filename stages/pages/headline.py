@@ -90,6 +90,8 @@ MEASURES = (
     "bits_per_character",
     "word_perplexity",
     "accuracy",
+    "bleu",
+    "chrf",
     NEW_TEXT,
     COUNTING_ON_NEW_TEXT,
     "tokens_per_second",

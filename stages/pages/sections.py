@@ -20,6 +20,7 @@ from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bucket_table
+from stages.pages.translations import changed_tables
 from stages.reports.tables import Table
 from stages.text.names import names_in
 
@@ -47,6 +48,7 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
         ("tuning", "Tuning"): [
             c for s in sources for c in s.labelled([*tuning_charts(s.metrics), *learned_charts(s.metrics)])
         ],
+        ("translations", "Translations"): [table for s in sources for table in changed_tables(s)],
         ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
         **{(name, name.replace("_", " ").capitalize()): _probe(name, sources) for name in PROBES.names()},
         ("training", "Training"): training_charts(read_journals(members)),

@@ -17,6 +17,8 @@ from stages.retrieval.hyperparameters import hyperparameters
 Figures = Mapping[str, Any]
 HEADERS = {
     "bits_per_character": "bits/char",
+    "bleu": "BLEU",
+    "chrf": "chrF",
     "tokens_per_second": "tokens/s",
     "word_perplexity": "word perplexity",
     NEW_TEXT: "new text",

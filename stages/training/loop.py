@@ -46,7 +46,7 @@ class Trainer:
         """Spent in updates before, by the run that is gone on with."""
         self.updates.set_up()
         if isinstance(run.method, LearnsTasks):
-            run.method.begin_stream(run.model, run.tasks)
+            run.method.begin_stream(run.model, run.tasks, run.config.seed)
         self.unread = UNREAD.get(run.fabric.device.type, 0)
         self._readings: deque[UpdateReadings] = deque()
 

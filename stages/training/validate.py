@@ -1,17 +1,15 @@
 """Loss on the validation split."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch import nn
 
 from stages.encoding.encode import EncodedBlock, encode
 from stages.examples.examples import Examples
 from stages.methods.method import Method
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import LanguageModel, evaluating
 from stages.training.ranks import mean_over_ranks
 
 READ_TOGETHER = 8192
@@ -34,18 +32,6 @@ def validate(fabric: Fabric, model: LanguageModel, method: Method, examples: Exa
             total -= float(log_prob.sum(dtype=torch.float64))
     shares = 1 if model.config.carries_state else fabric.world_size
     return mean_over_ranks(fabric, total) * shares / int(examples.documents[-1])
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """All of a model in evaluation mode; afterwards each part is in the mode that it was in."""
-    modes = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 def _blocks(fabric: Fabric, model: LanguageModel, examples: Examples, segment_length: int) -> Iterator[EncodedBlock]:

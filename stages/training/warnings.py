@@ -27,7 +27,8 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
         return None
     tokens = inputs["tokens"]
     store, length = tokens.store.root, str(config.segment_length)
-    packing = advised(store, "pack-batches", tokens.reference, "--segment-length", length)
+    given = [] if config.model.reads.source else ["--segment-length", length]
+    packing = advised(store, "pack-batches", tokens.reference, *given)
     return (
         f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
         f"segments that are alike: {packing} | {advised(store, 'train', '--method', config.method)}"

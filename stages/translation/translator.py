@@ -32,6 +32,8 @@ class Translator:
     device: torch.device
     text: TokenText
     memory: StepMemory | None = None
+    most: int = 1 << 20
+    """Tokens of the longest translation that the model can write."""
 
     def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> Iterator[Hypothesis]:
         """Translations of sentences in their order.
@@ -44,18 +46,22 @@ class Translator:
             batch = sources[start : start + BATCH]
             if self.memory is not None:
                 self.memory.begin(range(first + start, first + start + len(batch)))
-            longest = [self.settings.longest.of(source) for source in batch]
+            longest = [min(self.settings.longest.of(source), self.most) for source in batch]
             beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
             yield from beam_search(self.decoder, *self._padded(batch), longest, beam, self.memory)
 
-    def evidence(self, source: np.ndarray, tokens: Sequence[int], number: int = 0) -> Evidence:
-        """Who gave the tokens of a translation and its end their probability; `number`: of the sentence in its split.
+    def written(self, found: Hypothesis) -> list[int]:
+        """Tokens of a translation, and its end if it has one."""
+        return found.tokens if found.cut else [*found.tokens, self.decoder.eos]
+
+    def evidence(self, source: np.ndarray, found: Hypothesis, number: int = 0) -> Evidence:
+        """Who gave the tokens that were `written` their probability; `number`: of the sentence in its split.
 
         Only of a translator with a memory.
         """
         assert self.memory is not None, "evidence is of a memory"
         self.memory.begin([number])
-        target = torch.tensor([*tokens, self.decoder.eos], device=self.device)
+        target = torch.tensor(self.written(found), device=self.device)
         step = self.decoder.steps(target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device))
         return self.memory.evidence(step, torch.zeros_like(target), target)
 
@@ -93,7 +99,8 @@ def open_translator(
     never = (*(id for id in text.special if id != text.eos), *beyond)
     scores = memory is not None and any(s.reading.reader_settings.needs_scores for s in memory.policy.row.sources)
     decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
-    return Translator(decoder, settings, device, text, memory)
+    most = model.config.reads.longest_context or Translator.most
+    return Translator(decoder, settings, device, text, memory, most)
 
 
 def step_memory(policy: WeightPolicy, search: IndexSearch, dtype: str, split: str | None = None) -> StepMemory:

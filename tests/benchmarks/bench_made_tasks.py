@@ -11,7 +11,9 @@ answers that have more than half of the probability, `nats` the loss of an answe
 words are learnt, longer ones are read, too, with as long a memory. `look-up`: `a:b` states one of 16 values for one of
 32 names; `?a` asks for the pair. *Near* was stated within 64 words, *far* beyond the 128 that a layer reaches.
 `commoner`: of words whose frequencies shift, which of two was the commoner so far; scored is the last quarter of a
-document. `facts`: a word for each pair of words, which the answers repeat.
+document. `facts`: a word for each pair of words, which the answers repeat. `delay` and `copy`: every word is that of 16
+words before, one of 16. With segments of 8 it stands two segments back, where a Memformer has slots alone; with those
+of 16 in the segment before, where a bottleneck has memory tokens alone.
 """
 
 import argparse
@@ -127,6 +129,18 @@ def facts(rows: int, length: int, random: np.random.Generator) -> tuple[list[lis
     return documents, {"all": asked}
 
 
+TYPES_REPEATED, PERIOD = 16, 16
+
+
+def repeated(rows: int, length: int, random: np.random.Generator) -> tuple[list[list[str]], Parts]:
+    """Random words, again and again."""
+    drawn = random.integers(TYPES_REPEATED, size=(rows, PERIOD))
+    documents = [[f"w{row[place % PERIOD]}" for place in range(length - 1)] for row in drawn]
+    asked = np.zeros((rows, length), bool)
+    asked[:, PERIOD : length - 1] = True
+    return documents, {"again": asked}
+
+
 def words(text: str) -> list[str]:
     return text.split()
 
@@ -205,6 +219,39 @@ TASKS = {
                 ],
                 (None,),
             ),
+        },
+    ),
+    "delay": Task(
+        repeated,
+        4096,
+        256,
+        (64,),
+        [
+            *words("--backbone memformer --segment-length 8 --lr 0.003"),
+            *model("dropout=0", "cutoffs=[]", "layers=2", "width=64", "heads=4", "ffn_width=128", "slots=16"),
+        ],
+        {
+            "memformer": (words("--batch-tokens 128 --accumulate 4"), (None,)),
+            "memformer, T = 1": (words("--batch-tokens 512 --accumulate 1"), (None,)),
+            "without slots": ([*words("--batch-tokens 128 --accumulate 4"), *model("slots=0")], (None,)),
+        },
+    ),
+    "copy": Task(
+        repeated,
+        4096,
+        256,
+        (64,),
+        [
+            *words("--backbone memory-transformer --segment-length 16 --mem-length 16 --batch-tokens 512 --lr 0.003"),
+            *model("dropout=0", "cutoffs=[]", "layers=2", "width=64", "heads=4", "ffn_width=128"),
+        ],
+        {
+            **{
+                f"bottleneck, m = {m}": (model("memory_rows=bottleneck", f"memory_tokens={m}"), (None,))
+                for m in (0, 1, 2, 4, 8, 16)
+            },
+            "shared, m = 4": (model("memory_tokens=4"), (None,)),
+            "controller, m = 4": (model("memory_rows=controller", "memory_tokens=4"), (None,)),
         },
     ),
     "facts": Task(

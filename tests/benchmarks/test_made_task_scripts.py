@@ -41,6 +41,13 @@ def test_the_commoner_is_right_by_all_that_was_counted() -> None:
         assert document[place] == max(a, b, key=lambda word: counts[word]) and counts[a] != counts[b]
 
 
+def test_what_is_repeated_stands_one_period_before() -> None:
+    documents, parts = bench.repeated(20, 64, np.random.default_rng(3))
+    for row, place in zip(*parts["again"].nonzero(), strict=True):
+        assert documents[row][place] == documents[row][place - bench.PERIOD]
+    assert parts["again"].sum() == 20 * (63 - bench.PERIOD)
+
+
 def test_facts_are_the_same_whenever_they_are_asked_for() -> None:
     (learned, _), (asked, parts) = (bench.facts(64, 4, np.random.default_rng(seed)) for seed in (0, 1))
     assert learned != asked and sorted(learned) == sorted(asked) and parts["all"].sum() == 64

@@ -2,22 +2,17 @@
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.import_model import ImportConfig, ImportModel
-from stages.tokenize import Tokenize, TokenizeConfig
 from tests.cli.conftest import Ended, Memlm
 from tests.stages.pretrained.tiny import saved_translator
+from tests.stages.small_pairs import SENTENCES, imported_translator, pair_tokens
 from tests.stages.small_text import built_index
 
 pytest.importorskip("transformers")
-PAIRS = {"zwei Hunde": "The dog sat.", "das ist gut": "The cat sat on the mat.", "ja": "x"}
 SURE = ("--memory", "external:k=1,temperature=0.01,lambda=0.999")
 
 
@@ -25,18 +20,10 @@ SURE = ("--memory", "external:k=1,temperature=0.01,lambda=0.999")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """That of a datastore of three pairs, by an untrained model that knows nothing."""
     folder = tmp_path_factory.mktemp("translate")
-    store, spec = Store(folder / "store"), str(folder / "pretrained")
-    saved_translator(Path(spec), "marian")
-    for side, language in enumerate(("de", "en")):
-        lines = "".join(f"{pair[side]}\n" for pair in PAIRS.items())
-        for split in ("train", "valid", "test"):
-            (folder / f"{split}.{language}").write_text(lines, "utf-8")
-    files = {split: [str(folder / split)] for split in ("train", "valid", "test")}
-    config = TokenizeConfig(tokenizer="given", source_language="de", target_language="en")
-    tokens = make(Tokenize(), config, {"tokenizer": spec, **files}, store, Execution())
-    references = {"source": tokens.artifact.reference, "checkpoint": spec}
-    model = make(ImportModel(), ImportConfig(), references, store, Execution())
-    return built_index(store, model.artifact)
+    store = Store(folder / "store")
+    saved_translator(folder / "pretrained", "marian")
+    tokens = pair_tokens(store, folder / "pretrained")
+    return built_index(store, imported_translator(store, folder / "pretrained", tokens))
 
 
 @pytest.fixture
@@ -57,7 +44,7 @@ def test_a_memory_that_is_sure_says_what_it_holds_line_by_line(translate) -> Non
 
 
 def test_a_line_is_translated_alike_alone_and_among_others(translate) -> None:
-    lines = [*PAIRS, "gut gut", "Hunde"] * 8
+    lines = [*(source for source, _ in SENTENCES), "gut gut", "Hunde"] * 8
     memory = ("--memory", "external:k=3,temperature=2,lambda=0.5", "--json")
     together = translate(*memory, text="\n".join(lines).encode()).out.splitlines()
     for line, found in list(zip(lines, together, strict=True))[31:34]:

@@ -6,23 +6,13 @@ Koehn 2004 (Statistical Significance Tests for Machine Translation Evaluation, s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import Field
 
-from stages.config import Settings
 from stages.errors import DataError, UsageError
+from stages.evaluation.config import BleuSettings
 from stages.evaluation.figures.intervals import Bootstrap
-
-
-class BleuSettings(Settings):
-    """How sacrebleu reads text; chrF follows `lowercase`."""
-
-    lowercase: bool = False
-    """Whether letters count alike in both cases."""
-    tokenize: Annotated[str | None, Field(min_length=1)] = None
-    """Tokenizer of sacrebleu; None: its default, 13a."""
 
 
 class Scores(NamedTuple):
@@ -48,7 +38,7 @@ def require_sacrebleu(settings: BleuSettings) -> None:
     except Exception as error:  # whatever its tokenizers raise
         known = ", ".join(sorted(metrics.BLEU.TOKENIZERS))
         reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"bleu.tokenize={settings.tokenize}: {reason} (known: {known}).") from None
+        raise UsageError(f"--bleu-tokenize {settings.tokenize}: {reason} (known: {known}).") from None
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> Scores:
@@ -84,7 +74,10 @@ class BleuDifference:
     interval: tuple[float, float] | None
     """That of the difference, had other sentences been drawn; None where it is no number in any resample."""
     p_value: float
-    """Probability of a difference as large if there were none: two-sided, as sacrebleu computes it."""
+    """Probability of a difference as large if there were none: two-sided, as sacrebleu computes it; 1 of the same BLEU.
+
+    sacrebleu itself calls a system significantly better than itself: no resample differs from their mean.
+    """
 
     @property
     def difference(self) -> float:
@@ -107,7 +100,8 @@ def bleu_difference(
     apart = np.abs(drawn[1] - drawn[0])
     larger = int((apart - apart.mean() > abs(own[1] - own[0])).sum())
     interval = bootstrap.interval(drawn[1] - drawn[0])
-    return BleuDifference(own[0], own[1], interval, (larger + 1) / (bootstrap.samples + 1))
+    p_value = 1.0 if own[0] == own[1] else (larger + 1) / (bootstrap.samples + 1)
+    return BleuDifference(own[0], own[1], interval, p_value)
 
 
 def _sentence_counts(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> np.ndarray:

@@ -238,5 +238,6 @@ HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
     *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
     *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
+    "translation",
 )
 """Names of the figures that a report's manifest holds."""

@@ -60,3 +60,56 @@ class ReplayConfig(ReplaySettings):
     """The examples that are drawn are learnt once more."""
 
     method: Literal["replay"] = "replay"
+
+
+class AGemConfig(ReplaySettings):
+    """Gradients that would raise the loss on a draw are projected.
+
+    Source: Chaudhry et al. 2019 (arXiv:1812.00420).
+    """
+
+    method: Literal["a-gem"] = "a-gem"
+
+
+class GemConfig(TaskSettings):
+    """Gradients point apart from those of no task before.
+
+    Source: Lopez-Paz and Ranzato 2017 (arXiv:1706.08840).
+    """
+
+    method: Literal["gem"] = "gem"
+    share: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """Documents of a task that are kept, as a share; each step reads all of them."""
+    margin: Annotated[float, Field(ge=0)] = 0.5
+    """Least weight of the gradient of each task before, where one must be added."""
+
+
+class AnchorSettings(TaskSettings):
+    """A quadratic penalty holds weights at what they were after the task before, by their importance."""
+
+    penalty: Annotated[float, Field(ge=0)] = 1000.0
+    """λ; it depends on model and tasks, so try powers of ten."""
+    decay: Share = 1.0
+    """ρ: share of the importance before that is kept when a task ends."""
+    examples: Positive = 512
+    """Examples of a task, at most, that importance is a mean over."""
+
+
+class EwcConfig(AnchorSettings):
+    """Importance is Fisher information (online EWC).
+
+    Source: Schwarz et al. 2018 (arXiv:1805.06370), section 3.
+    """
+
+    method: Literal["ewc"] = "ewc"
+
+
+class MasConfig(AnchorSettings):
+    """Importance is the change of the scores of labels.
+
+    Source: Aljundi et al. 2018 (arXiv:1711.09601).
+    """
+
+    method: Literal["mas"] = "mas"
+    penalty: Annotated[float, Field(ge=0)] = 1.0
+    """λ; it depends on model and tasks, so try powers of ten."""

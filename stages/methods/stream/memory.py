@@ -1,70 +1,93 @@
-"""Methods that write what they have read into an episodic memory, and draw from it at intervals."""
+"""Methods that keep documents of a stream, and those that draw from them at intervals."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import EpisodicMemory, draws_due
 from stages.methods.method import KeepsExamples, LearnsTasks, OwnsStep, Remembers, SideInputs, Update
 from stages.methods.stream.classifying import Classifying
-from stages.methods.stream.config import ReplaySettings
+from stages.methods.stream.config import ReplaySettings, TaskSettings
 from stages.models.language_model import LanguageModel
 
-WRITE, DRAW = range(2)
-"""Purposes of random numbers: a generator is made anew of (seed, purpose, update)."""
+WRITE, DRAW, KEEP = range(3)
+"""Purposes of random numbers: a generator is made anew of (seed, purpose, place)."""
+T = TypeVar("T", bound=TaskSettings)
 R = TypeVar("R", bound=ReplaySettings)
 
 
-class WithMemory(Classifying[R], OwnsStep, Remembers, KeepsExamples, LearnsTasks):
-    """Its step learns, writes what it has read, and may draw. Tasks matter to it only where others ask of its rows."""
+class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsTasks):
+    """Documents that were read are in memory, each with the place of its task."""
 
-    def __init__(self, settings: R, side_inputs: SideInputs | None = None) -> None:
+    def __init__(self, settings: T, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self.memory = EpisodicMemory()
-        self._read = self._task = 0
+        self.task = 0
+        """Place of the task that is learnt."""
+        self._read = 0
 
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task]) -> None:
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         first = tasks[0].examples
         assert isinstance(first, Documents)
         self._names, self._split = [task.name for task in tasks], first.of(np.arange(len(first.labels)))
-        self._device = next(model.parameters()).device
+        self._device, self._seed = next(model.parameters()).device, seed
 
     def begin_task(self, task: Task) -> None:
-        self._task = self._names.index(task.name)
+        self.task = self._names.index(task.name)
+
+    def random(self, *purpose: int) -> np.random.Generator:
+        """A generator of (seed, purpose), the same whenever it is asked for."""
+        return np.random.default_rng([self._seed, *purpose])
+
+    def batches(self, rows: np.ndarray, size: int) -> Iterator[LabelledBatch]:
+        """Documents [n] of the split, in batches."""
+        for start in range(0, len(rows), size):
+            yield self._split.batch(rows[start : start + size]).to(self._device)
+
+    def count(self, batches: Sequence[LabelledBatch]) -> tuple[int, int]:
+        """Count the examples of an update; returns how many had been read before it, and by its end."""
+        before = self._read
+        self._read += sum(len(batch.labels) for batch in batches)
+        return before, self._read
+
+    def state_dict(self) -> dict[str, Any]:
+        rows, tasks = (torch.tensor(part) for part in (self.memory.rows, self.memory.tasks))
+        return {"rows": rows, "tasks": tasks, "read": self._read, "task": self.task}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.memory.rows, self.memory.tasks = state["rows"].numpy(), state["tasks"].numpy()
+        self._read, self.task = state["read"], state["task"]
+
+    def examples(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.memory.rows, self.memory.tasks
+
+
+class DrawsDocuments(KeepsDocuments[R]):
+    """It writes what an update has read, and draws every so many examples. The borders of tasks mean nothing to it."""
 
     def end_task(self, task: Task) -> None:
         """Nothing ends: the memory is of all tasks."""
 
     def draws_due(self, batches: Sequence[LabelledBatch]) -> int:
         """Count the examples of an update; returns how many draws fall due with it."""
-        before = self._read
-        self._read += sum(len(batch.labels) for batch in batches)
-        return draws_due(before, self._read, self.settings.every)
+        return draws_due(*self.count(batches), self.settings.every)
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
         """Write the examples of an update, each with the probability `write`."""
         rows = np.concatenate([batch.documents for batch in batches])
-        random = np.random.default_rng([update.seed, WRITE, update.number])
-        self.memory.write(rows, self._task, self.settings.write, random)
+        self.memory.write(rows, self.task, self.settings.write, self.random(WRITE, update.number))
 
     def draw(self, update: Update, number: int, size: int) -> Iterator[LabelledBatch]:
         """The examples of one draw of an update, in batches of `size`; none while memory is empty."""
-        random = np.random.default_rng([update.seed, DRAW, update.number, number])
-        rows = self.memory.draw(max(1, int(self.settings.rate * self.settings.every)), random)
-        for start in range(0, len(rows), size):
-            yield self._split.batch(rows[start : start + size]).to(self._device)
+        drawn = max(1, int(self.settings.rate * self.settings.every))
+        return self.batches(self.memory.draw(drawn, self.random(DRAW, update.number, number)), size)
 
-    def state_dict(self) -> dict[str, Any]:
-        rows, tasks = (torch.from_numpy(part) for part in (self.memory.rows, self.memory.tasks))
-        return {"rows": rows, "tasks": tasks, "read": self._read, "task": self._task}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.memory.rows, self.memory.tasks = state["rows"].numpy(), state["tasks"].numpy()
-        self._read, self._task = state["read"], state["task"]
-
-    def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.memory.rows, self.memory.tasks
+def learnt(update: Update) -> list[nn.Parameter]:
+    """All parameters that an update changes."""
+    return [parameter for group in update.optimizer.param_groups for parameter in group["params"]]

@@ -5,10 +5,10 @@ from torch import Tensor
 from stages.methods.method import Update
 from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import ReplayConfig
-from stages.methods.stream.memory import WithMemory
+from stages.methods.stream.memory import DrawsDocuments
 
 
-class Replay(WithMemory[ReplayConfig]):
+class Replay(DrawsDocuments[ReplayConfig]):
     """Every `every` examples, a step on each batch of a draw from memory.
 
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2: sparse experience replay.

@@ -76,7 +76,10 @@ class TrimeExt(Method[TrimeExtConfig]):
 
     def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""
-        return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts))
+        alone = (
+            model.config.reads.source and self.settings.local_dropout == 1
+        )  # then a sentence never read its own past
+        return in_batch.joint_log_prob(self.settings, model, read, torch.zeros_like(starts), starts if alone else None)
 
     def _own_groups(self) -> slice:
         """Which groups of a batch this process has segments of."""
@@ -85,18 +88,26 @@ class TrimeExt(Method[TrimeExtConfig]):
         return slice(rank * each, (rank + 1) * each) if self.groups > 1 else slice(0, 1)
 
     def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
-        """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [B·L, d]."""
-        length = batch.targets.shape[1]
+        """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [N, d]."""
         own = torch.arange(len(keys), device=keys.device)
-        segment = own - own % length
-        values = batch.targets.flatten()
+        segment, stop, local = _segments(batch)
+        values = batch.rows(batch.targets)
         if self.groups == 1:
             keys, values = with_other_ranks(keys), with_other_ranks(values)
-        visible = others(segment, segment + length, own, len(keys), batch.local.repeat_interleave(length))
+        visible = others(segment, stop, own, len(keys), local)
         here = self._own_groups()
         size = len(keys) // (here.stop - here.start)
         group = own - own % size
         return Memory(keys, values, visible.within(group, group + size))
+
+
+def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the segment of each of the batch's N tokens begins and ends among them, and whether it is read itself."""
+    mask = torch.ones_like(batch.targets, dtype=torch.bool) if batch.mask is None else batch.mask
+    lengths = mask.sum(1)
+    stops = lengths.cumsum(0)
+    ends = stops.repeat_interleave(lengths)
+    return ends - lengths.repeat_interleave(lengths), ends, batch.local.repeat_interleave(lengths)
 
 
 def with_other_ranks(tensor: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         super().__init__()
         self.prompt, self.source_prefix = config.prompt, config.source_prefix
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
+        self.max_positions = config.max_positions
         self.model: Any = sides_of(encoder_decoder(config.architecture))
         decoder: Any = self.model.decoder
         names = signature(decoder.forward).parameters
@@ -34,6 +35,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         """Outputs of the encoder, and 1 where they count, int64 [B, S]."""
+        self._require_places(source)
         counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
         encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
         return {"source": encoded.last_hidden_state, "mask": counted}
@@ -45,6 +47,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
             if inputs.source_embedded is None:
                 raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
             given = self.begin(inputs.source_embedded, inputs.source_mask)
+        self._require_places(inputs.embedded)
         ffn_inputs: list[Tensor] = []
         hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
         try:
@@ -63,6 +66,13 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         both = {"source": given["source"], "mask": given["mask"]}
         state = None if inputs.state is None else both | _layers(read[self._cache])
         return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None, state)
+
+    def _require_places(self, embedded: Tensor) -> None:
+        """Raises: UsageError for a sentence that is longer than the model has positions."""
+        if self.max_positions is not None and embedded.shape[1] > self.max_positions:
+            raise UsageError(
+                f"A sentence has {embedded.shape[1]:,} tokens, and the model reads {self.max_positions:,}: cut it."
+            )
 
     def _watch(self, name: str, inputs: list[Tensor]) -> Any:
         """Have what enters a module of the decoder added to a list."""

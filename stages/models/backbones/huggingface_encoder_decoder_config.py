@@ -28,7 +28,9 @@ class HuggingFaceEncoderDecoderConfig(BackboneConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads(("hidden",) if self.last_ffn is None else ("ffn-input", "hidden"), self.max_positions, source=True)
+        keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
+        longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
+        return Reads(keys, longest, source=True)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """None: a sentence ends where its window does."""

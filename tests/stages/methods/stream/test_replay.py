@@ -31,7 +31,7 @@ def test_draws_depend_on_seed_and_update_alone() -> None:
     again_model, again = model_for("replay", every=8, rate=0.5, write=0.5)
     other = Watched(again_model, again)
     tasks = stream()
-    again.begin_stream(again_model, tasks)
+    again.begin_stream(again_model, tasks, 3)
     again.begin_task(tasks[0])
     for start in range(0, 12, SIZE):
         other.read(tasks[0].examples.batch(np.arange(start, start + SIZE)))
@@ -39,7 +39,7 @@ def test_draws_depend_on_seed_and_update_alone() -> None:
     resumed.load_state_dict(again.state_dict())
     late = Watched(resumed_model, resumed)
     late.number = other.number
-    resumed.begin_stream(resumed_model, tasks)
+    resumed.begin_stream(resumed_model, tasks, 3)
     for task, first in ((tasks[0], 12), (tasks[1], 0)):
         if not first:
             resumed.begin_task(task)

@@ -45,7 +45,7 @@ def model_for(method: str, **settings: object) -> tuple[LanguageModel, Method]:
 class Watched:
     """An update of plain gradient descent; says what was learnt, batch by batch."""
 
-    accumulate, keeps_graph, seed = 1, False, 3
+    accumulate, keeps_graph = 1, False
 
     def __init__(self, model: LanguageModel, method: Method, lr: float = 0.1) -> None:
         self.model, self.method, self.number = model, method, 0
@@ -80,7 +80,7 @@ class Watched:
 
 def read_stream(update: Watched, tasks: list[Task]) -> None:
     """Read all tasks once, in order, four examples an update."""
-    update.method.begin_stream(update.model, tasks)  # type: ignore[attr-defined]
+    update.method.begin_stream(update.model, tasks, 3)  # type: ignore[attr-defined]
     for task in tasks:
         update.method.begin_task(task)  # type: ignore[attr-defined]
         for start in range(0, task.examples.count, SIZE):

@@ -1,0 +1,179 @@
+"""Translations of a split: shards of them, their BLEU, and the sentences that memory changed most."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Job, ShardJob
+from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
+from stages.evaluation.figures.intervals import Bootstrap
+from stages.evaluation.figures.translated import TRANSLATIONS
+from stages.evaluation.plan import Part, translations
+from stages.evaluation.range_reader import RangeReader
+from stages.lineage.corpus import token_text
+from stages.lineage.rows import DatastoreRows
+from stages.numbers import rate
+from stages.retrieval.neighbors import IndexSearch
+from stages.retrieval.weights.policy import WeightPolicy
+from stages.text.decoding import TokenText
+from stages.translation.pairs import PairTexts
+from stages.translation.translator import Translator, open_translator, step_memory
+
+MOST_CHANGED = 20
+SAMPLES = 1000
+"""Resamples behind the interval of a difference in BLEU, each of which takes two BLEU."""
+
+
+def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None) -> Translator:
+    """The translator of a row; of the model alone for None."""
+    config, external, memory, key = job.config, reader.external, None, None
+    if policy is not None:
+        assert external is not None and isinstance(external.retrieval, IndexSearch)
+        memory, key = (
+            step_memory(policy, external.retrieval, external.encoder.dtype, config.split),
+            external.encoder.key,
+        )
+    device = reader.reader.device
+    return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
+
+
+def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part: Part, output: ShardOutput) -> None:
+    """Translate some sentences, and leave a line of each."""
+    sources = _sentences(job, "source", part.start, part.stop)
+    before = 0 if translator.memory is None else translator.memory.searches
+    started = time.perf_counter()
+    found = list(translator.translate(sources, part.start))
+    seconds = time.perf_counter() - started
+    searches = 0 if translator.memory is None else translator.memory.searches - before
+    with output.add(_file(part)).open("w", encoding="utf-8") as file:
+        for number, (source, one) in enumerate(zip(sources, found, strict=True), part.start):
+            line = {"text": translator.text_of(one.tokens), **one._asdict()}
+            if translator.memory is not None:
+                evidence = translator.evidence(source, one, number)
+                for name, column in evidence._asdict().items():
+                    line[name] = [float(f"{value:.6g}") for value in column.tolist()]
+                line["row"] = [int(row) for row in line["row"]]
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    output.record |= {"seconds": seconds, "searches": searches, "cut": sum(one.cut for one in found)}
+
+
+def write_translations(
+    job: Job[EvaluateConfig], names: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
+    """Write all translations; returns their figures, and the sentences that the first memory changed most.
+
+    Args:
+        names: of the rows, the model alone first.
+    Returns: None where nothing is translated.
+    """
+    if not job.config.beam:
+        return None
+    text, parts = token_text(job.inputs["tokens"]), translations(job, len(names))
+    split = job.inputs["tokens"].metrics["splits"][job.config.split]
+    if split["unknown_rate"]:
+        job.reporter.warning("References hold <unk>: BLEU is no BLEU of the text itself.")
+    sources, references = (
+        [text.decoded(ids[:-1].tolist()) for ids in _sentences(job, side, 0, split["documents"])]
+        for side in ("source", "target")
+    )
+    rows = [
+        [json.loads(line) for part in parts if part.row == row for line in _lines(job, part)]
+        for row in range(len(names))
+    ]
+    with job.draft.add(TRANSLATIONS).open("w", encoding="utf-8") as file:
+        for number, (source, reference) in enumerate(zip(sources, references, strict=True)):
+            found = {name: row[number] for name, row in zip(names, rows, strict=True)}
+            file.write(json.dumps({"source": source, "reference": reference, "rows": found}, ensure_ascii=False) + "\n")
+    figures = [
+        {"row": name, **_figures(job, [part for part in parts if part.row == number], row, rows[0], references)}
+        for number, (name, row) in enumerate(zip(names, rows, strict=True))
+    ]
+    changed = _changed(job, text, sources, references, rows) if len(rows) > 1 else []
+    return {**dict(job.config.decoding), "sentences": len(sources), "rows": figures}, changed
+
+
+def _figures(
+    job: Job[EvaluateConfig],
+    parts: Sequence[Part],
+    row: Sequence[Mapping[str, Any]],
+    plain: Sequence[Mapping[str, Any]],
+    references: Sequence[str],
+) -> dict[str, Any]:
+    """Figures of one row; `change`: of its BLEU against that of the model alone."""
+    texts, others = ([one["text"] for one in some] for some in (row, plain))
+    records = [job.draft.record(part.key) for part in parts]
+    seconds, searches = (sum(record[name] for record in records) for name in ("seconds", "searches"))
+    change = None
+    if row is not plain:
+        found = bleu_difference(others, texts, references, job.config.bleu, Bootstrap(SAMPLES))
+        change = {"difference": found.difference, "interval": found.interval, "p_value": found.p_value}
+    return {
+        **corpus_scores(texts, references, job.config.bleu)._asdict(),
+        "change": change,
+        "cut": sum(record["cut"] for record in records),
+        "sentences_per_second": rate(len(texts), seconds),
+        "searches_per_second": rate(searches, seconds) if searches else None,
+    }
+
+
+def _changed(
+    job: Job[EvaluateConfig],
+    text: TokenText,
+    sources: Sequence[str],
+    references: Sequence[str],
+    rows: Sequence[Sequence[Mapping[str, Any]]],
+) -> list[dict[str, Any]]:
+    """Sentences whose chrF the first memory changed most, with the pairs that gave its tokens more than the model."""
+    scores = [sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]]
+    gains = np.subtract(scores[1], scores[0])
+    pairs = PairTexts(DatastoreRows(job.inputs["datastore"]), text)
+    order = np.argsort(-np.abs(gains), kind="stable")[:MOST_CHANGED]
+    return [
+        {
+            "sentence": int(n),
+            "source": sources[n],
+            "reference": references[n],
+            "plain": rows[0][n]["text"],
+            "memory": rows[1][n]["text"],
+            "chrf": [scores[0][n], scores[1][n]],
+            "neighbors": _neighbors(rows[1][n], pairs, text),
+        }
+        for n in order.tolist()
+        if gains[n]
+    ]
+
+
+def _neighbors(line: Mapping[str, Any], pairs: PairTexts, text: TokenText) -> list[dict[str, Any]]:
+    """The pairs behind tokens that memory made likelier, the largest gain first, each pair once."""
+    tokens = [*line["tokens"], text.eos]  # the end has no evidence where it was cut
+    gains = np.exp(line["log_p"]) - np.exp(line["log_p_model"])
+    found: dict[int, dict[str, Any]] = {}
+    for place in np.argsort(-gains, kind="stable").tolist():
+        row = line["row"][place]
+        if row >= 0 and gains[place] > 0:
+            pair = pairs.of_row(row)
+            found.setdefault(pair["pair"], {"token": text.label(tokens[place]), "gain": float(gains[place]), **pair})
+    return list(found.values())[:3]
+
+
+def _lines(job: Job[EvaluateConfig], part: Part) -> Iterator[str]:
+    with (job.folder / _file(part)).open(encoding="utf-8") as file:
+        yield from file
+
+
+def _sentences(job: ShardJob[EvaluateConfig], side: str, start: int, stop: int) -> list[np.ndarray]:
+    """Tokens of sentences [start, stop) of the scored split, `<eos>` at the end."""
+    arrays: Any = job.inputs["tokens"].zarr("tokens.zarr")
+    ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[side]
+    borders = np.asarray(arrays[f"{job.config.split}/{offsets}"][start : stop + 1])
+    held = np.asarray(arrays[f"{job.config.split}/{ids}"][int(borders[0]) : int(borders[-1])]).astype(np.int64)
+    return np.split(held, (borders[1:-1] - borders[0]).tolist())
+
+
+def _file(part: Part) -> str:
+    return f"scratch/{part.key}.jsonl"

@@ -1,0 +1,91 @@
+"""Weights that tasks before need are held: a quadratic penalty by the importance of each."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.examples.documents import LabelledBatch
+from stages.examples.examples import Task
+from stages.methods.method import LearnsTasks, OwnsStep, Remembers, SideInputs, Update
+from stages.methods.stream.classifying import Classifying, add_gradients
+from stages.methods.stream.config import AnchorSettings
+from stages.models.language_model import LanguageModel, evaluating
+
+A = TypeVar("A", bound=AnchorSettings)
+IMPORTANCE, OWN = "importance/", "own/"
+
+
+class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
+    """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the task before, Ω their importance.
+
+    The penalty's gradient is added before the optimizer's step. The loss that is reported is ℓ.
+    """
+
+    def __init__(self, settings: A, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._importance, self._own = dict[str, Tensor](), dict[str, Tensor]()
+
+    @abstractmethod
+    def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
+        """A value of one example, a scalar, whose gradient says how much the example needs each weight."""
+
+    @abstractmethod
+    def weighed(self, gradient: Tensor) -> Tensor:
+        """The importance that a gradient of `value` gives each weight."""
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        self._model, self._seed, self._names = model, seed, [task.name for task in tasks]
+        device = next(model.parameters()).device
+        self._importance, self._own = (
+            {name: tensor.to(device) for name, tensor in held.items()} for held in (self._importance, self._own)
+        )
+
+    def begin_task(self, task: Task) -> None:
+        """Nothing begins: what was learnt before is held already."""
+
+    def end_task(self, task: Task) -> None:
+        """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
+        weights = {name: weight for name, weight in self._model.named_parameters() if weight.requires_grad}
+        count = min(self.settings.examples, task.examples.count)
+        random = np.random.default_rng([self._seed, self._names.index(task.name)])
+        new = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        with evaluating(self._model):
+            for example in random.choice(task.examples.count, count, replace=False):
+                batch = task.examples.batch(np.array([example])).to(next(iter(weights.values())).device)
+                assert isinstance(batch, LabelledBatch)
+                gradients = torch.autograd.grad(
+                    self.value(self._model, batch), list(weights.values()), allow_unused=True
+                )
+                for sums, gradient in zip(new.values(), gradients, strict=True):
+                    if gradient is not None:
+                        sums += self.weighed(gradient) / count
+        before = self._importance
+        self._importance = {
+            name: sums + self.settings.decay * before[name] if name in before else sums for name, sums in new.items()
+        }
+        self._own = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    def step(self, update: Update) -> Tensor:
+        loss, _ = add_gradients(update)
+        for name, weight in self._model.named_parameters():
+            if name in self._own and weight.grad is not None:
+                weight.grad += self.settings.penalty * self._importance[name] * (weight.detach() - self._own[name])
+        update.change_weights()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            prefix + name: tensor
+            for prefix, held in ((IMPORTANCE, self._importance), (OWN, self._own))
+            for name, tensor in held.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._importance, self._own = (
+            {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+            for prefix in (IMPORTANCE, OWN)
+        )

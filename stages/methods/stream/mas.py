@@ -1,0 +1,21 @@
+"""MAS: weights are important by how much the scores of labels change with them; labels are not read."""
+
+from torch import Tensor
+
+from stages.examples.documents import LabelledBatch
+from stages.methods.stream.config import MasConfig
+from stages.methods.stream.importance import Anchored
+from stages.models.language_model import LanguageModel
+
+
+class Mas(Anchored[MasConfig]):
+    """Ω is the mean of the absolute gradient of |o(x)|², o being the scores before the softmax.
+
+    Source: Aljundi et al. 2018 (arXiv:1711.09601), equation 3 with the squared norm of section 4.1.
+    """
+
+    def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
+        return model.label_scores(batch).square().sum()
+
+    def weighed(self, gradient: Tensor) -> Tensor:
+        return gradient.abs()

@@ -1,0 +1,65 @@
+"""Gradients that do not raise the loss on memory: projections of A-GEM and GEM, on all weights as one vector."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
+from torch import Tensor, nn
+
+JITTER = 1e-10
+"""Added to the diagonal of the products of gradients, as a share of its mean: gradients may depend on each other."""
+
+
+def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """The gradient less its part against a reference, if the two point apart: the nearest one that does not.
+
+    Source: Chaudhry et al. 2019 (A-GEM, arXiv:1812.00420), equation 11.
+
+    >>> beside(torch.tensor([1.0, -2.0]), torch.tensor([0.0, 3.0]))
+    tensor([1., 0.])
+    """
+    product = gradient.double() @ reference.double()
+    if product >= 0:
+        return gradient
+    share = product / (reference.double() @ reference.double())
+    return (gradient.double() - share * reference.double()).to(gradient.dtype)
+
+
+def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: float) -> Float[Tensor, " n"]:
+    """The gradient nearest to one that points apart from none of some others, for a margin of 0.
+
+    With Gᵀ's columns the others, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is returned: a larger margin
+    goes along with the others more. As v = margin + w, w ≥ 0, this is non-negative least squares of size k on the
+    Cholesky factor of G Gᵀ. Where nothing points apart the gradient stays as it is.
+
+    Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 11.
+
+    >>> among(torch.tensor([1.0, -2.0]), torch.tensor([[0.0, 3.0], [2.0, 0.0]]), margin=0.0).round(decimals=6).abs()
+    tensor([1., 0.])
+    """
+    rows, own = others.double(), gradient.double()
+    products, aligned = (rows @ rows.T).cpu().numpy(), (rows @ own).cpu().numpy()
+    if (aligned >= 0).all():
+        return gradient
+    products += JITTER * products.trace() / len(products) * np.eye(len(products))
+    factor = np.linalg.cholesky(products)
+    wanted = solve_triangular(factor, -(products @ np.full(len(products), margin) + aligned), lower=True)
+    v = margin + nnls(factor.T, wanted)[0]
+    return (own + torch.from_numpy(v).to(rows.device) @ rows).to(gradient.dtype)
+
+
+def take_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """The gradients of parameters as one vector, zeros where there is none; they are forgotten."""
+    flat = [torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten().clone() for one in parameters]
+    for one in parameters:
+        one.grad = None
+    return torch.cat(flat)
+
+
+def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
+    """Give parameters their gradients from one vector."""
+    for one, part in zip(parameters, gradient.split([one.numel() for one in parameters]), strict=True):
+        one.grad = part.view_as(one).clone()

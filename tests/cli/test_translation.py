@@ -1,0 +1,148 @@
+"""Pairs of sentences through the commands: trained, stored, searched, scored; figures recomputed in float64 numpy."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stages.artifacts.store import Store
+from stages.models.language_model import load_model
+from tests.cli.conftest import Memlm
+from tests.oracles import encoder_decoder as oracle
+
+WORDS = {"Hund": "dog", "Katze": "cat", "Mann": "man", "Haus": "house", "rot": "red", "alt": "old", "und": "and"}
+SIZES = ("--set", "model.width=16", "--set", "model.heads=2", "--set", "model.ffn_width=32", "--set", "model.dropout=0")
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    """Word by word translations: 240 pairs to learn, 12 and 12 others."""
+    random = np.random.default_rng(0)
+    for split, count in (("train", 240), ("valid", 12), ("test", 12)):
+        chosen = [random.choice(list(WORDS), random.integers(1, 6)).tolist() for _ in range(count)]
+        (tmp_path / f"{split}.de").write_text("".join(f"{' '.join(line)}\n" for line in chosen), "utf-8")
+        english = (" ".join(WORDS[word] for word in line) for line in chosen)
+        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in english), "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def tokens(prefix: Path, memlm: Memlm) -> str:
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", prefix / split)]
+    languages = ("--source", "de", "--target", "en", "--tokenizer", "word")
+    return memlm("tokenize", *languages, *files).reference
+
+
+def split_arrays(tokens: Any, split: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Source and target sentences."""
+    group = tokens.zarr("tokens.zarr")
+
+    def sentences(ids: str, offsets: str) -> list[list[int]]:
+        borders = group[f"{split}/{offsets}"][:]
+        return [part.tolist() for part in np.split(group[f"{split}/{ids}"][:], borders[1:-1])]
+
+    return sentences("source_ids", "source_offsets"), sentences("ids", "doc_offsets")
+
+
+def test_a_translator_is_trained_stored_and_scored_as_loops_say(tokens: str, tmp_path: Path, memlm: Memlm) -> None:
+    store = Store(tmp_path / "store")
+    training = ("--backbone", "encoder-decoder", "--epochs", "6", "--batch-tokens", "128", "--label-smoothing", "0.1")
+    model = store.get(memlm("train", tokens, *training, *SIZES).reference)
+    read = store.get(tokens)
+    assert model.metrics["tokens"] == pytest.approx(6 * read.metrics["splits"]["train"]["tokens"], rel=0.02)
+    datastore = store.get(memlm("build-datastore", model.reference, "--dtype", "float32").reference)
+    index = memlm("build-index", datastore.reference, "--index", "flat")
+    reading = ("--memory", "external:k=3,temperature=5,lambda=0.4")
+    report = memlm("evaluate", index.reference, *reading, "--json")
+    assert report.code == 0, report.err
+    plain, mixed = (row["perplexity"] for row in json.loads(report.out)["metrics"]["rows"])
+
+    weights = oracle.weights_of(load_model(model.path, "cpu"))
+    shape = {"encoder_layers": 1, "layers": 1, "heads": 2}
+
+    def read_pair(source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        return oracle.decode(weights, [read.metrics["eos_id"], *target[:-1]], source, **shape)
+
+    stored = [(read_pair(s, t)[1], t) for s, t in zip(*split_arrays(read, "train"), strict=True)]
+    keys = np.concatenate([g for g, _ in stored])
+    values = np.concatenate([t for _, t in stored])
+    arrays = datastore.zarr("datastore.zarr")
+    np.testing.assert_allclose(arrays["keys"][:], keys, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(arrays["values"][:], values)
+    losses, mixtures = [], []
+    for source, target in zip(*split_arrays(read, "test"), strict=True):
+        f, g = read_pair(source, target)
+        for token, log_p, query in zip(target, oracle.log_probs(weights, f), g, strict=True):
+            distances = ((keys - query) ** 2).sum(1)
+            nearest = np.argsort(distances, kind="stable")[:3]
+            share = np.exp(-(distances[nearest] - distances[nearest[0]]) / 5)
+            of_memory = share[values[nearest] == token].sum() / share.sum()
+            losses.append(-log_p[token])
+            mixtures.append(-math.log(0.6 * math.exp(log_p[token]) + 0.4 * of_memory))
+    assert plain == pytest.approx(math.exp(np.mean(losses)), rel=1e-4)
+    assert mixed == pytest.approx(math.exp(np.mean(mixtures)), rel=1e-3)
+
+
+def test_own_sentences_are_hidden_where_the_datastores_own_split_is_scored(
+    tokens: str, tmp_path: Path, memlm: Memlm
+) -> None:
+    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 2, *SIZES)
+    index = memlm("build-index", memlm("build-datastore", model.reference).reference)
+    report = memlm("evaluate", index.reference, "--split", "train")
+    assert Store(tmp_path / "store").get(report.reference).config["exclude"] == "document"
+
+
+def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm: Memlm) -> None:
+    packed = memlm("pack-batches", tokens)
+    store = Store(tmp_path / "store")
+    batches, read = store.get(packed.reference), store.get(tokens)
+    group = batches.zarr("batches.zarr")
+    assert sorted(group["order"][:].tolist()) == list(range(read.metrics["splits"]["train"]["documents"]))
+    np.testing.assert_array_equal(group["segment_offsets"][:], read.zarr("tokens.zarr")["train/doc_offsets"][:])
+    assert batches.metrics["token_overlap"] > batches.metrics["token_overlap_random"]
+    trained = memlm(
+        "train", packed.reference, "--method", "trime-ext", "--backbone", "encoder-decoder", "--steps", 12, *SIZES
+    )
+    model = store.get(trained.reference)
+    memory = model.config["memory"]
+    assert (memory["k"], memory["local_dropout"], memory["key"]) == (8, 1.0, "ffn-input")
+    index = memlm("build-index", memlm("build-datastore", model.reference).reference, "--metric", "ip")
+    report = memlm("evaluate", index.reference, "--json")
+    assert report.code == 0, report.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("train", "TOKENS", "--backbone", "transformer", "--steps", 2), 4),
+        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--segment-length", 16), 2),
+        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--batch-tokens", 3), 3),
+        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--set", "model.cutoffs=[5]"), 2),
+        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--method", "trime"), 4),
+        (("pack-batches", "TOKENS", "--segment-length", 16), 2),
+        (("pack-batches", "TOKENS", "--engine", "rank-bm25", "--bm25", "okapi"), 2),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    arguments: tuple[object, ...], code: int, tokens: str, tmp_path: Path, memlm: Memlm
+) -> None:
+    ended = memlm(*(tokens if word == "TOKENS" else word for word in arguments))
+    assert ended.code == code and ended.out == "", ended.err
+    assert not (tmp_path / "store" / "model").exists() or not any((tmp_path / "store" / "model").glob("[0-9a-f]*"))
+
+
+def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, text: Path, memlm: Memlm) -> None:
+    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 1, *SIZES).reference
+    alone = memlm("tokenize", text, "--tokenizer", tokens, "--documents", "line").reference
+    for arguments, code in (
+        (("generate", model, "--prompt", "dog"), 2),
+        (("evaluate", model, "--context", 4), 2),
+        (("evaluate", model, "--tokens", alone), 4),
+        (("train", alone, "--backbone", "encoder-decoder", "--steps", 1), 4),
+        (("train", alone, "--init-from", model, "--steps", 1), 4),
+    ):
+        ended = memlm(*arguments)
+        assert ended.code == code, (arguments, ended.err)

@@ -1,0 +1,91 @@
+"""BLEU in an evaluation: translations with every row, what changed, and work that is killed between shards."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import UsageError
+from stages.evaluate import Evaluate
+from stages.evaluation.config import EvaluateConfig
+from tests.stages.kills import made_in_pieces
+from tests.stages.pretrained.tiny import saved_translator
+from tests.stages.small_pairs import SENTENCES, imported_translator, pair_tokens
+from tests.stages.small_text import built_index, text_model, text_tokens
+
+pytest.importorskip("transformers")
+SURE = ("external:k=1,temperature=0.01,lambda=0.999",)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    folder = tmp_path_factory.mktemp("translations")
+    store = Store(folder / "store")
+    saved_translator(folder / "pretrained", "marian")
+    tokens = pair_tokens(store, folder / "pretrained")
+    return built_index(store, imported_translator(store, folder / "pretrained", tokens))
+
+
+def evaluated(source: Artifact, **settings: Any) -> Artifact:
+    references = {"source": source.reference}
+    return make(Evaluate(), EvaluateConfig(**settings), references, source.store, Execution(device="cpu")).artifact
+
+
+def lines(report: Artifact) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in report.file("translations.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
+    report = evaluated(index, memory=SURE)
+    found, figures = lines(report), report.json("metrics.json")["translation"]
+    assert [(line["source"], line["reference"]) for line in found] == SENTENCES
+    references = [target for _, target in SENTENCES]
+    for number, row in enumerate(figures["rows"]):
+        texts = [line["rows"][row["row"]]["text"] for line in found]
+        assert row["bleu"] == BLEU().corpus_score(texts, [references]).score
+        assert row["chrf"] == CHRF().corpus_score(texts, [references]).score
+        assert (texts == references) == (number == 1)
+        assert report.metrics["rows"][number]["bleu"] == row["bleu"]
+    assert figures["rows"][1]["cut"] == 0 and figures["rows"][1]["change"]["difference"] > 50
+    first = report.json("changed-translations.json")["sentences"][0]
+    assert first["memory"] == first["reference"] != first["plain"]
+    assert {(pair["source"], pair["target"]) for pair in first["neighbors"]} == {(first["source"], first["reference"])}
+
+
+def test_work_that_is_killed_between_shards_gives_the_same_translations(
+    index: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.evaluation.plan.SENTENCES_PER_SHARD", 2)
+    settings = {"memory": ("external:k=2,temperature=1,lambda=0.6",), "beam": 2}
+    whole = evaluated(index, **settings)
+    wanted = whole.file("translations.jsonl").read_bytes()
+    index.store.remove(whole.reference)
+    again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
+    assert again.file("translations.jsonl").read_bytes() == wanted
+    assert attempts.begun_with == list(range(6)), "one range scored, then two shards of sentences for each of two rows"
+
+
+def test_a_split_of_the_datastore_does_not_find_its_own_sentence(index: Artifact) -> None:
+    own = evaluated(index, memory=SURE, split="train", exclude="document")
+    for line in lines(own):
+        assert line["rows"]["knn-lm"]["text"] != line["reference"]
+
+
+def test_what_is_not_translated_is_said_before_work(index: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--beam 0"):
+        evaluated(index, memory=("long:size=5,theta=0.1,lambda=0.2",))
+    with pytest.raises(UsageError, match="13a"):
+        evaluated(index, memory=SURE, bleu_tokenize="nonsense")
+    store = Store(tmp_path / "store")
+    model = text_model(store, text_tokens(store, tmp_path))
+    with pytest.raises(UsageError, match="one language"):
+        evaluated(model, beam=4)
+    alone = evaluated(index, memory=SURE, beam=0)
+    assert "translation" not in alone.json("metrics.json")
+    assert "translations.jsonl" not in alone.manifest.files
