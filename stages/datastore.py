@@ -16,8 +16,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
-from stages.encoding.token_range import TokenRange
-from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of

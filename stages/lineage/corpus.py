@@ -11,7 +11,7 @@ from stages.models.config import BackboneConfig, model_of
 from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
-    from stages.text.decoding import TokenText
+    from stages.text.excerpt import TokenText
     from stages.text.tokenizer import TextTokenizer
 
 TOKENIZER = "tokenizer.json"
@@ -48,7 +48,7 @@ def tokenizer_digest(tokens: Artifact) -> str:
 
 def token_text(tokens: Artifact) -> "TokenText":
     """The tokenizer of a tokens artifact, both ways. Raises: ArtifactError if its file holds another, or none."""
-    from stages.text.decoding import TokenText
+    from stages.text.excerpt import TokenText
 
     with content_of(tokens.file(TOKENIZER), DataError):
         text = TokenText(tokens.file(TOKENIZER), tokens.metrics)
