@@ -27,7 +27,7 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
-from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
+from stages.lineage.exact import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
@@ -70,12 +70,11 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     def inputs(self, config: EvaluateConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         source = store.get(references["source"], "model", "index", "neighbors")
         asked = None if config.memory is None else any(reading.reads_datastore for reading in config.readings)
-        references, named = named_apart(references, store)
+        matched = any(reading.reads_text for reading in config.readings)
+        references, named = named_apart(references, store, matched)
         memory = memory_source(source, references, store, asked)
         read = artifacts_read(language_model(source), memory, references, store)
         require_split(read["tokens"], config.split)
-        matched = any(reading.reads_text for reading in config.readings)
-        require_asked(named, matched)
         if matched:
             read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
         if references.get("baseline") is not None:
@@ -178,8 +177,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
-        from stages.evaluation.figures.shard_record import shard_record, token_scores
-        from stages.evaluation.score_range import score_range
+        from stages.evaluation.score_range import score_range, shard_record, token_scores
 
         scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
         gate = policies[0].search_gate if policies else None
@@ -199,7 +197,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     def finish(self, job: Job[EvaluateConfig], plan: "Plan") -> dict[str, Any]:
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
-        from stages.diagnostics.shown import probe_charts
+        from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
         from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.translated import CHANGED
@@ -231,7 +229,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        for name, content in {"metrics.json": made, **files}.items():
+        more = weights.policies()[0].files if rows else {}
+        for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         drawn = with_model_named(made)
         charts = [chart for held in probe_charts(drawn, files).values() for chart in held]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
     from stages.generation.request import GenerationRequest
     from stages.inspection.reading import MemoryReader
-    from stages.text.decoding import TextStream
+    from stages.text.excerpt import TextStream
 
 
 def generate(
@@ -44,26 +44,31 @@ def generate(
     require_text("--prompt", wanted.prompt)
     opened = Store(store, verify_inputs=verify_inputs)
     request = Request(source=read_question(source, reading.report, opened), **dict(reading))
-    reader = open_writer(request, opened)
+    reader = open_writer(request, opened, wanted.draft)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
-    _write(reader, written_tokens(reader, wanted), wanted.prompt, json_)
+    _write(reader, written_tokens(reader, wanted), wanted, json_)
 
 
-def _write(reader: "MemoryReader", tokens: Iterator["GeneratedToken"], prompt: str, as_json: bool) -> None:
+def _write(
+    reader: "MemoryReader", tokens: Iterator["GeneratedToken"], wanted: "GenerationRequest", as_json: bool
+) -> None:
     """The text as it comes, then what carried it; or all of it as one object."""
-    from stages.text.decoding import TextStream
+    from stages.text.excerpt import TextStream
 
     text = TextStream(reader.text)
     generated: list[GeneratedToken] = []
     if as_json:
         generated = list(tokens)
         pieces = [text.add(token.id) for token in generated]
-        answer(json.dumps(_object(reader, prompt, "".join(pieces) + text.end(), generated)))
+        answer(json.dumps(_object(reader, wanted.prompt, "".join(pieces) + text.end(), generated)))
     elif _stream_tokens(text, tokens, generated):
         for token in generated:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
+    if wanted.draft is not None and generated:
+        written, right = len(generated), sum(token.drafted for token in generated)
+        say(f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading")
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
@@ -98,7 +103,7 @@ def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["Gen
 
 def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
-    from stages.retrieval.memory_words import memory_words
+    from stages.retrieval.hyperparameters import memory_words
 
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)

@@ -1,17 +1,21 @@
 """Options of an evaluation that are meant for probes: settled before any work, kept with its settings. Free of torch.
 
-Only a gate asks for any; each is a field of `stages.evaluation.config.EvaluateConfig`, too. No probe is loaded here:
-a report that is made already should be found at once.
+Only a gate asks for any; each is a field of `stages.evaluation.config.EvaluateConfig`, too. No probe is loaded to
+settle them: a report that is made already should be found at once.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
+from stages.diagnostics import PROBES
 from stages.diagnostics.passage import resolve_passage
 from stages.diagnostics.probe import Options
 from stages.errors import UsageError
 from stages.lineage.neighbors import require_neighbors
+
+if TYPE_CHECKING:
+    from stages.charts.data import Chart
 
 OPTIONS = ("gate_k", "passage")
 """How many neighbours a gate reads, and further numbers to compare; tokens that are shown one by one."""
@@ -50,3 +54,13 @@ def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     numbers = config.get("gate_k")
     return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
+
+
+def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
+    """A line for each probe that stands in `metrics.json`."""
+    return [PROBES.load(name).summary(metrics[name]) for name in PROBES.names() if metrics.get(name)]
+
+
+def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "dict[str, list[Chart]]":
+    """The charts of each probe, by its name; see `Probe.charts`."""
+    return {name: PROBES.load(name).charts(metrics, files) for name in PROBES.names()}

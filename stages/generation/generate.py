@@ -13,6 +13,7 @@ from stages.generation.stream import Attributed, Attribution, Stream
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.models.config import model_of
+from stages.suffixes.text import Text
 
 STRIDE = 1
 """A backbone without state always reads as many tokens back as its context holds."""
@@ -25,11 +26,16 @@ class GeneratedToken:
     id: int
     probability: float
     attributed: Attributed | None
+    drafted: bool = False
+    """Whether it was suggested before it was drawn."""
 
 
-def open_writer(request: Request, store: Store) -> MemoryReader:
-    """The model and memories that a request names, for writing. Raises: UsageError for a model that translates."""
-    found = find(request, store, None, stride=STRIDE)
+def open_writer(request: Request, store: Store, draft: str | None = None) -> MemoryReader:
+    """The model and memories that a request names, for writing, and the index that drafts.
+
+    Raises: UsageError for a model that translates.
+    """
+    found = find(request, store, None, stride=STRIDE, matches=draft is not None)
     model = found.read["model"]
     if model_of(model).reads.source:
         raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
@@ -40,13 +46,44 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
     """Tokens behind the prompt, one by one; the same seed gives the same tokens. An `<eos>` that stops is left out."""
     stream = Stream(reader, reader.text.ids(wanted.prompt))
     attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
-    random = np.random.default_rng(wanted.seed)
-    for _ in range(wanted.max_tokens):
-        scored_range = stream.read_range()
-        log_p = stream.log_probs(scored_range)
-        token = draw(probabilities(log_p, wanted.sampling), random)
-        if wanted.stop_at_eos and token == reader.text.eos:
-            return
-        stream.put(token)
-        found = None if attribution is None else attribution.of(scored_range, token)
-        yield GeneratedToken(token, float(np.exp(log_p[token])), found)
+    random, left = np.random.default_rng(wanted.seed), wanted.max_tokens
+    while left:
+        drafted = [] if wanted.draft is None else draft_exact(stream, left - 1)
+        block = stream.read_range(drafted)
+        for number, log_p in enumerate(stream.each_log_probs(block)):
+            token = draw(probabilities(log_p, wanted.sampling), random)
+            if wanted.stop_at_eos and token == reader.text.eos:
+                return
+            right = number < len(drafted) and token == drafted[number]
+            if not right:
+                stream.put(token, number)
+            found = None if attribution is None else attribution.of(block, token)
+            left -= 1
+            yield GeneratedToken(token, float(np.exp(log_p[token])), found, right)
+            if not right:
+                break
+
+
+DRAFTED = 8
+"""Tokens that are suggested at most."""
+SHORTEST = 2
+"""Tokens of a match from which on it suggests what follows."""
+
+
+def draft_exact(stream: Stream, most: int) -> list[int]:
+    """The tokens behind the longest match of a text under way in the text of the exact index; none if it is short.
+
+    Each suggestion is drawn as if it had not been made, so the text is the same.
+    Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a draft that is certain.
+    """
+    matched = stream.reader.range_reader.matched
+    assert matched is not None, "what drafts is opened"
+    contexts, tokens = matched.contexts, stream.passage.ids
+    asked = Text.of(np.append(tokens, 0), np.array([0, len(tokens) + 1]), contexts.text.vocabulary)
+    located = contexts.locate(asked, np.array([len(tokens)]))
+    if not most or located.longest[0] < SHORTEST:
+        return []
+    place = int(contexts.best(located, 1).places[0, 0])
+    following = contexts.text.known[place + 1 : place + min(most, DRAFTED)]
+    end = place + 1 + int((np.append(following, 0) == 0).argmax())  # where its document ends
+    return [int(token) for token in contexts.text.ids[place:end]]

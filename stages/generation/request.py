@@ -1,6 +1,6 @@
 """A request for text. Free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,8 @@ class GenerationRequest(Settings):
     """The same seed writes the same text."""
     stop_at_eos: bool = False
     """End where <eos> is drawn."""
+    draft: Literal["exact"] | None = None
+    """Let the text of an exact index suggest what follows, and read several tokens at once: the same text, sooner."""
     attribute: bool = False
     """Afterwards list the training passages that carried each token."""
 
@@ -35,6 +37,8 @@ class GenerationRequest(Settings):
     def _draws(self) -> Self:
         if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
             raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
+        if self.draft and self.attribute:
+            raise UsageError("--attribute reads one token at a time: leave --draft out.")
         return self
 
     @property

@@ -12,6 +12,7 @@ from stages.inspection.contexts import Context, Contexts, EnteredContext, Entere
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import SplitText
 
@@ -30,32 +31,52 @@ class Stream:
         self.passage = Passage(prompt)
         self.reader = reader.of_passage(self.passage)
         self._history = self.reader.carried(PASSAGE, len(prompt)) if prompt else CarriedState()
-        self._after: CarriedState | None = None
+        self._block: ScoredRange | None = None
+        self._after = self._history
 
     @property
     def tokens(self) -> list[int]:
         """All tokens, the prompt's first."""
         return [int(id) for id in self.passage.ids]
 
-    def read_range(self) -> ScoredRange:
-        """The position of the next token, with all that it reads; its target stands for no token."""
+    def read_range(self, drafted: Sequence[int] = ()) -> ScoredRange:
+        """The positions of the next tokens, with all that they read: of those `drafted`, and of one behind them.
+
+        The target of the last stands for no token.
+        """
         place = len(self.passage)
-        self.passage.append(ANY)
-        result = self.reader.range_reader.read(PASSAGE, place, place + 1, self._history)
-        self._after = result.after
+        for token in (*drafted, ANY):
+            self.passage.append(token)
+        result = self.reader.range_reader.read(PASSAGE, place, len(self.passage), self._history)
+        self._block, self._after = result.scored_range, result.after
         return result.scored_range
 
     def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
-        """Log-probabilities of every next token with all memories read, natural log, [V]."""
-        dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)
-        found: np.ndarray = dense[0].double().cpu().numpy()
+        """Log-probabilities of every token at the first position with all memories read, natural log, [V]."""
+        found: np.ndarray = self.each_log_probs(scored_range)[0]
         return found
 
-    def put(self, token: int) -> None:
-        """Go on with a token in the place that `read_range` scored last."""
-        assert self._after is not None, "the place of the token is read first"
+    def each_log_probs(self, scored_range: ScoredRange) -> np.ndarray:
+        """The same at each position, [n, V]."""
+        dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)
+        found: np.ndarray = dense.double().cpu().numpy()
+        return found
+
+    def put(self, token: int, number: int = 0) -> None:
+        """Go on with a token in a place of those that `read_range` scored last; what was drafted behind it is gone."""
+        assert self._block is not None, "the place of the token is read first"
+        block, self._block = self._block, None
+        start, stop = block.lm.start, block.lm.start + number + 1
+        whole = stop == len(self.passage)
+        self.passage.cut(stop)
         self.passage.put_last(token)
-        self._history, self._after = _ending_with(self._after, token), None
+        reader = replace(self.reader.range_reader, hidden_memory=None, probes={})
+        if whole:
+            self._history = _ending_with(self._after, token)
+        elif reader.carries_state:
+            self._history = reader.past(PASSAGE, start, stop, self._history)
+        else:
+            self._history = _ending_with(_cut_short(block, number + 1, reader.needs), token)
 
 
 def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None) -> Tensor:
@@ -69,6 +90,19 @@ def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: Weig
     assert hidden is not None, "hidden states are kept where the tokens that count are given"
     log_p = reader.model.log_probs(hidden)
     return log_p if policy is None else policy.dense(scored_range, log_p)
+
+
+def _cut_short(block: ScoredRange, tokens: int, needs: Needs) -> CarriedState:
+    """The past behind the first tokens of a range, of a model that carries no state."""
+    dropped, stop = len(block.lm) - tokens, block.lm.start + tokens
+    if not needs.reach:
+        return CarriedState(stop)
+
+    def kept(joined: Tensor) -> Tensor:
+        return joined[: len(joined) - dropped][-needs.reach :].clone()
+
+    keys = {name: kept(block.carried.joined_keys(block.lm, name)) for name in needs.keys}
+    return CarriedState(stop, keys=keys, tokens=kept(block.carried.joined_tokens(block.lm)))
 
 
 def _ending_with(carried: CarriedState, token: int) -> CarriedState:

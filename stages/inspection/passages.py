@@ -38,6 +38,10 @@ class Passage:
         self._held[self._length] = id
         self._length += 1
 
+    def cut(self, length: int) -> None:
+        """Keep so many tokens."""
+        self._length = length
+
     def put_last(self, id: int) -> None:
         """Overwrite the last token."""
         self._held[self._length - 1] = id

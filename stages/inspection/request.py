@@ -13,13 +13,13 @@ from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.lineage.exact import EXACT, exact_index, named_apart, require_asked
+from stages.lineage.exact import EXACT, exact_index, named_apart
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval import sources as memory_sources
-from stages.retrieval.comparison import Comparison
+from stages.retrieval.grammar import Comparison
 from stages.retrieval.reading import Reading, parse_reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 
@@ -108,13 +108,16 @@ class Resolved:
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
 
 
-def find(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> Resolved:
+def find(
+    request: Request, store: Store, split: str | None, *, stride: int | None = None, matches: bool = False
+) -> Resolved:
     """The artifacts and settings that a request comes to.
 
     Args:
         split: that is read; None: a passage that is no split, whose neighbours must be searched for.
         stride: inputs between windows where neither the request says nor the backbone carries state; None: those
             of the report, else the context.
+        matches: whether an exact index is wanted in any case.
     Raises: UsageError or ArtifactError where references and readings do not go together.
     """
     source = store.get(request.source, *SOURCES)
@@ -124,15 +127,14 @@ def find(request: Request, store: Store, split: str | None, *, stride: int | Non
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
     stored = None if asked is None else any(reading.reads_datastore for reading in asked)
-    references, named = named_apart(request.references, store)
+    matched = matches or (asked is not None and any(reading.reads_text for reading in asked))
+    references, named = named_apart(request.references, store, matched)
     memory = memory_source(source, references, store, stored)
     if memory is None and stored:
         memory = _reported_memory(report)
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
     read = artifacts_read(model, memory, references, store)
-    matched = asked is not None and any(reading.reads_text for reading in asked)
-    require_asked(named, matched)
     if matched:
         if named is None and report is not None and EXACT in report.manifest.inputs:
             named = report.input(EXACT)

@@ -49,7 +49,7 @@ def memory_source(
     if len(named) == 2:
         raise UsageError("Give --index or --neighbors, not both: neighbors know their index.")
     if named:
-        return store.get(references[named[0]], named[0])
+        return require_vectors(store.get(references[named[0]], named[0]))
     if source.kind != "model":
         return None if asked is False else source
     return _models_own(model, references, store) if of_the_model and asked else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError, UsageError
+from stages.errors import ArtifactError
 from stages.lineage.corpus import array_digests, tokenizer_digest
 
 EXACT, TEXT = "exact", "text"
@@ -17,9 +17,9 @@ def is_exact(index: Artifact) -> bool:
     return bool(index.config["index"] == EXACT)
 
 
-def named_apart(references: Mapping[str, Any], store: Store) -> tuple[dict[str, Any], Artifact | None]:
-    """References without the exact index that `index` may name, and that one."""
-    named = references.get("index")
+def named_apart(references: Mapping[str, Any], store: Store, matched: bool) -> tuple[dict[str, Any], Artifact | None]:
+    """References without the exact index that `index` may name, and that one, where a text is `matched`."""
+    named = references.get("index") if matched else None
     index = None if named is None else store.get(named, "index")
     if index is None or not is_exact(index):
         return dict(references), None
@@ -65,9 +65,3 @@ def text_splits(index: Artifact, tokens: Artifact) -> set[str]:
     """The splits of a tokens artifact that the text of an exact index is, whatever they are called."""
     held = array_digests(index.input(TEXT), f"{index.config['split']}/ids")
     return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == held}
-
-
-def require_asked(index: Artifact | None, asked: bool) -> None:
-    """Raises: UsageError if an exact index is named that no reading looks into."""
-    if index is not None and not asked:
-        raise UsageError("--index names a text that no --memory reads: add --memory exact.")

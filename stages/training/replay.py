@@ -8,7 +8,6 @@ gradients are those of back-propagation through time; each segment costs a secon
 Source: Wu et al. 2022 (Memformer, arXiv:2010.06891), algorithm 1.
 """
 
-from contextlib import AbstractContextManager
 from functools import reduce
 from typing import NamedTuple, Protocol
 
@@ -34,9 +33,6 @@ class Replayable(Update, Protocol):
 
     def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
         """The loss of a batch that goes on from `before`, and the state after it."""
-
-    def exchanges(self, wanted: bool) -> AbstractContextManager[None]:
-        """Whether processes exchange gradients in the backward passes of the block."""
 
 
 class Timestep(NamedTuple):
@@ -70,8 +66,7 @@ def replay_step(update: Replayable) -> Tensor:
         left = after.tensors()
         # The gradient of <left, gradient> with respect to `left` is `gradient`: one pass for both ways that lead here.
         handed_on = [(left[name] * gradient).sum() for name, gradient in gradients.items()]
-        with update.exchanges(number == 0):
-            update.backward(reduce(torch.add, [loss, *handed_on]))
+        update.backward(reduce(torch.add, [loss, *handed_on]))
         gradients = {name: leaf.grad for name, leaf in before.tensors().items() if leaf.grad is not None}
     set_random_state(after_draw)
     update.carried = carried

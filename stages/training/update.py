@@ -1,12 +1,13 @@
 """Updates of the weights: the objective, the optimizer, and the state that batches carry to the next."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
+from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.methods.method import BatchIndex, Carried, Method, OwnsStep, Update
 from stages.models.backbone import Encoding, Replays
@@ -126,6 +127,11 @@ class Updates:
         self.before = Carried()
         """State before the latest batch."""
         replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
+        if replays and run.fabric.world_size > 1:  # weights that some segments do not use would be waited for
+            raise UsageError(
+                f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
+                "updates."
+            )
         self.replays = replays and self.accumulate > 1 and order.layout.streams
         self._auxiliary = list[Tensor]()
         self._weight: float | None = None
@@ -172,11 +178,8 @@ class Updates:
             self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
             # Processes exchange gradients once an update: in the last backward pass.
-            with self.exchanges(part + 1 == self.accumulate):
+            with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
                 yield method.batch(examples, which, index).to(fabric.device)
-
-    def exchanges(self, wanted: bool) -> AbstractContextManager[None]:
-        return self._run.fabric.no_backward_sync(self._objective, enabled=not wanted)
 
     def advance(self, batch: Batch) -> None:
         with torch.no_grad():

@@ -13,7 +13,6 @@ import json
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -98,9 +97,6 @@ class OneUpdate:
 
     def weighted(self, loss: Tensor) -> Tensor:
         return loss / self.accumulate
-
-    def exchanges(self, wanted: bool) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def backward(self, loss: Tensor) -> None:
         loss.backward()

@@ -126,7 +126,7 @@ def test_what_does_not_belong_together_is_refused(
     foreign = made(store, BuildIndex(), IndexConfig(index="exact"), other)
     with pytest.raises(ArtifactError, match="whose tokenizer is not that of"):
         evaluated(store, model, reading, references={"index": foreign})
-    with pytest.raises(UsageError, match="names a text that no --memory reads"):
+    with pytest.raises(UsageError, match="names a memory that no --memory reads"):
         evaluated(store, model, "none", references={"index": index})
     with pytest.raises(UsageError, match="leave key out"):
         evaluated(store, model, f"{reading},key=hidden")

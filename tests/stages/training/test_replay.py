@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 
+from stages.errors import UsageError
 from stages.models.backbones.memformer_config import MemformerConfig
 from stages.models.devices import random_state
 from stages.training import replay
@@ -58,6 +60,12 @@ def test_gradients_are_those_of_back_propagation_through_time(steps, method, tmp
     for name, gradient in want[1].items():
         torch.testing.assert_close(got[1][name], gradient, rtol=1e-11, atol=1e-15)
     torch.testing.assert_close(got[2], want[2], rtol=1e-12, atol=1e-14)
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Fabric, "world_size", 2)
+    with pytest.raises(UsageError, match="A memformer learns in one process only"):
+        run(tmp_path, 2)
 
 
 def test_each_segment_has_random_numbers_of_its_own(tmp_path, monkeypatch):
