@@ -20,8 +20,7 @@ def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> 
     Args:
         split_tokens: of the split that was scored, which a larger cache holds whole; None: not known.
     """
-    from stages.retrieval.hyperparameters import hyperparameters
-    from stages.retrieval.memory_words import number_words, that_matter
+    from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 
     memory = that_matter(memory)
     tuned = memory.get("tuned") or ()
@@ -37,7 +36,7 @@ def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> 
 
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a reading whose numbers are settled: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
-    from stages.retrieval.memory_words import memory_words
+    from stages.retrieval.hyperparameters import memory_words
 
     default = " (numbers that nobody tuned: --report takes those of an evaluation)"
     words = memory_words(memory["sources"] for memory in memories)

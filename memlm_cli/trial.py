@@ -43,10 +43,9 @@ def planned(
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
     from pipelines.trial_budget import Machine, require_enough, require_time
-    from stages.text.automatic import text_bytes
-    from stages.text.survey import count_lines, count_sentences
+    from stages.text.survey import count_lines, count_sentences, text_bytes
 
-    texts = _texts(files, common.store, minutes)
+    texts = _texts(files, common.store)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
     _warn_of_repeats(texts, total)
@@ -136,17 +135,17 @@ def _name_of(paths: Sequence[str]) -> str:
     return f"{first}-and-{len(paths) - 1}-more" if len(paths) > 1 else first
 
 
-def _texts(files: Sequence[str], store: Path, minutes: float) -> "list[TextFile]":
+def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     from stages.text.files import file_digest, find_files, format_of
     from stages.text.records import TextFile
 
-    found = find_files(files, store, f"memlm try --minutes {minutes:g}", lambda sentence: say(f"try: {sentence}"))
+    found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
     return [TextFile(path, format_of(path), file_digest(path)) for path in found]
 
 
 def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
     """Say so where a notable share of the text stands in other files, too."""
-    from stages.text.automatic import text_bytes
+    from stages.text.survey import text_bytes
 
     first = {text.digest: text for text in reversed(texts)}
     again = [text for text in texts if text is not first[text.digest]]
@@ -170,9 +169,8 @@ def _plan(
     from pipelines.trial import FEWEST_DOCUMENTS, plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
-    from stages.text.automatic import bpe_vocabulary, text_bytes
     from stages.text.sample import is_tested_by_few, record_sizes
-    from stages.text.survey import count_lines, survey, token_bytes
+    from stages.text.survey import bpe_vocabulary, count_lines, survey, text_bytes, token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()

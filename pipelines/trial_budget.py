@@ -11,7 +11,7 @@ from math import ceil
 from stages.errors import DataError, UsageError
 from stages.metrics import MOST_PASSES, NEARLY
 from stages.numbers import number, size
-from stages.text.automatic import bpe_vocabulary
+from stages.text.survey import bpe_vocabulary
 from stages.training.config import TrainConfig
 from stages.training.resolve import weights, worthwhile_passes
 

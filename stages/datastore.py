@@ -16,8 +16,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
-from stages.encoding.token_range import TokenRange
-from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, resolve_windows, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
@@ -93,7 +92,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, device_type(execution.device))
-        return config.model_copy(update={"key": key, "precision": precision, **windows._asdict()})
+        reset = "document" if model_of(inputs["encoder"]).reads.source else config.reset  # pairs are read one by one
+        settled = {"key": key, "reset": reset, "precision": precision, **windows._asdict()}
+        return config.model_copy(update=settled)
 
     def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
         rows = layouts_of(config, inputs).keys.shape[0]

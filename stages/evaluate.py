@@ -176,8 +176,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
-        from stages.evaluation.figures.shard_record import shard_record, token_scores
-        from stages.evaluation.score_range import score_range
+        from stages.evaluation.score_range import score_range, shard_record, token_scores
 
         scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
         gate = policies[0].search_gate if policies else None
@@ -197,7 +196,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
     def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
-        from stages.diagnostics.shown import probe_charts
+        from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
         from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
@@ -228,7 +227,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        for name, content in {"metrics.json": made, **files}.items():
+        more = weights.policies()[0].files if rows else {}
+        for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         drawn = with_model_named(made)
         charts = [chart for held in probe_charts(drawn, files).values() for chart in held]

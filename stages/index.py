@@ -29,13 +29,12 @@ from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
     check_keys,
-    check_probe,
     cost_in_words,
     grows_whole,
     index_bytes,
     resolve,
 )
-from stages.search.config import IndexConfig, Keys
+from stages.search.config import IndexConfig, Keys, check_probe
 from stages.suffixes.indexing import ExactIndex, context_arrays
 
 if TYPE_CHECKING:

@@ -16,15 +16,14 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, between, numbers
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
 from stages.search.automatic import memory_to_search
-from stages.search.exclusion import excluding_fewer
-from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
+from stages.search.config import NeighborsConfig, exactness, excluding_fewer, lists_to_read
 from stages.text.tokens import open_split
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,13 +29,12 @@ __all__ = ["PackBatches", "PackConfig"]
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from stages.text.bm25 import Bm25Index
     from stages.text.packing import Chain
 
 SPLIT = "train"
-SEGMENTS = {"fast": 4096, "rank-bm25": 128}
-"""Segments of one shard, by engine."""
-MANY = 20_000
-"""Segments from which on rank-bm25 takes hours."""
+SEGMENTS = 4096
+"""Segments of one shard."""
 
 
 class BatchesFigures(Figures):
@@ -85,18 +84,11 @@ class Plan(ShardPlan[SegmentRange]):
     k: int
 
 
-class Matcher(Protocol):
-    """Finds the segments that are most like others of the same split."""
-
-    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best other segments for segments start .. stop - 1: ids int64, -1 for none, and scores, [n, k] each."""
-
-
 @dataclass(frozen=True)
 class Work:
     """Everything that computing shards needs."""
 
-    index: Matcher
+    index: "Bm25Index"
     k: int
 
 
@@ -124,15 +116,9 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
     def plan(self, job: Job[PackConfig]) -> Plan:
         segments = whole_segments(job.config, job.inputs)
-        if job.config.engine == "rank-bm25" and segments > MANY:
-            job.reporter.warning(
-                f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
-                "days. Leave --engine out: the fast engine finds the same matches."
-            )
-        size = SEGMENTS[job.config.engine]
         shards = [
-            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, segments))
-            for start in range(0, segments, size)
+            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, segments))
+            for start in range(0, segments, SEGMENTS)
         ]
         return Plan(shards, segments, min(job.config.k, segments - 1))
 
@@ -184,11 +170,9 @@ def _is_pairs(tokens: Artifact) -> bool:
 
 
 def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
-    """Raises: UsageError for what only segments of equal length have; DataError for fewer than two sentences."""
+    """Raises: UsageError for a length; DataError for fewer than two sentences."""
     if config.segment_length != PackConfig.model_fields["segment_length"].default:
         raise UsageError(f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out.")
-    if config.engine == "rank-bm25":
-        raise UsageError("--engine rank-bm25 packs segments of equal length; for pairs leave it out.")
     if tokens.metrics["splits"][SPLIT]["documents"] < 2:
         raise DataError(f"Split {SPLIT!r} of {tokens.reference} is one sentence: there is nothing to pack.")
 
@@ -202,17 +186,11 @@ def _require_documents(tokens: Artifact) -> None:
         )
 
 
-def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
-    from stages.text.bm25.index import Bm25Index, itself
-    from stages.text.bm25.scoring import SCORINGS
+def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index":
+    from stages.text.bm25 import SCORINGS, Bm25Index, itself
     from stages.text.packing import sharing
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
-    if job.config.engine == "rank-bm25":
-        from stages.text.bm25.reference import RankBm25
-
-        length = job.config.segment_length
-        return RankBm25(np.asarray(_ids(job)[: segments * length]).reshape(segments, length), hidden)
     return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
 
 
@@ -240,7 +218,7 @@ def _ids(job: ShardJob[PackConfig]) -> Any:
 
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
     """How often each term is in each segment, [S, V]."""
-    from stages.text.bm25.counts import term_counts, uneven_counts
+    from stages.text.bm25 import term_counts, uneven_counts
 
     size = job.inputs["tokens"].metrics["vocabulary_size"]
     if _is_pairs(job.inputs["tokens"]):

@@ -89,7 +89,7 @@ class Train(Stage[TrainConfig]):
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
-        from stages.training.warnings import training_warnings
+        from stages.training.sources import training_warnings
 
         done = job.draft.done(DONE)
         for warning in training_warnings(job.config, job.inputs):

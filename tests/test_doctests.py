@@ -31,7 +31,7 @@ WORKED = [
     "stages.models.layers.softmax",
     "stages.pretrained.anatomy",
     "stages.retrieval.grammar",
-    "stages.retrieval.memory_words",
+    "stages.retrieval.hyperparameters",
     "stages.retrieval.read",
     "stages.retrieval.reading",
     "stages.search.automatic",

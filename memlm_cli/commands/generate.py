@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stages.generation.generate import GeneratedToken
     from stages.generation.request import GenerationRequest
     from stages.inspection.reading import MemoryReader
-    from stages.text.decoding import TextStream
+    from stages.text.excerpt import TextStream
 
 
 def generate(
@@ -54,7 +54,7 @@ def _write(
     reader: "MemoryReader", tokens: Iterator["GeneratedToken"], wanted: "GenerationRequest", as_json: bool
 ) -> None:
     """The text as it comes, then what carried it; or all of it as one object."""
-    from stages.text.decoding import TextStream
+    from stages.text.excerpt import TextStream
 
     text = TextStream(reader.text)
     generated: list[GeneratedToken] = []
@@ -103,7 +103,7 @@ def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["Gen
 
 def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
     """A token, its probability and who gave it; under it the contexts that carried it."""
-    from stages.retrieval.memory_words import memory_words
+    from stages.retrieval.hyperparameters import memory_words
 
     assert token.attributed is not None
     given, label = token.attributed.memories, reader.text.label(token.id)

@@ -62,7 +62,7 @@ class Reader:
         from pipelines.settings import validated
         from stages.generation.generate import generate
         from stages.generation.request import GenerationRequest
-        from stages.text.decoding import TextStream
+        from stages.text.excerpt import TextStream
 
         text_of(prompt, "prompt")
         wanted = validated(GenerationRequest, {"prompt": prompt, **options})

@@ -34,9 +34,7 @@ STAGES = Registry(
         "build-datastore": Part("stages.datastore:DatastoreConfig", "stages.datastore:BuildDatastore"),
         "update-datastore": Part("stages.updating.config:UpdateConfig", "stages.update:UpdateDatastore"),
         "build-index": Part("stages.search.config:IndexConfig", "stages.index:BuildIndex"),
-        "precompute-neighbors": Part(
-            "stages.search.query_config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"
-        ),
+        "precompute-neighbors": Part("stages.search.config:NeighborsConfig", "stages.neighbors:PrecomputeNeighbors"),
         "pack-batches": Part("stages.text.config:PackConfig", "stages.pack:PackBatches"),
         "evaluate": Part("stages.evaluation.config:EvaluateConfig", "stages.evaluate:Evaluate"),
         "build-episodes": Part("stages.tasks.episodes:EpisodesConfig", "stages.episodes:BuildEpisodes"),

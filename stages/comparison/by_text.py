@@ -152,7 +152,6 @@ def _means(count: int, nll_a: float, nll_b: float, interval: tuple[float, float]
     }
 
 
-TOKENS_AT_ONCE = 1 << 17
 UNITS = ("word", "character")
 
 
@@ -176,22 +175,18 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progres
 
 def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress) -> dict[str, np.ndarray]:
     from stages.text.vocabulary import words
-    from stages.text.words import Spelling, word_spelling
-
-    def text_of(ids: np.ndarray, spelling: Spelling) -> str:
-        ids = ids[ids != tokenizer.eos_id]
-        blocks = [ids[start : start + TOKENS_AT_ONCE] for start in range(0, len(ids), TOKENS_AT_ONCE)]
-        return b"".join(spelling.spell(block)[0].tobytes() for block in blocks).decode("utf-8", "replace")
+    from stages.text.words import word_spelling
 
     tokenizer = tokenizer_of(tokens)
     try:
-        spelling = word_spelling(tokenizer)
+        spelled = word_spelling(tokenizer)
     except UsageError:
         return {}
+    spelled[tokenizer.eos_id] = b""
     ids: Any = np.asarray(open_split(tokens.zarr("tokens.zarr"), split).ids[:])
     parts = np.zeros((len(offsets) - 1, 2), np.int64)
     for number, (start, stop) in enumerate(pairwise(offsets)):
-        text = text_of(ids[start:stop], spelling)
+        text = b"".join(spelled[id] for id in ids[start:stop].tolist()).decode("utf-8", "replace")
         unended = bool(text) and not text.endswith("\n")
         parts[number] = len(words(text)) + text.count("\n") + unended, len(text)
         progress(int(stop), int(offsets[-1]), "tokens turned into text")

@@ -41,61 +41,6 @@ GROUPS = 32
 """Groups of neighbouring dimensions, at most, in which a passage's gates are shown."""
 
 
-def gate_figures(gates: Records, numbers: Sequence[int]) -> dict[str, Any]:
-    """The `gate` of `metrics.json`.
-
-    Args:
-        numbers: of neighbours of which perplexity is reported; the first is what the gate read.
-    """
-    tokens = sum(gate["tokens"] for gate in gates)
-    nats = [_nats(sums) for sums in zip(*(gate["nll"] for gate in gates), strict=True)]
-    return {
-        "neighbors": numbers[0],
-        "mean": sum(gate["sum"] for gate in gates) / tokens,
-        "histogram": {
-            "edges": [place / BINS for place in range(BINS + 1)],
-            "tokens": _summed(gate["token_histogram"] for gate in gates),
-            "values": _summed(gate["value_histogram"] for gate in gates),
-        },
-        "neighbors_right": {k: sum(gate["matches"][k] for gate in gates) / tokens for k in gates[0]["matches"]},
-        "by_neighbors": [
-            {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)}
-            for k, nll in sorted(zip(numbers, nats, strict=True))
-        ],
-    }
-
-
-def gate_curve(figures: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-    """Perplexity against the number of neighbours, as a curve of a report; none where no other number was asked for."""
-    points = figures["by_neighbors"]
-    return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 2 else []
-
-
-def passage_of(gates: Records, tokens: Artifact, split: str, passage: range) -> dict[str, Any]:
-    """The content of `passage.json`: tokens that follow each other, their gates, and their neighbours beside them.
-
-    Args:
-        tokens: the artifact that the split is of.
-        passage: places of the tokens in the split.
-    """
-    label = token_text(tokens).label
-    shown = [token for gate in gates for token in gate["passage"]]
-    return {
-        "split": split,
-        "start": passage.start,
-        "stop": passage.stop,
-        "tokens": [
-            {
-                "text": label(token["token"]),
-                "probability": token["probability"],
-                "gate": token["gate"],
-                "neighbors": [label(other) if other >= 0 else None for other in token["neighbors"]],
-            }
-            for token in shown
-        ],
-    }
-
-
 def _summed(histograms: Iterable[Sequence[int]]) -> list[int]:
     total: list[int] = np.sum(list(histograms), axis=0).tolist()
     return total
@@ -108,24 +53,6 @@ def _nats(sums: Iterable[float | None]) -> float:
 KINDS = {"values": "all dimensions", "tokens": "mean of a token"}
 LONGEST_LABEL = 16
 """Characters of a token's text that a heat map has room for."""
-
-
-def gate_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-    """`gate-histogram`, `gate-accuracy`, `gate-passage`: as far as there are numbers.
-
-    Args:
-        metrics: the content of `metrics.json`.
-        files: `passage.json`, if there is one.
-    """
-    gate = metrics.get("gate")
-    if gate is None:
-        return []
-    charts = [_histogram(gate, metrics["split"])]
-    if gate["neighbors_right"]:
-        report = Report(metrics, scored(metrics))
-        right = [(report, report.scored, gate["neighbors_right"])]
-        charts.append(accuracy_chart("gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right))
-    return [*charts, _passage(files["passage.json"])] if "passage.json" in files else charts
 
 
 def _histogram(gate: Mapping[str, Any], split: str) -> Chart:
@@ -367,13 +294,43 @@ class GateProbe(Probe):
         return GateWatch(reader, start, counted, self.numbers, self.passage)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return gate_figures(records, self.numbers)
+        tokens = sum(gate["tokens"] for gate in records)
+        nats = [_nats(sums) for sums in zip(*(gate["nll"] for gate in records), strict=True)]
+        return {
+            "neighbors": self.numbers[0],
+            "mean": sum(gate["sum"] for gate in records) / tokens,
+            "histogram": {
+                "edges": [place / BINS for place in range(BINS + 1)],
+                "tokens": _summed(gate["token_histogram"] for gate in records),
+                "values": _summed(gate["value_histogram"] for gate in records),
+            },
+            "neighbors_right": {k: sum(gate["matches"][k] for gate in records) / tokens for k in records[0]["matches"]},
+            "by_neighbors": [
+                {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)}
+                for k, nll in sorted(zip(self.numbers, nats, strict=True))
+            ],
+        }
 
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-        return gate_curve(metrics, row)
+        """Perplexity against the number of neighbours; none where no other number was asked for."""
+        points = metrics["by_neighbors"]
+        return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 2 else []
 
     def files(self, records: Records) -> dict[str, Any]:
-        return {"passage.json": passage_of(records, self.tokens, self.split, self.passage)}
+        """`passage.json`: tokens that follow each other, their gates, and their neighbours beside them."""
+        label = token_text(self.tokens).label
+        tokens = [
+            {
+                "text": label(token["token"]),
+                "probability": token["probability"],
+                "gate": token["gate"],
+                "neighbors": [label(other) if other >= 0 else None for other in token["neighbors"]],
+            }
+            for gate in records
+            for token in gate["passage"]
+        ]
+        place = {"split": self.split, "start": self.passage.start, "stop": self.passage.stop}
+        return {"passage.json": {**place, "tokens": tokens}}
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -386,4 +343,13 @@ class GateProbe(Probe):
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return gate_charts(metrics, files)
+        """`gate-histogram`, `gate-accuracy`, `gate-passage`: as far as there are numbers."""
+        gate = metrics.get("gate")
+        if gate is None:
+            return []
+        charts = [_histogram(gate, metrics["split"])]
+        if gate["neighbors_right"]:
+            report = Report(metrics, scored(metrics))
+            right = [(report, report.scored, gate["neighbors_right"])]
+            charts.append(accuracy_chart("gate-accuracy", "Retrieval accuracy@K of the gate's neighbours", right))
+        return [*charts, _passage(files["passage.json"])] if "passage.json" in files else charts

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series, Table
-from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls, counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
-from stages.models.config import model_of
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerProbe, LayerWatch
 from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
-from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,20 +27,13 @@ BINS = 20
 EDGES = [place / BINS for place in range(BINS + 1)]
 
 
-@dataclass(frozen=True)
-class NgramsProbe(PlainProbe):
-    """`blocks`: those that have them, counted from 1."""
+class NgramsProbe(LayerProbe):
+    """Gates of blocks that have them."""
 
+    name: ClassVar[str] = "hashed_ngrams"
+    place: ClassVar[Place] = "lookup"
+    settings: ClassVar[type] = HashedNgramsSettings
     columns: ClassVar[tuple[str, ...]] = ("ngram_gate",)
-
-    blocks: tuple[int, ...]
-
-    @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        if not isinstance(model, AttentionConfig) or not isinstance(model.lookup, HashedNgramsSettings):
-            return None
-        return cls(model.blocks_with("lookup"))
 
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
@@ -72,11 +60,7 @@ class NgramsProbe(PlainProbe):
         return f"n-grams: {'; '.join(said)}"
 
     @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        """`hashed-ngrams-gates`, if there are numbers."""
-        if (report := metrics.get("hashed_ngrams")) is None:
-            return []
-        blocks = report["blocks"]
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
         rows = [
             (one["block"], low, high, share)
             for one in blocks
@@ -85,12 +69,12 @@ class NgramsProbe(PlainProbe):
         return [
             Chart(
                 "hashed-ngrams-gates",
-                f"How far n-grams are let in on {metrics['split']}",
+                f"How far n-grams are let in on {split}",
                 "The share of tokens by the gate of what their latest two and three tokens have stored.",
                 Histogram(
                     EDGES,
                     [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
-                    _mean(blocks),
+                    float(np.mean([one["gate"] for one in blocks])),
                     "gate",
                 ),
                 Table(("block", "from", "to", "share of tokens"), rows),
@@ -98,36 +82,25 @@ class NgramsProbe(PlainProbe):
         ]
 
 
-def _mean(blocks: Sequence[Mapping[str, Any]]) -> float:
-    return float(np.mean([one["gate"] for one in blocks]))
-
-
-class GatesWatch(RangeProbe):
+class GatesWatch(LayerWatch):
     """Counts gates, block after block; of a token, their mean over layers."""
 
     def __init__(self, gates: Sequence[RowsGate], start: int, counted: Tensor | None) -> None:
-        """`start`, `counted`: as in `counted_rows`."""
-        self._calls = Calls(gates, lambda gate, given, found: found, gates[0].key.weight.device)
-        self._start, self._counted = start, counted
+        super().__init__(gates, lambda gate, given, found: found, gates[0].key.weight.device, start, counted)
         self._counts, self._sums = np.zeros((len(gates), BINS)), np.zeros(len(gates))
-        self._means, self._seconds = list["Tensor"](), 0.0
+        self._means = list["Tensor"]()
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
-        started = now(block.log_p.device)
-        rows = counted_rows(self._counted, self._start, block)
-        calls = (torch.cat(of_layer, 1) for of_layer in self._calls.take())
-        gates = torch.stack([block.encoded.of_tokens(one)[rows].float().cpu() for one in calls])
+        gates = torch.stack([self.by_token(block, calls).float().cpu() for _, calls in self.calls()])
         for layer, its in enumerate(gates.numpy()):
             self._counts[layer] += np.histogram(its, EDGES)[0]
         self._sums += gates.double().sum(1).numpy()
         self._means.append(gates.mean(0))
-        self._seconds += now(block.log_p.device) - started
 
-    def observation(self) -> Observation:
+    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         import torch
 
-        self._calls.close()
         record = {"counts": self._counts.tolist(), "sums": self._sums.tolist()}
-        return Observation({"ngram_gate": torch.cat(self._means)}, record, self._seconds + self._calls.seconds)
+        return {"ngram_gate": torch.cat(self._means)}, record

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Line, Lines, Table
-from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls, counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
-from stages.models.config import model_of
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerProbe, LayerWatch
 from stages.models.layers.infinity_settings import InfinitySettings
-from stages.models.layers.settings import AttentionConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,32 +23,6 @@ if TYPE_CHECKING:
 
 PARTS = 16
 """Equal parts of the signal whose attention is reported apart."""
-
-
-def signal_figures(records: Records, blocks: Sequence[int], sticky: bool) -> dict[str, Any]:
-    """The `infinity` of `metrics.json`.
-
-    Args:
-        blocks: that have such attention, counted from 1, in the order of a record's lists.
-        sticky: whether the old signal is sampled where attention falls.
-    """
-    tokens = sum(record["tokens"] for record in records)
-    seen, parts, deviations, losses = (
-        np.sum([record[name] for record in records], axis=0) for name in ("seen", "parts", "deviations", "divergences")
-    )
-    return {
-        "sticky": sticky,
-        "blocks": [
-            {
-                "block": block,
-                "seen": float(number) / tokens,
-                "deviation": float(deviation) / float(number) if number else None,
-                "divergence": float(loss) / float(number) if number else None,
-                "by_place": (row / row.sum()).tolist() if number else [],
-            }
-            for block, number, row, deviation, loss in zip(blocks, seen, parts, deviations, losses, strict=True)
-        ],
-    }
 
 
 def _line(one: Mapping[str, Any]) -> str:
@@ -71,67 +39,16 @@ def _median(shares: Sequence[float]) -> float:
     return (part + min(1.0, (0.5 - ends[part] + shares[part]) / shares[part])) / len(shares)
 
 
-def signal_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`infinity-attention`, if there are numbers.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    report = metrics.get("infinity") or {"blocks": []}
-    blocks = [one for one in report["blocks"] if one["by_place"]]
-    if not blocks:
-        return []
-    number = len(blocks[0]["by_place"])
-    places = [(part + 0.5) / number for part in range(number)]
-    kept = (
-        "The old signal is sampled in proportion (sticky), so that what lies above the average takes more room."
-        if report["sticky"]
-        else "The old signal is sampled evenly."
-    )
-    return [
-        Chart(
-            "infinity-attention",
-            f"Where attention falls on the long-term signal on {metrics['split']}",
-            f"The share of attention that goes to each {number}th of the signal, from the oldest, at 0, to the newest; "
-            f"{1 / number:.2%} each would be even. {kept}",
-            Lines(
-                [Line(_label(one), list(zip(places, one["by_place"], strict=True))) for one in blocks],
-                "place on the signal, oldest to newest",
-                "share of attention",
-                percent=True,
-                even=True,
-            ),
-            Table(
-                ("block", "seen", "deviation", "divergence", "place", "share"),
-                [
-                    (one["block"], one["seen"], one["deviation"], one["divergence"], *pair)
-                    for one in blocks
-                    for pair in zip(places, one["by_place"], strict=True)
-                ],
-            ),
-        )
-    ]
-
-
 def _label(one: Mapping[str, Any]) -> str:
     return f"block {one['block']}, deviation {one['deviation']:.2g}"
 
 
-@dataclass(frozen=True)
-class InfinityProbe(PlainProbe):
-    """`blocks`: those that have such attention, counted from 1; `sticky`: whether it says where signals are sampled."""
+class InfinityProbe(LayerProbe):
+    """Attention to a long-term signal: where, how closely, and for how many positions."""
 
+    name: ClassVar[str] = "infinity"
+    settings: ClassVar[type] = InfinitySettings
     columns: ClassVar[tuple[str, ...]] = ("signal_place", "signal_deviation")
-
-    blocks: tuple[int, ...]
-    sticky: bool
-
-    @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        if not isinstance(model, AttentionConfig) or not isinstance(model.attention, InfinitySettings):
-            return None
-        return cls(model.blocks_with("attention"), model.attention.sticky)
 
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
@@ -142,7 +59,22 @@ class InfinityProbe(PlainProbe):
         return SignalWatch(layers, start, counted)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return signal_figures(records, self.blocks, self.sticky)
+        tokens = sum(record["tokens"] for record in records)
+        names = "seen", "parts", "deviations", "divergences"
+        sums = (np.sum([record[name] for record in records], axis=0) for name in names)
+        return {
+            "sticky": self.chosen.sticky,
+            "blocks": [
+                {
+                    "block": block,
+                    "seen": float(number) / tokens,
+                    "deviation": float(deviation) / float(number) if number else None,
+                    "divergence": float(loss) / float(number) if number else None,
+                    "by_place": (row / row.sum()).tolist() if number else [],
+                }
+                for block, number, row, deviation, loss in zip(self.blocks, *sums, strict=True)
+            ],
+        }
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -150,37 +82,66 @@ class InfinityProbe(PlainProbe):
         return f"infinity: {'; '.join(map(_line, metrics['blocks']))}"
 
     @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return signal_charts(metrics)
+    def is_shown(cls, block: Mapping[str, Any]) -> bool:
+        return bool(block["by_place"])
+
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        number = len(blocks[0]["by_place"])
+        places = [(part + 0.5) / number for part in range(number)]
+        kept = (
+            "The old signal is sampled in proportion (sticky), so that what lies above the average takes more room."
+            if reported["sticky"]
+            else "The old signal is sampled evenly."
+        )
+        return [
+            Chart(
+                "infinity-attention",
+                f"Where attention falls on the long-term signal on {split}",
+                f"The share of attention that goes to each {number}th of the signal, from the oldest, at 0, to the "
+                f"newest; {1 / number:.2%} each would be even. {kept}",
+                Lines(
+                    [Line(_label(one), list(zip(places, one["by_place"], strict=True))) for one in blocks],
+                    "place on the signal, oldest to newest",
+                    "share of attention",
+                    percent=True,
+                    even=True,
+                ),
+                Table(
+                    ("block", "seen", "deviation", "divergence", "place", "share"),
+                    [
+                        (one["block"], one["seen"], one["deviation"], one["divergence"], *pair)
+                        for one in blocks
+                        for pair in zip(places, one["by_place"], strict=True)
+                    ],
+                ),
+            )
+        ]
 
 
-class SignalWatch(RangeProbe):
-    """Adds up, block after block, where positions look that see a signal; of a token, means over heads and layers."""
+class SignalWatch(LayerWatch):
+    """Adds up where positions look that see a signal; of a token, means over heads and layers."""
 
     def __init__(self, layers: Sequence[InfinityAttention], start: int, counted: Tensor | None) -> None:
-        """`start`, `counted`: as in `counted_rows`."""
         import torch
 
-        self._start, self._counted = start, counted
-        self._variances = [layer.variance for layer in layers]
         readers = [layer.reader for layer in layers]
-        self._calls = Calls(readers, _by_position, readers[0].out.weight.device)
+        super().__init__(readers, _by_position, readers[0].out.weight.device, start, counted)
+        self._variances = [layer.variance for layer in layers]
         self._seen, self._deviations, self._divergences = (
             torch.zeros(len(layers), dtype=torch.float64) for _ in range(3)
         )
         self._parts = torch.zeros(len(layers), PARTS, dtype=torch.float64)
         self._place, self._deviation, self._tokens = list["Tensor"](), list["Tensor"](), 0
-        self._seconds = 0.0
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
         from stages.models.layers.infinity import masses
 
-        started = now(block.log_p.device)
-        rows, columns = counted_rows(self._counted, self._start, block), list["Tensor"]()
-        for layer, calls in enumerate(self._calls.take()):
-            mean, variance, seen = block.encoded.of_tokens(torch.cat(calls, 1))[rows].cpu().unbind(1)
+        columns = list["Tensor"]()
+        for layer, calls in self.calls():
+            mean, variance, seen = self.by_token(block, calls).cpu().unbind(1)
             deviation, ratio = variance.sqrt() * seen, variance / self._variances[layer]
             each = masses(mean[:, :, None], variance[:, :, None], PARTS)
             self._seen[layer] += seen[:, 0].sum()
@@ -192,12 +153,10 @@ class SignalWatch(RangeProbe):
         self._place.append(place)
         self._deviation.append(width)
         self._tokens += len(place)
-        self._seconds += now(block.log_p.device) - started
 
-    def observation(self) -> Observation:
+    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         import torch
 
-        self._calls.close()
         record = {
             "tokens": self._tokens,
             "seen": self._seen.tolist(),
@@ -205,8 +164,7 @@ class SignalWatch(RangeProbe):
             "deviations": self._deviations.tolist(),
             "divergences": self._divergences.tolist(),
         }
-        columns = {"signal_place": torch.cat(self._place), "signal_deviation": torch.cat(self._deviation)}
-        return Observation(columns, record, self._seconds + self._calls.seconds)
+        return {"signal_place": torch.cat(self._place), "signal_deviation": torch.cat(self._deviation)}, record
 
 
 def _by_position(reader: SignalReader, given: Any, look: Look) -> Tensor:

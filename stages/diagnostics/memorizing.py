@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Line, Lines, Series, Table
-from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls, counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
-from stages.models.config import model_of
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerProbe, LayerWatch
 from stages.models.layers.memorizing_settings import MemorizingSettings
-from stages.models.layers.settings import AttentionConfig
 from stages.numbers import number
 
 if TYPE_CHECKING:
@@ -33,34 +27,6 @@ AGES = 32
 """Groups of ages: from 2^g to less than 2^(g + 1) positions."""
 ANGLES = 40
 """Parts into which cosines from -1 to 1 are divided."""
-
-
-def search_figures(records: Records, blocks: Sequence[int], gates: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The `memorizing` of `metrics.json`.
-
-    Args:
-        blocks: that have such attention, counted from 1, in the order of a record's `ages`, `cosines`, `scores` and
-            `found`.
-        gates: of the heads of each.
-    """
-    tokens = sum(record["tokens"] for record in records)
-    names = "ages", "cosines", "scores", "found"
-    ages, cosines, scores, found = (np.sum([record[name] for record in records], axis=0) for name in names)
-    return {
-        "blocks": [
-            {
-                "block": block,
-                "gates": list(its_gates),
-                "found": float(number) / (tokens * len(its_gates)),
-                "score": float(score) / float(number) if number else None,
-                "by_age": _shares(weights),
-                "by_cosine": (counts / number).tolist() if number else [],
-            }
-            for block, its_gates, weights, counts, score, number in zip(
-                blocks, gates, ages, cosines, scores, found, strict=True
-            )
-        ]
-    }
 
 
 def _shares(weights: np.ndarray) -> list[list[float]]:
@@ -94,89 +60,42 @@ EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
 """Borders of the bins that cosines are counted in."""
 
 
-def search_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`memorizing-ages` and `memorizing-cosines`, if there are numbers.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    report = metrics.get("memorizing")
-    blocks = [] if report is None else [one for one in report["blocks"] if one["by_age"]]
-    if not blocks:
-        return []
-    ages = sorted({age for one in blocks for age, _ in one["by_age"]})
-    return [
-        Chart(
-            "memorizing-ages",
-            f"How far back memory is read on {metrics['split']}",
-            "The share of the weight of what searches in memory found, by how many positions it lies back; every age "
-            "up to its double.",
-            Lines(
-                [Line(_label(one), [(age, share) for age, share in one["by_age"]]) for one in blocks],
-                "positions back",
-                "share of weight",
-                ages,
-                percent=True,
-                even=True,
-            ),
-            Table(
-                ("block", "found", "score", "age", "share"),
-                [(one["block"], one["found"], one["score"], *pair) for one in blocks for pair in one["by_age"]],
-            ),
-        ),
-        *_cosines([one for one in blocks if one.get("by_cosine")], metrics["split"]),
-    ]
-
-
-def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> list[Chart]:
-    """None of reports that were made before they were counted."""
-    if not blocks:
-        return []
+def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> Chart:
     middles = [(low + high) / 2 for low, high in pairwise(EDGES)]
     shares = [one["by_cosine"] for one in blocks]
     mean = sum(m * share for part in shares for m, share in zip(middles, part, strict=True)) / len(blocks)
-    return [
-        Chart(
-            "memorizing-cosines",
-            f"How well the best entry fits on {split}",
-            "The cosine of each query, of every head, and the key of the best entry of memory; their mean is "
-            f"{number(mean)}.",
-            Histogram(
-                EDGES,
-                [Series(f"block {one['block']}", part) for one, part in zip(blocks, shares, strict=True)],
-                mean,
-                "cosine of query and key",
-            ),
-            Table(
-                ("block", "from", "to", "share"),
-                [
-                    (one["block"], *ends, share)
-                    for one in blocks
-                    for ends, share in zip(pairwise(EDGES), one["by_cosine"], strict=True)
-                ],
-            ),
-        )
-    ]
+    return Chart(
+        "memorizing-cosines",
+        f"How well the best entry fits on {split}",
+        f"The cosine of each query, of every head, and the key of the best entry of memory; their mean is "
+        f"{number(mean)}.",
+        Histogram(
+            EDGES,
+            [Series(f"block {one['block']}", part) for one, part in zip(blocks, shares, strict=True)],
+            mean,
+            "cosine of query and key",
+        ),
+        Table(
+            ("block", "from", "to", "share"),
+            [
+                (one["block"], *ends, share)
+                for one in blocks
+                for ends, share in zip(pairwise(EDGES), one["by_cosine"], strict=True)
+            ],
+        ),
+    )
 
 
 def _label(one: Mapping[str, Any]) -> str:
     return f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
 
 
-@dataclass(frozen=True)
-class MemorizingProbe(PlainProbe):
-    """`blocks`: those that have such attention, counted from 1."""
+class MemorizingProbe(LayerProbe):
+    """The age of what searches in memory find, how well it fits, and how far gates open."""
 
+    name: ClassVar[str] = "memorizing"
+    settings: ClassVar[type] = MemorizingSettings
     columns: ClassVar[tuple[str, ...]] = ("memory_weight", "memory_age")
-
-    blocks: tuple[int, ...]
-
-    @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        if not isinstance(model, AttentionConfig) or not isinstance(model.attention, MemorizingSettings):
-            return None
-        return cls(model.blocks_with("attention"))
 
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
@@ -187,7 +106,24 @@ class MemorizingProbe(PlainProbe):
         return SearchWatch(layers, start, counted)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return search_figures(records, self.blocks, records[0]["gates"])
+        tokens = sum(record["tokens"] for record in records)
+        names = "ages", "cosines", "scores", "found"
+        sums = (np.sum([record[name] for record in records], axis=0) for name in names)
+        return {
+            "blocks": [
+                {
+                    "block": block,
+                    "gates": list(gates),
+                    "found": float(number) / (tokens * len(gates)),
+                    "score": float(score) / float(number) if number else None,
+                    "by_age": _shares(weights),
+                    "by_cosine": (counts / number).tolist() if number else [],
+                }
+                for block, gates, weights, counts, score, number in zip(
+                    self.blocks, records[0]["gates"], *sums, strict=True
+                )
+            ]
+        }
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -195,35 +131,55 @@ class MemorizingProbe(PlainProbe):
         return f"memorizing: {'; '.join(map(_line, metrics['blocks']))}"
 
     @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return search_charts(metrics)
+    def is_shown(cls, block: Mapping[str, Any]) -> bool:
+        return bool(block["by_age"])
+
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        ages = sorted({age for one in blocks for age, _ in one["by_age"]})
+        return [
+            Chart(
+                "memorizing-ages",
+                f"How far back memory is read on {split}",
+                "The share of the weight of what searches in memory found, by how many positions it lies back; every "
+                "age up to its double.",
+                Lines(
+                    [Line(_label(one), [(age, share) for age, share in one["by_age"]]) for one in blocks],
+                    "positions back",
+                    "share of weight",
+                    ages,
+                    percent=True,
+                    even=True,
+                ),
+                Table(
+                    ("block", "found", "score", "age", "share"),
+                    [(one["block"], one["found"], one["score"], *pair) for one in blocks for pair in one["by_age"]],
+                ),
+            ),
+            _cosines(blocks, split),
+        ]
 
 
-class SearchWatch(RangeProbe):
-    """Adds up, block after block, how old what is found is and how well it fits; of a token, what its best entry is."""
+class SearchWatch(LayerWatch):
+    """Adds up how old what is found is and how well it fits; of a token, what its best entry is."""
 
     def __init__(self, layers: Sequence[MemorizingAttention], start: int, counted: Tensor | None) -> None:
-        """`start`, `counted`: as in `counted_rows`."""
         import torch
 
-        self._start, self._counted = start, counted
+        super().__init__([layer.search for layer in layers], _by_position, layers[0].gate.device, start, counted)
         self._gates = [layer.gates().detach().double().cpu() for layer in layers]
         self._scales = [layer.scales().detach().double().cpu() for layer in layers]
-        self._calls = Calls([layer.search for layer in layers], _by_position, layers[0].gate.device)
         self._ages = torch.zeros(len(layers), AGES, dtype=torch.float64)
         self._cosines = torch.zeros(len(layers), ANGLES, dtype=torch.float64)
         self._scores, self._found = (torch.zeros(len(layers), dtype=torch.float64) for _ in range(2))
         self._weight, self._age, self._tokens = list["Tensor"](), list["Tensor"](), 0
-        self._seconds = 0.0
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
-        started = now(block.log_p.device)
-        rows, largest, oldest = counted_rows(self._counted, self._start, block), list["Tensor"](), list["Tensor"]()
-        for layer, calls in enumerate(self._calls.take()):
-            found = block.encoded.of_tokens(torch.cat(_of_one_width(calls), 1))[rows].cpu()
-            ages, scores, weights = found.unbind(1)
+        largest, oldest = list["Tensor"](), list["Tensor"]()
+        for layer, calls in self.calls():
+            ages, scores, weights = self.by_token(block, _of_one_width(calls)).cpu().unbind(1)
             groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
             self._ages[layer] += torch.bincount(groups.flatten(), weights.flatten(), AGES)
             sees = weights[..., 0] > 0
@@ -239,12 +195,10 @@ class SearchWatch(RangeProbe):
         self._weight.append(weight.float())
         self._age.append(torch.stack(oldest).gather(0, place[None])[0].float())
         self._tokens += len(weight)
-        self._seconds += now(block.log_p.device) - started
 
-    def observation(self) -> Observation:
+    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         import torch
 
-        self._calls.close()
         record = {
             "tokens": self._tokens,
             "gates": [gates.tolist() for gates in self._gates],
@@ -253,8 +207,7 @@ class SearchWatch(RangeProbe):
             "scores": self._scores.tolist(),
             "found": self._found.tolist(),
         }
-        columns = {"memory_weight": torch.cat(self._weight), "memory_age": torch.cat(self._age)}
-        return Observation(columns, record, self._seconds + self._calls.seconds)
+        return {"memory_weight": torch.cat(self._weight), "memory_age": torch.cat(self._age)}, record
 
 
 def _by_position(search: Search, given: Any, found: Retrieved) -> Tensor:

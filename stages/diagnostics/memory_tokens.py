@@ -11,9 +11,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Share, Side, Table
 from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls, counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
+from stages.diagnostics.watching import LayerWatch
 from stages.models.backbones.memory_transformer_config import MemoryTransformerConfig
 from stages.models.config import model_of
 
@@ -27,52 +25,6 @@ if TYPE_CHECKING:
 
 PARTS = 16
 """Equal parts of the positions before a segment, and of the segment, whose attention is reported apart."""
-
-
-def token_figures(records: Records) -> dict[str, Any]:
-    """The `memory_tokens` of `metrics.json`: shares of attention by block, means over heads and scored tokens."""
-    tokens = sum(record["tokens"] for record in records)
-    given = [np.sum([np.array(r["blocks"][n]["given"]) for r in records], 0) for n in range(len(records[0]["blocks"]))]
-    places = np.sum([record["places"] for record in records], 0)
-    blocks = []
-    for number, sums in enumerate(given):
-        reads = [record["blocks"][number]["reads"] for record in records]
-        to_memory, cached = sums[:, :-1], sums[:, -1].sum()
-        blocks.append(
-            {
-                "block": number + 1,
-                "memory": float(to_memory.sum()) / tokens,
-                "cached": float(cached) / tokens,
-                "segment": 1 - float(to_memory.sum() + cached) / tokens,
-                # [m, PARTS]: of tokens in a part of their segment; 0 where none was scored.
-                "read_by": (to_memory / np.maximum(places, 1)[:, None]).T.tolist(),
-                # [m, 1 + PARTS]: memory tokens, then parts of the cached positions.
-                "reads": None if reads[0] is None else (np.sum(reads, 0) / tokens).tolist(),
-            }
-        )
-    return {"blocks": blocks}
-
-
-def token_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """Two maps a block, if there are numbers: from memory to text, where it writes, and from text to memory.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    charts = []
-    for one in (metrics.get("memory_tokens") or {"blocks": []})["blocks"]:
-        number, rows = one["block"], [f"memory {n}" for n in range(1, len(one["read_by"]) + 1)]
-        own = [f"segment {n}" for n in range(1, PARTS + 1)]
-        before = ["memory", *(f"before {n}" for n in range(1, PARTS + 1))]
-        if one["reads"] is not None and rows:
-            charts.append(
-                _map(f"{number}-reads", metrics, one["reads"], rows, before, f"Where memory of block {number} looks")
-            )
-        if rows:
-            charts.append(
-                _map(f"{number}-read", metrics, one["read_by"], rows, own, f"Who looks at it in block {number}")
-            )
-    return charts
 
 
 def _map(
@@ -115,7 +67,29 @@ class MemoryTokensProbe(PlainProbe):
         return TokensWatch(blocks, length, start, counted)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return token_figures(records)
+        """Shares of attention by block, means over heads and scored tokens."""
+        tokens = sum(record["tokens"] for record in records)
+        given = [
+            np.sum([np.array(r["blocks"][n]["given"]) for r in records], 0) for n in range(len(records[0]["blocks"]))
+        ]
+        places = np.sum([record["places"] for record in records], 0)
+        blocks = []
+        for number, sums in enumerate(given):
+            reads = [record["blocks"][number]["reads"] for record in records]
+            to_memory, cached = sums[:, :-1], sums[:, -1].sum()
+            blocks.append(
+                {
+                    "block": number + 1,
+                    "memory": float(to_memory.sum()) / tokens,
+                    "cached": float(cached) / tokens,
+                    "segment": 1 - float(to_memory.sum() + cached) / tokens,
+                    # [m, PARTS]: of tokens in a part of their segment; 0 where none was scored.
+                    "read_by": (to_memory / np.maximum(places, 1)[:, None]).T.tolist(),
+                    # [m, 1 + PARTS]: memory tokens, then parts of the cached positions.
+                    "reads": None if reads[0] is None else (np.sum(reads, 0) / tokens).tolist(),
+                }
+            )
+        return {"blocks": blocks}
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -125,34 +99,46 @@ class MemoryTokensProbe(PlainProbe):
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return token_charts(metrics)
+        """Two maps a block, if there are numbers: from memory to text, where it writes, and from text to memory."""
+        charts = []
+        for one in (metrics.get("memory_tokens") or {"blocks": []})["blocks"]:
+            number, rows = one["block"], [f"memory {n}" for n in range(1, len(one["read_by"]) + 1)]
+            own = [f"segment {n}" for n in range(1, PARTS + 1)]
+            before = ["memory", *(f"before {n}" for n in range(1, PARTS + 1))]
+            if one["reads"] is not None and rows:
+                charts.append(
+                    _map(
+                        f"{number}-reads", metrics, one["reads"], rows, before, f"Where memory of block {number} looks"
+                    )
+                )
+            if rows:
+                charts.append(
+                    _map(f"{number}-read", metrics, one["read_by"], rows, own, f"Who looks at it in block {number}")
+                )
+        return charts
 
 
-class TokensWatch(RangeProbe):
+class TokensWatch(LayerWatch):
     """Adds up where tokens and memory tokens look, and by the place of a token in its segment."""
 
     def __init__(self, blocks: Sequence[Block], length: int, start: int, counted: Tensor | None) -> None:
-        """`start`, `counted`: as in `counted_rows`."""
         import torch
 
-        self._start, self._counted, self._m = start, counted, blocks[0].memory_tokens
-        self._calls = Calls(
-            blocks, lambda block, given, made: _seen(block, given, made, length), next(blocks[0].parameters()).device
-        )
+        device = next(blocks[0].parameters()).device
+        super().__init__(blocks, lambda block, given, made: _seen(block, given, made, length), device, start, counted)
+        self._m = blocks[0].memory_tokens
         self._given = torch.zeros(len(blocks), PARTS, self._m + 1, dtype=torch.float64)
         self._reads = torch.zeros(len(blocks), self._m, 1 + PARTS, dtype=torch.float64)
         self._places, self._tokens = torch.zeros(PARTS, dtype=torch.float64), 0
         self._writes = [block.writes for block in blocks]
         self._shares: list[Tensor] = []
-        self._seconds = 0.0
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
-        started = now(block.log_p.device)
-        rows, to_memory = counted_rows(self._counted, self._start, block), []
-        for number, calls in enumerate(self._calls.take()):
-            looked = block.encoded.of_tokens(torch.cat(calls, 1))[rows].double().cpu()
+        to_memory = []
+        for number, calls in self.calls():
+            looked = self.by_token(block, calls).double().cpu()
             place, given, reads = looked.tensor_split((1, self._m + 2), 1)
             self._given[number].index_add_(0, place[:, 0].long(), given)
             self._reads[number] += reads.sum(0).view(self._m, -1)
@@ -160,20 +146,16 @@ class TokensWatch(RangeProbe):
         self._places += torch.bincount(place[:, 0].long(), minlength=PARTS)
         self._tokens += len(looked)
         self._shares.append(torch.stack(to_memory).mean(0).to(block.log_p.device))
-        self._seconds += now(block.log_p.device) - started
 
-    def observation(self) -> Observation:
+    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         import torch
 
-        self._calls.close()
         blocks = [
             {"given": given.tolist(), "reads": reads.tolist() if writes else None}
             for given, reads, writes in zip(self._given, self._reads, self._writes, strict=True)
         ]
         record = {"tokens": self._tokens, "places": self._places.tolist(), "blocks": blocks}
-        return Observation(
-            {"memory_tokens_attention": torch.cat(self._shares)}, record, self._seconds + self._calls.seconds
-        )
+        return {"memory_tokens_attention": torch.cat(self._shares)}, record
 
 
 def _seen(block: Block, given: Any, output: Any, length: int) -> Tensor:

@@ -1,11 +1,14 @@
 """Options of all probes in an evaluation: settled before any work, kept with its settings. Free of torch."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Options, Probe
+
+if TYPE_CHECKING:
+    from stages.charts.data import Chart
 
 
 def all_probes() -> dict[str, type[Probe]]:
@@ -38,3 +41,13 @@ def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     for part in all_probes().values():
         taken |= part.of_report(config)
     return taken
+
+
+def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
+    """A line for each probe that stands in `metrics.json`."""
+    return [part.summary(metrics[name]) for name, part in all_probes().items() if metrics.get(name)]
+
+
+def probe_charts(metrics: Mapping[str, Any], files: Mapping[str, Any]) -> "dict[str, list[Chart]]":
+    """The charts of each probe, by its name; see `Probe.charts`."""
+    return {name: part.charts(metrics, files) for name, part in all_probes().items()}

@@ -5,20 +5,15 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Line, Lines, Table
-from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls, counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
-from stages.models.config import model_of
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerProbe, LayerWatch
 from stages.models.layers.product_keys_settings import ProductKeysSettings
-from stages.models.layers.settings import AttentionConfig
+from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,15 +31,6 @@ def packed(values: np.ndarray) -> str:
 
 def unpacked(text: str) -> np.ndarray:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.float32).astype(np.float64)
-
-
-def usage_figures(records: Records, blocks: Sequence[int]) -> dict[str, Any]:
-    """The `product_keys` of `metrics.json`.
-
-    Args:
-        blocks: that have such a memory, counted from 1, in the order of a record's `weights` and `best`.
-    """
-    return {"blocks": [_of_block(records, place, block) for place, block in enumerate(blocks)]}
 
 
 def _of_block(records: Records, place: int, block: int) -> dict[str, Any]:
@@ -79,32 +65,6 @@ def _held_by_heaviest(z: np.ndarray) -> list[list[float]]:
 COLUMNS = ("block", "slots", "usage", "best usage", "KL", "heaviest", "share")
 
 
-def usage_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`product-keys-usage`, if there are numbers.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    keys = metrics.get("product_keys")
-    if keys is None:
-        return []
-    blocks = keys["blocks"]
-    most = max(blocks, key=lambda one: one["slots"])
-    even = Line("all alike", [(number, number / most["slots"]) for number, _ in most["heaviest"]], dashed=True)
-    lines = [Line(_label(one), [(number, share) for number, share in one["heaviest"]]) for one in blocks]
-    ticks = [number for number, _ in most["heaviest"]][::2]
-    return [
-        Chart(
-            "product-keys-usage",
-            f"Product keys: how evenly slots are read on {metrics['split']}",
-            "The share of all weight that the most read slots have: the farther above the dashed line, the fewer do "
-            "the work.",
-            Lines([*lines, even], "most read slots", "share of all weight", ticks, percent=True, even=True),
-            Table(COLUMNS, [row for one in blocks for row in _rows(one)]),
-        )
-    ]
-
-
 def _label(one: Mapping[str, Any]) -> str:
     return f"block {one['block']}: {one['usage']:.0%} of {one['slots']:,} read"
 
@@ -114,31 +74,24 @@ def _rows(one: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     return [(*shared, number, share) for number, share in one["heaviest"]]
 
 
-@dataclass(frozen=True)
-class ProductKeysProbe(PlainProbe):
-    """`blocks`: those that have such a memory, counted from 1; `slots`: of each."""
+class ProductKeysProbe(LayerProbe):
+    """Slots that are read, and how evenly."""
 
+    name: ClassVar[str] = "product_keys"
+    place: ClassVar[Place] = "feed_forward"
+    settings: ClassVar[type] = ProductKeysSettings
     columns: ClassVar[tuple[str, ...]] = ("slot_weight",)
-
-    blocks: tuple[int, ...]
-    slots: int
-
-    @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        if not isinstance(model, AttentionConfig) or not isinstance(model.feed_forward, ProductKeysSettings):
-            return None
-        return cls(model.blocks_with("feed_forward"), model.feed_forward.slots)
 
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
     ) -> SlotsWatch:
         from stages.models.layers.product_keys import Lookup
 
-        return SlotsWatch([part for part in model.modules() if isinstance(part, Lookup)], self.slots, start, counted)
+        lookups = [part for part in model.modules() if isinstance(part, Lookup)]
+        return SlotsWatch(lookups, self.chosen.slots, start, counted)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return usage_figures(records, self.blocks)
+        return {"blocks": [_of_block(records, place, block) for place, block in enumerate(self.blocks)]}
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -146,46 +99,53 @@ class ProductKeysProbe(PlainProbe):
         return f"product keys: {'; '.join(map(_line, metrics['blocks']))}"
 
     @classmethod
-    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return usage_charts(metrics)
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        most = max(blocks, key=lambda one: one["slots"])
+        even = Line("all alike", [(number, number / most["slots"]) for number, _ in most["heaviest"]], dashed=True)
+        lines = [Line(_label(one), [(number, share) for number, share in one["heaviest"]]) for one in blocks]
+        ticks = [number for number, _ in most["heaviest"]][::2]
+        return [
+            Chart(
+                "product-keys-usage",
+                f"Product keys: how evenly slots are read on {split}",
+                "The share of all weight that the most read slots have: the farther above the dashed line, the fewer "
+                "do the work.",
+                Lines([*lines, even], "most read slots", "share of all weight", ticks, percent=True, even=True),
+                Table(COLUMNS, [row for one in blocks for row in _rows(one)]),
+            )
+        ]
 
 
-class SlotsWatch(RangeProbe):
-    """Adds up, block after block, how much each slot weighs; of a token, how much its heads lean on one slot."""
+class SlotsWatch(LayerWatch):
+    """Adds up how much each slot weighs; of a token, how much its heads lean on one slot."""
 
     def __init__(self, lookups: Sequence[Lookup], slots: int, start: int, counted: Tensor | None) -> None:
-        """`start`, `counted`: as in `counted_rows`."""
         import torch
 
-        self._calls = Calls(lookups, lambda lookup, given, found: found, lookups[0].keys.device)
-        self._start, self._counted = start, counted
+        super().__init__(lookups, lambda lookup, given, found: found, lookups[0].keys.device, start, counted)
         self._weights, self._best = (torch.zeros(len(lookups), slots, dtype=torch.float64) for _ in range(2))
         self._largest: list[Tensor] = []
-        self._seconds = 0.0
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
-        started = now(block.log_p.device)
-        rows, largest = counted_rows(self._counted, self._start, block), []
-        for layer, calls in enumerate(self._calls.take()):
-            slots, weights = (block.encoded.of_tokens(torch.cat(part, 1))[rows] for part in zip(*calls, strict=True))
+        largest = []
+        for layer, calls in self.calls():
+            slots, weights = (self.by_token(block, part) for part in zip(*calls, strict=True))
             self._weights[layer] += _added_up(slots, weights, self._weights.shape[1])
             first = slots[..., 0]
             self._best[layer] += _added_up(first, torch.ones_like(first), self._weights.shape[1])
             largest.append(weights[..., 0].float().mean(1))
         self._largest.append(torch.stack(largest).mean(0))
-        self._seconds += now(block.log_p.device) - started
 
-    def observation(self) -> Observation:
+    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         import torch
 
-        self._calls.close()
         record = {
             "weights": [packed(one.numpy()) for one in self._weights],
             "best": [packed(one.numpy()) for one in self._best],
         }
-        return Observation({"slot_weight": torch.cat(self._largest)}, record, self._seconds + self._calls.seconds)
+        return {"slot_weight": torch.cat(self._largest)}, record
 
 
 def _added_up(slots: Tensor, weights: Tensor, number: int) -> Tensor:

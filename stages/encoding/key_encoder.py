@@ -14,7 +14,7 @@ from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.models.language_model import LanguageModel, State, load_model
 from stages.models.windows import WindowSettings
 

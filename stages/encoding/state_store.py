@@ -1,14 +1,14 @@
-"""The carried state of a shard: handed on by the shard before it, or read from that one's files."""
+"""The carried state of a shard: handed on by the shard before it, or read from that one's file."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save
 
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState
-from stages.encoding.state_files import StateFiles
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.models.backbone import named_below
 
 STATE, ENCODER_STATE = "state/", "encoder-state/"
@@ -22,24 +22,25 @@ class StateStore:
 
     def __init__(self, folder: Path, device: torch.device) -> None:
         """`folder`: the draft's."""
-        self._files, self._device = StateFiles(folder), device
+        self._folder, self._device = folder, device
         self._latest: tuple[str, CarriedState] | None = None
 
     def keep(self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None) -> None:
         """Note what is carried past a shard; its states, if there are any, are written with it.
 
         Args:
-            idle: an earlier shard, with whose states, and those before it, no run begins any more once this one is
-                committed; None: there is none.
+            idle: an earlier shard, with whose states no run begins any more once this one is committed; None: there is
+                none.
         """
         self._latest = shard, after
         tensors = {STATE + name: part for name, part in (after.state or {}).items()}
         tensors |= {ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()}
         if not tensors:
             return
-        self._files.write(output, shard, {name: tensor.cpu() for name, tensor in tensors.items()})
+        content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
+        output.add(_file(shard)).write_bytes(content)
         if idle is not None:
-            self._files.discard(output, idle)
+            output.discard(_file(idle))
 
     def after(self, shard: str) -> CarriedState | None:
         """The state after a shard, if it was the latest of this run."""
@@ -63,9 +64,13 @@ class StateStore:
         return CarriedState(), lost[::-1]
 
     def _stored(self, shard: TokenRange) -> CarriedState | None:
-        tensors = self._files.read(shard.key)
-        if tensors is None:
+        path = self._folder / _file(shard.key)
+        if not path.exists():
             return None
-        tensors = {name: tensor.to(self._device) for name, tensor in tensors.items()}
+        tensors = {name: tensor.to(self._device) for name, tensor in load_file(path).items()}
         state, encoder_state = (named_below(tensors, prefix) or None for prefix in (STATE, ENCODER_STATE))
         return CarriedState(shard.stop, state, encoder_state)
+
+
+def _file(shard: str) -> str:
+    return f"scratch/state-{shard}.safetensors"

@@ -4,11 +4,13 @@ Free of torch.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Shard
 from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig, model_of
@@ -117,3 +119,11 @@ def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
     )
     model = model_of(encoder).reading(windows._replace(mem_length=carried, long_length=remembered))
     return model.state_bytes(windows.context)
+
+
+@dataclass(frozen=True)
+class TokenRange(Shard):
+    """Tokens [start, stop) of a split."""
+
+    start: int
+    stop: int

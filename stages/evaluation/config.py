@@ -9,7 +9,7 @@ from stages.diagnostics.options import option_names
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
-from stages.search.exclusion import checked_exclusion
+from stages.search.config import checked_exclusion
 from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
 
 READING = Spelling("SOURCES[:key=value,…]", repeated=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardPlan
-from stages.encoding.token_range import TokenRange
-from stages.encoding.window_settings import shard_unit, state_bytes
+from stages.encoding.window_settings import TokenRange, shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.methods.defaults import is_own_datastore
 from stages.models.windows import WindowSettings

@@ -29,14 +29,20 @@ from stages.memory.search_gate import SearchGate
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.language_model import LanguageModel, State, load_model
 from stages.models.windows import WindowSettings
-from stages.retrieval.datastore import Datastore, open_datastore
 from stages.retrieval.gate_reader import open_hidden_memory
-from stages.retrieval.neighbors import FoundNeighbors, IndexSearch, Retrieval, StoredNeighbors
+from stages.retrieval.neighbors import (
+    Datastore,
+    FoundNeighbors,
+    IndexSearch,
+    Retrieval,
+    StoredNeighbors,
+    open_datastore,
+)
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs, SourceInputs
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 from stages.search.open import open_searcher
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.open import open_contexts

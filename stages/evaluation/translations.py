@@ -20,7 +20,7 @@ from stages.lineage.rows import DatastoreRows
 from stages.numbers import rate
 from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.weights.policy import WeightPolicy
-from stages.text.decoding import TokenText
+from stages.text.excerpt import TokenText
 from stages.translation.pairs import PairTexts
 from stages.translation.translator import Translator, open_translator, step_memory
 

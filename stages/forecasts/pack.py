@@ -21,5 +21,5 @@ class PackForecast(Forecast[PackConfig]):
         return Cost(files=files, metrics={"segments": segments}, scratch=matches)
 
     def work(self, config: PackConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        signature = config.model_dump(include={"segment_length", "k", "bm25", "engine"})
+        signature = config.model_dump(include={"segment_length", "k", "bm25"})
         return Work(metrics["segments"], "segments", signature, scale=metrics["segments"])

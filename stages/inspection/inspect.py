@@ -8,8 +8,7 @@ from torch import Tensor
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.evaluation.range_scores import RangeScores
-from stages.evaluation.score_range import score_range
+from stages.evaluation.score_range import RangeScores, score_range
 from stages.inspection.contexts import (
     Context,
     Contexts,
@@ -24,7 +23,7 @@ from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import token_text
 from stages.numbers import joined
-from stages.retrieval.memory_words import memory_words
+from stages.retrieval.hyperparameters import memory_words
 from stages.retrieval.scored_range import ScoredRange
 from stages.text.excerpt import SplitText
 

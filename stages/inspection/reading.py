@@ -25,8 +25,7 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
-from stages.text.decoding import TokenText
-from stages.text.excerpt import SplitText
+from stages.text.excerpt import SplitText, TokenText
 from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
 

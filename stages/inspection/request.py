@@ -19,7 +19,7 @@ from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval import sources as memory_sources
-from stages.retrieval.comparison import Comparison
+from stages.retrieval.grammar import Comparison
 from stages.retrieval.reading import Reading, parse_reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 

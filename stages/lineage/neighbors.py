@@ -9,7 +9,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.exact import text_splits
 from stages.lineage.sources import own_splits
-from stages.search.exclusion import excluding_fewer
+from stages.search.config import excluding_fewer
 
 
 def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from stages.charts.learned_weight import learned_charts
 from stages.charts.training import Journal, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
-from stages.diagnostics.shown import probe_charts
+from stages.diagnostics.options import probe_charts
 from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source

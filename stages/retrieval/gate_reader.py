@@ -20,7 +20,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.lineage.rows import stored_keys
 from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.neighbor_tokens import NeighborTokens
+from stages.retrieval.neighbors import NeighborTokens
 from stages.search.distances import search_with_candidates
 from stages.search.open import open_searcher
 

@@ -7,12 +7,44 @@ Phrase(sources=('local', 'long'), settings={'size': '50', 'lambda': '.1'})
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from stages.errors import UsageError, did_you_mean
+from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 from stages.memory.readers import READERS
-from stages.retrieval.comparison import Comparison
 from stages.retrieval.sources import SOURCES
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+TEMPERATURE = Hyperparameter("τ", "temperature τ", means="divides scores: the larger, the less the nearest count")
+THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the nearest count")
+Similarity = Literal["dot", "scaled-dot", "l2"]
+
+
+MEANS = {
+    "dot": "scores are inner products",
+    "scaled-dot": "scores are inner products, divided by the square root of their dimensions",
+    "l2": "scores are minus the squared distance",
+    "hidden": "compared are the hidden states that the next token is predicted from",
+    "ffn-input": "compared is what enters the last feed-forward layer",
+}
+"""How a reading compares, and what: the words of `similarity` and `key`."""
+
+
+class Comparison(ReadingOptions):
+    """How a position finds entries alike."""
+
+    similarity: Similarity | None = None
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
+    key: Literal["hidden", "ffn-input"] | None = None
+    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
+    temperature: Annotated[Choice[Positive] | None, TEMPERATURE] = None
+    """τ: scores are divided by it."""
+    theta: Annotated[Choice[NotNegative] | None, THETA] = None
+    """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
+
 
 NONE = "none"
 """The plain model."""

@@ -1,8 +1,13 @@
-"""Every number that a reading may have, as sources and readers declare them: for tables and charts. Free of torch."""
+"""Every number that a reading may have, as sources and readers declare it, and the words of tables. Free of torch."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
-from stages.retrieval.comparison import Comparison
+from stages.numbers import number
+from stages.retrieval.grammar import Comparison
 from stages.retrieval.sources import SOURCES
 
 
@@ -24,3 +29,64 @@ def settable() -> dict[str, Hyperparameter]:
     readers = map(READERS.settings, READERS.names())
     weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
     return amounts() | Comparison.hyperparameters() | weights
+
+
+def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
+    """A word for the sources of each reading: `datastore`, `cache`; numbered where two are alike.
+
+    >>> memory_words([["external"], ["long"]]), memory_words([["local", "long"], ["long"], ["long"]])
+    (['datastore', 'cache'], ['window+cache', 'cache 1', 'cache 2'])
+    """
+    words = ["+".join(SOURCES.settings(source).word for source in sources) for sources in readings]
+    of_a_kind, seen = Counter(words), Counter[str]()
+    for place, word in enumerate(words):
+        seen[word] += 1
+        words[place] = word if of_a_kind[word] == 1 else f"{word} {seen[word]}"
+    return words
+
+
+def switched_off(memory: Mapping[str, Any]) -> bool:
+    """Whether a reading of a report changes nothing: its λ is 0 in every context."""
+    return memory.get("lambda") == 0 and memory.get("learned") != "lambda"
+
+
+def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None) -> str:
+    """A number of a reading of a report; of a cache that is larger than what was scored, what it comes to.
+
+    Args:
+        split_tokens: of the split that was scored; None: not known.
+
+    >>> number_words({"size": 16_000}, "size", 9_000), number_words({"size": 2_000}, "size", 9_000)
+    ('16,000, all 9,000 of the split', '2,000')
+    """
+    everything = name == "size" and split_tokens is not None and memory[name] >= split_tokens
+    return f"{number(memory[name])}{f', all {split_tokens:,} of the split' if everything else ''}"
+
+
+def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A reading of a report; of one that is switched off without numbers that were tuned, as all are as good.
+
+    >>> that_matter({"sources": ["long"], "size": 50, "theta": 0.0, "lambda": 0.0, "tuned": ["lambda", "size"]})
+    {'sources': ['long'], 'theta': 0.0, 'lambda': 0.0, 'tuned': ['lambda']}
+    """
+    if not switched_off(memory):
+        return memory
+    tuned = memory.get("tuned") or ()
+    kept = {name: value for name, value in memory.items() if name not in tuned or name == "lambda"}
+    return {**kept, "tuned": [name for name in tuned if name == "lambda"]}
+
+
+def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Meanings of the words in reports: sources, readers and numbers, with their symbols, each once.
+
+    >>> meanings([{"sources": ["long"], "reader": "interpolate", "size": 2000, "lambda": 0.1}])
+    {'long': 'the cache, the last positions read', 'interpolate': 'a weighted mean with what stands before it', \
+'lambda λ': 'weight of the memory'}
+    """
+    found: dict[str, str] = {}
+    for memory in memories:
+        for parts, named in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
+            found |= {name: parts.settings(name).means for name in named if name in parts.names()}
+        numbers = {name: number for name, number in settable().items() if memory.get(name) is not None}
+        found |= {f"{name} {number.symbol}".removesuffix(f" {name}"): number.means for name, number in numbers.items()}
+    return {word: means for word, means in found.items() if means}

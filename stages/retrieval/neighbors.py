@@ -1,14 +1,45 @@
-"""Where a scored token's neighbours come from: stored ones, or a search of an index."""
+"""Where a scored token's neighbours come from: a datastore, and stored neighbours in it or a search of an index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
+from stages.lineage.rows import stored_keys
 from stages.lineage.runs import OwnRows
+from stages.search.keys import StoredKeys
 from stages.search.searcher import Searcher
+
+
+@dataclass(frozen=True)
+class Datastore:
+    """Its keys; values int32 [N + 1], of which the last is -1."""
+
+    keys: StoredKeys
+    values: Tensor
+    metric: str
+    """Metric of a search's distances: `l2` or `ip`."""
+    lossless: bool
+    """Whether the distances of a search equal those recomputed from the stored keys."""
+
+    @cached_property
+    def token_counts(self) -> Tensor:
+        """Occurrences of each token up to the largest that is stored, and 0 of one more, int64."""
+        values = self.values[:-1]
+        return values.bincount(minlength=int(values.max()) + 2)
+
+
+def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torch.device) -> Datastore:
+    """A datastore's keys, to be read when they are needed, and its values, in memory."""
+    group: Any = artifact.zarr("datastore.zarr")
+    values = np.append(np.asarray(group["values"][:]), np.int32(-1))
+    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless)
 
 
 @dataclass(frozen=True)
@@ -99,3 +130,42 @@ class IndexSearch:
         ids, distances = self.searcher.search(np.concatenate(keys), self.k, forbidden)
         ends = np.cumsum([len(one) for one in keys])[:-1]
         return [FoundNeighbors(*both) for both in zip(np.split(ids, ends), np.split(distances, ends), strict=True)]
+
+
+def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Tokens of neighbours, int64 [n, k], -1 where one is missing.
+
+    Args:
+        ids: integers [n, k], rows of a datastore, -1 where a neighbour is missing.
+        values: int32 [N], the token of every row of it, at least one; in memory or mapped.
+    """
+    present = ids >= 0
+    return np.where(present, values[np.where(present, ids, 0)], -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class NeighborTokens:
+    """The tokens that the best `k` stored neighbours of every token hold.
+
+    `arrays[<split>/ids]` reads rows of [T, K], as `RowsByName` or `SearchedNeighbors`; `values` int32 [N] are at hand.
+    """
+
+    arrays: Any
+    values: np.ndarray
+    k: int
+
+    @classmethod
+    def of(cls, neighbors: Artifact, k: int, values: np.ndarray | None = None) -> Self:
+        """Those of a neighbors artifact, which must hold at least k a token; `values`: where they are at hand."""
+        if values is None:
+            datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
+            values = np.asarray(datastore["values"][:], np.int32)
+        return cls(RowsByName(neighbors.zarr("neighbors.zarr")), values, k)
+
+    def ids(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the datastore that are the neighbours of tokens [start, stop), best first, int64 [n, k]."""
+        return self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
+
+    def read(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Tokens of the neighbours of tokens [start, stop) of a split, best first, int64 [n, k], -1 where missing."""
+        return neighbor_tokens(self.ids(split, start, stop), self.values)

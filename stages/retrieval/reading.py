@@ -12,8 +12,17 @@ from stages.errors import UsageError, did_you_mean
 from stages.memory.hyperparameter import Hyperparameter, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
-from stages.retrieval.comparison import Comparison, Similarity
-from stages.retrieval.grammar import NAMED, NONE, Phrase, default_reader, parse_phrase, row_name, written_out
+from stages.retrieval.grammar import (
+    NAMED,
+    NONE,
+    Comparison,
+    Phrase,
+    Similarity,
+    default_reader,
+    parse_phrase,
+    row_name,
+    written_out,
+)
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 from stages.retrieval.weights import typed_policies

@@ -6,7 +6,7 @@ from typing import Any
 from stages.errors import UsageError
 from stages.numbers import size
 from stages.search import KINDS
-from stages.search.config import IndexConfig, Keys
+from stages.search.config import IndexConfig, Keys, check_probe
 
 APPLIES = {
     "lists": ("ivf-flat", "ivf-pq"),
@@ -116,19 +116,6 @@ def resolve_probe(config: IndexConfig, lists: int) -> int:
     assert isinstance(config.probe, int)
     check_probe(config.probe, lists, config.index)
     return config.probe
-
-
-def check_probe(probe: int, lists: int | None, index: str) -> None:
-    """Raises: UsageError if queries cannot read so many lists of an index.
-
-    Args:
-        lists: that it has; 0: it is of a kind without lists; None: their number is not known.
-        index: its kind or factory string.
-    """
-    if lists == 0:
-        raise UsageError(f"{index!r} has no lists to probe: leave probe out.")
-    if lists is not None and probe > lists:
-        raise UsageError(f"probe {probe} is more than the {lists} lists; give at most {lists}.")
 
 
 def _resolve_code(config: IndexConfig, keys: Keys) -> dict[str, int]:

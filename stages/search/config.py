@@ -1,12 +1,17 @@
-"""Settings of an index, and what is to be indexed."""
+"""Settings of build-index and of precompute-neighbors, what is legal for which index, and rows that are excluded."""
 
-from typing import Annotated, Literal, NamedTuple
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from stages.config import Spelling, StageConfig
-from stages.errors import did_you_mean
+from stages.errors import UsageError, did_you_mean, nearest
 from stages.search import EXACT, KINDS
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Auto = Literal["auto"]
 Count = Annotated[int, Field(gt=0)]
@@ -68,3 +73,132 @@ class Keys(NamedTuple):
     rows: int
     dim: int
     dtype: str
+
+
+def check_probe(probe: int, lists: int | None, index: str) -> None:
+    """Raises: UsageError if queries cannot read so many lists of an index.
+
+    Args:
+        lists: that it has; 0: it is of a kind without lists; None: their number is not known.
+        index: its kind or factory string.
+    """
+    if lists == 0:
+        raise UsageError(f"{index!r} has no lists to probe: leave probe out.")
+    if lists is not None and probe > lists:
+        raise UsageError(f"probe {probe} is more than the {lists} lists; give at most {lists}.")
+
+
+WINDOW = re.compile(r"window:[0-9]{1,15}")
+EXCLUSIONS = ("self", "window:N", "document")
+"""Values of --exclude, besides `none`."""
+
+
+def checked_exclusion(exclude: str, *others: str) -> str:
+    """Check an exclusion, or one of `others`. Raises: ValueError, with what is legal."""
+    known = (*EXCLUSIONS, *others)
+    if WINDOW.fullmatch(exclude) or (exclude in known and exclude != "window:N"):
+        return exclude
+    near = nearest(exclude, known)
+    meant = f"; did you mean {near!r}?" if near and near != exclude else ""
+    raise ValueError(f"expected {', '.join(known[:-1])} or {known[-1]}{meant}")
+
+
+def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np.ndarray | None":
+    """Rows that tokens start .. stop - 1 of the datastore's own split may not find.
+
+    Args:
+        exclude: `none`, `self`, `window:N` (rows i - N … i + N) or `document`.
+        doc_offsets: [D + 1] where each document of the split starts, and its end.
+    Returns: [stop - start, 2] int64, rows first <= row < last of each token; None if none is forbidden.
+    """
+    if exclude == "none":
+        return None
+    import numpy as np
+
+    tokens = np.arange(start, stop)
+    if exclude == "document":
+        offsets = np.asarray(doc_offsets[:])
+        document = np.searchsorted(offsets, tokens, side="right")
+        return np.stack([offsets[document - 1], offsets[document]], axis=1)
+    width = 0 if exclude == "self" else int(exclude.partition(":")[2])
+    return np.stack([np.maximum(tokens - width, 0), tokens + width + 1], axis=1)
+
+
+def excluding_fewer(exclude: str, how: str = "--exclude window:N") -> str:
+    """Advice where an exclusion leaves too few rows; `how`: the option, or the command with it."""
+    if exclude == "document":
+        return f"exclude fewer rows ({how}), or cut the text into documents (memlm tokenize --documents)"
+    return f"exclude fewer rows ({how}, a smaller N)"
+
+
+FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024
+
+
+class NeighborsConfig(StageConfig):
+    """Settings of precompute-neighbors. What does not apply is None once resolved."""
+
+    not_identity = frozenset({"recall"})
+    not_options = frozenset({"probe", "recall", "candidates"})
+
+    k: Count = 4
+    """Neighbours of a token."""
+    queries: Annotated[tuple[Annotated[str, Field(min_length=1)], ...] | None, Spelling("SPLITS")] = None
+    """Splits whose tokens are looked up: train,valid,…; None: every split."""
+    exclude: Annotated[
+        str,
+        AfterValidator(lambda exclude: checked_exclusion(exclude, "none", "auto")),
+        Spelling("self|window:N|document|none"),
+    ] = "auto"
+    """Rows that may not be found by a token of their own split: its own (self), those within N of it, those of its
+    document, or none; auto: self."""
+    probe: Count | Literal["auto"] | None = "auto"
+    """Lists of the index that a query reads; auto: as few as `recall` allows, by what the index measured of
+    itself, at most its own number. None: it has no lists."""
+    recall: Annotated[float, Field(gt=0, le=1)] = 0.98
+    """Share of the neighbours found with the index's own `probe` that an automatic one must still find."""
+    exact: bool = False
+    """Re-rank by distances to the stored keys, where the index holds compressed ones."""
+    candidates: Count | Literal["auto"] | None = "auto"
+    """Neighbours by the index's distance among which the k best by exact distance are taken; auto: 4 k, at
+    least 64 and at most k + 1,024. None: distances are not recomputed."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of the forward pass that makes queries where they are not stored."""
+
+
+def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Mapping[str, Any]) -> int | None:
+    """Lists that a query reads: as asked, or the fewest that lose no more neighbours than allowed.
+
+    Args:
+        index: resolved settings of the index.
+        figures: what it measured of itself.
+    Raises: UsageError if that is more than the index has, or it has none.
+    """
+    most = index["probe"]
+    if isinstance(config.probe, int):
+        check_probe(config.probe, 0 if most is None else index["lists"], index["index"])
+        return config.probe
+    table = figures.get("recall_by_probe")
+    if most is None or table is None or str(most) not in table:
+        return most
+    measured = sorted(int(k) for k in table[str(most)])
+    k = str(next((at for at in measured if at >= config.k), measured[-1]))
+    enough = config.recall * table[str(most)][k]
+    return min(int(probe) for probe, recall in table.items() if recall[k] >= enough)
+
+
+def exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:
+    """`exact` and `candidates` as they come out for an index that does or does not hold whole keys.
+
+    Raises: UsageError for candidates where distances are not recomputed, or fewer than neighbours.
+    """
+    if lossless or not config.exact:
+        if isinstance(config.candidates, int):
+            why = "its index holds whole keys" if lossless else "that is not asked for (--exact)"
+            raise UsageError(f"candidates are for recomputing distances, but {why}: leave it out.")
+        return {"exact": lossless, "candidates": None}
+    if isinstance(config.candidates, int):
+        if config.candidates < config.k:
+            raise UsageError(f"{config.candidates} candidates are fewer than k = {config.k}.")
+        return {}
+    most = config.k + MOST_FURTHER_CANDIDATES
+    return {"candidates": min(max(FEWEST_CANDIDATES, 4 * config.k), most)}

@@ -6,8 +6,7 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 from stages.errors import DataError
-from stages.text.blocks import text_blocks
-from stages.text.chunks import pieces
+from stages.text.blocks import pieces, text_blocks
 from stages.text.documents import ENDS_DOCUMENT, ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
 from stages.text.records import TextFile, json_line, numbered_lines, require_unicode
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from stages.text.chunks import Piece
+from stages.text.blocks import Piece
 
 OPENS_DOCUMENT = 1
 ENDS_DOCUMENT = 2

@@ -15,8 +15,6 @@ PYDOCS = "builtin:pydocs"
 COMPRESSED = (".gz", ".xz", ".zst")
 PROSE, LINES = (".txt", ".md", ".rst"), ".jsonl"
 PARQUET, ARROW = ".parquet", ".arrow"
-USUAL_ROOM, ROOM = 100_000, 1_900_000
-"""Bytes of names that xargs gives to one command, and that it may be told to; more would be several commands."""
 CHECKED = 2**26
 """Bytes of a file in a folder up to which it is read to the end before it counts as text."""
 NAMED = 5
@@ -31,24 +29,18 @@ LeftOut = Callable[[str], None]
 """Hears, in a sentence, of files of a folder that are not read."""
 
 
-def find_files(
-    specs: Iterable[str],
-    store: Path | None = None,
-    command: str | None = None,
-    left_out: LeftOut = lambda sentence: None,
-) -> list[str]:
+def find_files(specs: Iterable[str], store: Path | None = None, left_out: LeftOut = lambda sentence: None) -> list[str]:
     """Expand what a user names into files; directories are searched through, in order of path.
 
     Args:
         store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
-        command: what takes files at its end; to be shown whole where a directory has other files of text.
         left_out: hears of files of a directory that are empty or no UTF-8; of a file that is named, its reader does.
     Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
     """
-    return [path for spec in specs for path in _expand(spec, store, command, left_out)]
+    return [path for spec in specs for path in _expand(spec, store, left_out)]
 
 
-def _expand(spec: str, store: Path | None, command: str | None, left_out: LeftOut) -> list[str]:
+def _expand(spec: str, store: Path | None, left_out: LeftOut) -> list[str]:
     if not spec:
         raise DataError(f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}.")
     path = Path(spec)
@@ -56,7 +48,7 @@ def _expand(spec: str, store: Path | None, command: str | None, left_out: LeftOu
         if spec == PYDOCS or path.is_file():
             return [spec]
         if path.is_dir():
-            return _readable(path, _usable_below(path, store, command), left_out)
+            return _readable(path, _usable_below(path, store), left_out)
         exists = path.exists()
     except OSError as error:
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
@@ -65,7 +57,7 @@ def _expand(spec: str, store: Path | None, command: str | None, left_out: LeftOu
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
-def _usable_below(folder: Path, store: Path | None, command: str | None) -> list[str]:
+def _usable_below(folder: Path, store: Path | None) -> list[str]:
     made = None if store is None else store.resolve()
     named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
     inside = [p.relative_to(folder) for p in named]
@@ -74,7 +66,7 @@ def _usable_below(folder: Path, store: Path | None, command: str | None) -> list
         usable = [p for p in usable if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])]
     if not usable:
         wanted = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
-        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside, command)}.")
+        raise DataError(f"{folder} holds no {wanted} file{_others(folder, inside)}.")
     return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
 
 
@@ -106,20 +98,14 @@ def _problem(file: str) -> str | None:
     return None
 
 
-def _others(folder: Path, inside: list[Path], command: str | None) -> str:
-    """Describe other files of a folder, and how to name them: the most frequent ending of text files; empty without
-    any."""
-    endings = Counter(p.suffix for p in inside if p.suffix and not _hidden(p))
+def _others(folder: Path, inside: list[Path]) -> str:
+    """Name the most frequent ending of other text files of a folder; empty without any."""
+    endings = Counter(path.suffix for path in inside if path.suffix and not _hidden(path))
     for ending, count in endings.most_common():
-        named = sorted(p for p in inside if p.suffix == ending and not _hidden(p))
-        if _begins_as_text(folder / named[0]):
-            if command is not None:
-                found = f"find {shlex.quote(str(folder))} -name '*{ending}' -type f -not -path '*/.*' -print0"
-                room = f" -s {ROOM}" * (sum(len(bytes(folder / path)) + 9 for path in named) > USUAL_ROOM)
-                command = f"{found} | xargs -0{room} {command}"
-                return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({command})"
-            direct = f"{shlex.quote(str(folder))}/*{ending}"
-            pattern = direct if named[0].parent == Path() else f"$(find {shlex.quote(str(folder))} -name '*{ending}')"
+        first = min(path for path in inside if path.suffix == ending and not _hidden(path))
+        if _begins_as_text(folder / first):
+            place = shlex.quote(str(folder))
+            pattern = f"{place}/*{ending}" if first.parent == Path() else f"$(find {place} -name '*{ending}')"
             return f"; it has {count:,} {ending} file{'s'[: count != 1]}: name them ({pattern})"
     return ""
 

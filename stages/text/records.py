@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from stages.errors import DataError
 from stages.numbers import size
-from stages.text.blocks import RAW_BLOCK, text_blocks
-from stages.text.chunks import pieces
+from stages.text.blocks import RAW_BLOCK, pieces, text_blocks
 from stages.text.config import LARGEST_RECORD, TEXT
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.files import PYDOCS, Format, pydoc_names, pydoc_topics, text_digest

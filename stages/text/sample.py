@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from stages.text.automatic import text_bytes
 from stages.text.files import compression
 from stages.text.records import TextFile, records
+from stages.text.survey import text_bytes
 
 LEAST_FILLED = 0.5
 """Minimum share of the part that whole records must fill: below it they are too large to be taken whole."""

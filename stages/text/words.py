@@ -6,9 +6,10 @@ tokenizer; whether a tokenizer's ids tell its words apart is tried out on a few 
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,30 +26,6 @@ UNKNOWN = b"?"
 PROBES = ("a a", "a.a", "a\na", "don't", "(a) x-y", "\u8a9e\u8a9e")
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_BLANK = np.array([words(chr(byte)) == [] for byte in range(128)] + [False] * 128)
-_WIDE_BLANKS = [chr(point).encode() for point in range(0x80, 0x3001) if not words(chr(point))]
-_BLANK_LEADS = np.isin(np.arange(256), [encoded[0] for encoded in _WIDE_BLANKS])
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """The text that each id stands for: id i is the UTF-8 `text[ends[i-1]:ends[i]]`; uint8 [S], int64 [V]."""
-
-    text: np.ndarray
-    ends: np.ndarray
-
-    @classmethod
-    def of(cls, spelled: Sequence[bytes]) -> "Spelling":
-        lengths = np.fromiter(map(len, spelled), np.int64, len(spelled))
-        return cls(np.frombuffer(b"".join(spelled), np.uint8), np.cumsum(lengths))
-
-    def spell(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bytes [B] of n tokens, and where each begins, then where the last ends, int64 [n + 1]."""
-        starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])[ids]
-        lengths = self.ends[ids] - starts
-        begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        places = np.arange(begins[-1]) + np.repeat(starts - begins[:-1], lengths)
-        return self.text[places], begins
 
 
 def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarray:
@@ -65,30 +42,36 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
         span at its end.
     Raises: UsageError if the tokenizer's ids do not tell where words begin and end, or a word begins inside a token.
     """
-    spelling = word_spelling(tokenizer)
+    spelled = word_spelling(tokenizer)
     offsets = np.asarray(doc_offsets[:], np.int64)
     spans = np.empty((len(offsets) - 1, 2), np.int64)
     for first, last in _batches(offsets):
-        spans[first:last] = _ending_words(ids, offsets[first : last + 1], spelling)
+        if last - first == 1:
+            spans[first] = _ending_word(ids, int(offsets[first]), int(offsets[last]), spelled)
+            continue
+        start, block = offsets[first], np.asarray(ids[offsets[first] : offsets[last]]).tolist()
+        for number in range(first, last):
+            own = block[offsets[number] - start : offsets[number + 1] - start]
+            spans[number] = np.add(_last_word(own, spelled), offsets[number])
     return spans
 
 
-def word_spelling(tokenizer: TextTokenizer) -> Spelling:
-    """Spelling of each id, with white space wherever the text had some.
+def word_spelling(tokenizer: TextTokenizer) -> list[bytes]:
+    """The UTF-8 text of each id, with white space wherever the text had some.
 
     Raises: UsageError if the ids of a tokenizer do not tell.
     """
-    spelling = Spelling.of(_spelled(tokenizer))
+    spelled = _spelled(tokenizer)
     for probe in PROBES:
         ids, _ = tokenizer.encode_texts([probe])
-        text = spelling.spell(np.asarray(ids, np.int64))[0].tobytes().decode("utf-8", "replace")
+        text = b"".join(spelled[id] for id in ids.tolist()).decode("utf-8", "replace")
         if len(words(text)) != len(words(probe)):
             raise UsageError(
                 f"The tokens of this tokenizer do not tell where words begin and end: {probe!r} reads as {text!r}. "
                 "Last words can be found with word, char, byte and bpe, and with a tokenizer.json that keeps white "
                 "space (byte-level, metaspace) or cuts words at white space alone (WordLevel, WordPiece)."
             )
-    return spelling
+    return spelled
 
 
 def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
@@ -167,57 +150,37 @@ def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _ending_words(ids: Any, offsets: np.ndarray, spelling: Spelling) -> np.ndarray:
-    """Last words of a batch of documents; of a long one as much is read as it takes to find its last word's start."""
-    start, stop = int(offsets[0]), int(offsets[-1])
-    read = BLOCK_TOKENS if len(offsets) == 2 else stop - start
+def _ending_word(ids: Any, start: int, stop: int, spelled: Sequence[bytes]) -> tuple[int, int]:
+    """The last word of tokens [start, stop), of which no more is read than it takes to find where it begins."""
+    read = BLOCK_TOKENS
     while True:
         begin = max(start, stop - read)
-        spans = begin + _spans(np.asarray(ids[begin:stop]), np.maximum(offsets, begin) - begin, spelling)
-        whole = begin < spans[0, 0] < spans[0, 1]
-        if whole or begin == start:
-            return spans
+        first, end = _last_word(np.asarray(ids[begin:stop]).tolist(), spelled)
+        if begin == start or 0 < first < end:
+            return begin + first, begin + end
         read *= 2
 
 
-def _spans(ids: np.ndarray, offsets: np.ndarray, spelling: Spelling) -> np.ndarray:
-    """Last words of documents whose tokens are all of `ids`, int64 [D, 2]."""
-    text, begins = spelling.spell(ids)
-    edges, blank = begins[offsets], _blank(text)
-    before_text, before_blank = _last_before(~blank), _last_before(blank)
-    end = before_text[edges[1:]] + 1
-    start = np.maximum(before_blank[end] + 1, edges[:-1])
-    found = np.flatnonzero(end > edges[:-1])
-    start, end = start[found], end[found]
-    first = np.searchsorted(begins, start, side="right") - 1
-    _refuse_inside(ids[first[before_text[start] >= begins[first]]], spelling)
-    spans = np.repeat(offsets[1:, None], 2, axis=1)
-    spans[found] = np.stack([first, np.searchsorted(begins, end - 1, side="right")], axis=1)
-    return spans
+def _last_word(ids: Sequence[int], spelled: Sequence[bytes]) -> tuple[int, int]:
+    """First token of the last word, and one past its last; both the number of tokens where there is no word.
 
-
-def _last_before(marked: np.ndarray) -> np.ndarray:
-    """For each of the places 0 … n the last marked one before it, -1 if there is none; int64 [n + 1]."""
-    places = np.where(marked, np.arange(len(marked)), -1)
-    return np.concatenate([np.full(1, -1), np.maximum.accumulate(places)])
-
-
-def _blank(text: np.ndarray) -> np.ndarray:
-    """Which bytes of UTF-8 text belong to white space, bool [B]."""
-    blank = _BLANK[text]
-    leads = np.flatnonzero(_BLANK_LEADS[text])
-    padded = np.concatenate([text, np.zeros(2, np.uint8)])
-    for encoded in _WIDE_BLANKS if len(leads) else ():
-        here = leads[np.all([padded[leads + i] == byte for i, byte in enumerate(encoded)], axis=0)]
-        for i in range(len(encoded)):
-            blank[here + i] = True
-    return blank
-
-
-def _refuse_inside(ids: np.ndarray, spelling: Spelling) -> None:
-    if len(ids):
-        token = spelling.spell(ids[:1])[0].tobytes().decode("utf-8", "replace")
+    >>> _last_word([0, 1, 2, 1], [b"a ", b" ", b"be"])
+    (2, 3)
+    """
+    parts = [spelled[id] for id in ids]
+    text = b"".join(parts).decode("utf-8", "surrogateescape")  # a character may be cut off before the first token
+    found = words(text)
+    if not found:
+        return len(ids), len(ids)
+    start = len(text[: text.rindex(found[-1])].encode("utf-8", "surrogateescape"))
+    end = start + len(found[-1].encode("utf-8", "surrogateescape"))
+    ends = list(accumulate(map(len, parts)))
+    first = bisect_right(ends, start)
+    before = parts[first][: start - ends[first] + len(parts[first])]
+    if words(before.decode("utf-8", "replace")):
+        token = parts[first].decode("utf-8", "replace")
         raise UsageError(
-            f"The last word of a document begins inside token {int(ids[0])} ({token!r}); last words need a "
+            f"The last word of a document begins inside token {ids[first]} ({token!r}); last words need a "
             "tokenizer none of whose tokens goes on past white space."
         )
+    return first, bisect_right(ends, end - 1) + 1

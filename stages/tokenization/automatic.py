@@ -6,9 +6,9 @@ from typing import Any
 from stages.artifacts.stage import Inputs
 from stages.numbers import size as bytes_size
 from stages.reporting import Reporter
-from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
 from stages.text.config import DEFAULT_SHARES, GIVEN, TokenizeConfig
 from stages.text.records import TextFile
+from stages.text.survey import bpe_vocabulary, holds_unknown, text_bytes
 from stages.tokenization.aligned import vocabulary_settings
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import columns_read, given_tokenizer, pretrained_tokenizer, text_files

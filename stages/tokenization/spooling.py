@@ -14,8 +14,7 @@ from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
 from stages.text.open_tokenizer import open_tokenizer
 from stages.text.pretrained import PretrainedTokenizer
 from stages.text.records import read_corpus
-from stages.text.splits import cut_by_shares, whole
-from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, write_spool
+from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, cut_by_shares, whole, write_spool
 from stages.text.survey import lacks_words
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS

@@ -67,8 +67,7 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = ScheduleConfig()
 
     steps: Annotated[Steps, Spelling("N|auto")] = AUTO
-    """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is; the time
-    that they take is said after the first."""
+    """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is."""
     epochs: Positive | None = None
     """Passes over the training split, instead of `steps`."""
     batch_tokens: Size = 1024

@@ -1,4 +1,4 @@
-"""The course of a training run: training.jsonl, TensorBoard logs, progress, and the time left."""
+"""The course of a training run: training.jsonl, TensorBoard logs, and progress."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from stages.artifacts.checksums import file_entry
 from stages.training.materials import Run
-from stages.training.progress import Forecast, Pace, Progress
+from stages.training.progress import Pace, Progress
 from stages.training.ranks import mean_over_ranks
 
 LINES, LOGS = "training.jsonl", "logs"
@@ -66,7 +66,6 @@ class Course:
         """Open the journal, which `stack` closes; only the first process has one."""
         self._run, self._progress, self._update_tokens = run, progress, update_tokens
         self._pace = Pace(update_tokens)
-        self._forecast = Forecast(progress, run.config.steps, update_tokens)
         self.journal: Journal | None = None
         if run.fabric.is_global_zero:
             self.journal = Journal(run.folder, progress.journal_bytes, progress.step)
@@ -92,13 +91,11 @@ class Course:
         progress.start_line(loss)
 
     def show(self) -> None:
-        """Show the progress after a step, and once how long the rest will take."""
+        """Show the progress after a step."""
         step, loss = self._progress.step, self._progress.mean_loss
         speed = self._pace.tokens_per_second(step)
         figures = {"loss": loss, "perplexity": exp(loss)} | ({} if speed is None else {"tokens_per_second": speed})
         self._run.reporter.progress(step, self._run.config.steps, "steps", **figures)
-        if (line := self._forecast.line(self._progress)) is not None:
-            self._run.reporter.info(line)
 
 
 def exp(loss: float) -> float:

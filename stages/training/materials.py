@@ -30,7 +30,7 @@ from stages.models.language_model import LanguageModel, start_from
 from stages.models.vocabulary import AdaptiveVocabulary
 from stages.models.windows import WindowSettings
 from stages.reporting import Reporter, Silent
-from stages.retrieval.neighbor_tokens import neighbor_tokens
+from stages.retrieval.neighbors import neighbor_tokens
 from stages.training.config import TrainConfig
 from stages.training.low_rank import add_factors
 from stages.training.ranks import make_fabric

@@ -4,8 +4,6 @@ import math
 import time
 from dataclasses import dataclass
 
-from stages.numbers import duration, number
-
 
 @dataclass
 class Progress:
@@ -103,34 +101,3 @@ class Pace:
             self._began = step, now
         first, began = self._began
         return (step - first) * self._update_tokens / (now - began) if now > began else None
-
-
-class Forecast:
-    """How long a run will take, known once its first updates have been timed."""
-
-    TIMED = 5.0
-    """Seconds of updates that are timed."""
-    WARM_UP = 2
-    """Updates before these: the first take longer, while memory is found for them."""
-    WORTH_SAYING = 30.0
-    """Seconds left; the end of a shorter run is there before the line is read."""
-
-    def __init__(self, start: Progress, steps: int, update_tokens: int) -> None:
-        """`start`: where the run begins; `steps`: where it ends; `update_tokens`: what one of them reads."""
-        self._start, self._timed_from = start.step, (start.step, start.seconds)
-        self.steps, self.update_tokens = steps, update_tokens
-        self._said = False
-
-    def line(self, now: Progress) -> str | None:
-        """A line about the time, once; None while there is nothing to report."""
-        if now.step <= self._start + self.WARM_UP:
-            self._timed_from = now.step, now.seconds
-        first, began = self._timed_from
-        done, seconds = now.step - first, now.seconds - began
-        if self._said or seconds < self.TIMED:
-            return None
-        self._said, left = True, seconds / done * (self.steps - now.step)
-        if left < self.WORTH_SAYING:
-            return None
-        speed = number(round(done * self.update_tokens / seconds))
-        return f"{self.steps:,} steps: about {duration(round(left))} left, at {speed} tokens a second"

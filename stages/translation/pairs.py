@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import is_updated, split_of
-from stages.text.decoding import TokenText
+from stages.text.excerpt import TokenText
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from stages.lineage.runs import OwnRows
 from stages.models.language_model import LanguageModel
 from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.weights.policy import WeightPolicy
-from stages.text.decoding import TokenText
+from stages.text.excerpt import TokenText
 from stages.translation.beam import BeamSettings, Hypothesis, beam_search
 from stages.translation.model_decoder import ModelDecoder
 from stages.translation.settings import DecodingSettings

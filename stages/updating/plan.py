@@ -10,8 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import ADDED
 from stages.artifacts.stage import Shard, ShardPlan
 from stages.encoding.stored_rows import RowLayouts
-from stages.encoding.token_range import TokenRange
-from stages.encoding.window_settings import STATES_KEPT, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, TokenRange, state_bytes
 from stages.lineage.runs import KeptRows
 from stages.models.config import model_of
 from stages.updating.change import Change, seen_behind

@@ -23,7 +23,7 @@ from stages.models.cross_entropy import linear_log_prob
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary
 from stages.models.windows import WindowSettings
-from stages.retrieval.neighbor_tokens import NeighborTokens
+from stages.retrieval.neighbors import NeighborTokens
 
 SPLIT = "test"
 

@@ -32,9 +32,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.pack import PackBatches, PackConfig
-from stages.text.bm25.counts import term_counts
-from stages.text.bm25.index import Bm25Index
-from stages.text.bm25.scoring import SCORINGS
+from stages.text.bm25 import SCORINGS, Bm25Index, term_counts
 from stages.tokenize import Tokenize, TokenizeConfig
 
 SEGMENTS, LONG, K = 10_000, 512, 20

@@ -87,8 +87,8 @@ COMMANDS = {
         (
             "stages.inspection.reading.find",
             "stages.inspection.reading.open_range_reader",
-            "stages.generation.stream.Stream.__init__",
-            "stages.generation.stream.Stream.read_range",
+            "stages.generation.generate.Stream.__init__",
+            "stages.generation.generate.Stream.read_range",
         ),
     ),
     "export": Watched(
@@ -257,7 +257,7 @@ SLOW_IN_NOTEBOOKS: dict[str, Callable[[notebook.Reader], Any]] = {
     "stages.inspection.reading.open_range_reader": lambda reader: reader.loaded,
     "stages.inspection.inspect.inspect_passage": lambda reader: reader.score("the cat"),
     "stages.generation.generate.open_writer": lambda reader: reader.generate("the", max_tokens=1),
-    "stages.generation.stream.Stream.read_range": lambda reader: reader.generate("the", max_tokens=1),
+    "stages.generation.generate.Stream.read_range": lambda reader: reader.generate("the", max_tokens=1),
 }
 
 

@@ -16,7 +16,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 from tests.oracles.search import nearest
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import array, small_model, small_tokens

@@ -15,7 +15,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.reporting import Silent
-from stages.text import chunks as pieces_module
+from stages.text import blocks as pieces_module
 from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
 from stages.text.names import DocumentNames

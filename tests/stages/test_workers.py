@@ -35,7 +35,7 @@ def small_shards() -> Iterator[None]:
         patch.setattr("stages.index.PART_BYTES", 72 * 16)
         patch.setattr("stages.neighbors.FEWEST_QUERIES", 48)
         patch.setattr("stages.neighbors.MOST_QUERIES", 48)
-        patch.setitem(pack.SEGMENTS, "fast", 8)
+        patch.setattr(pack, "SEGMENTS", 8)
         patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
         yield
 
@@ -72,27 +72,29 @@ def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[s
     }
 
 
+def case(kind: str, stage: Stage[Any], config: Any, source: str, *marks: pytest.MarkDecorator) -> Any:
+    return pytest.param(kind, stage, config, source, id=kind.replace(" ", "-"), marks=marks)
+
+
 @pytest.mark.parametrize(
     ("kind", "stage", "config", "source"),
     [
-        ("datastore", BuildDatastore(), DatastoreConfig(), "model"),
-        ("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore"),
-        ("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index"),
-        ("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
-        ("report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"),
-        ("learned", Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index"),
-        ("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
-        ("report of a stream", Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), "lstm"),
-    ],
-    ids=[
-        "datastore",
-        "index",
-        "neighbors",
-        "batches",
-        "report",
-        "learned",
-        "neighbors-of-a-stream",
-        "report-of-a-stream",
+        case("datastore", BuildDatastore(), DatastoreConfig(), "model"),
+        case("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
+        case("learned", Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index"),
+        case("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
+        case("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore", pytest.mark.endurance),
+        case("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index", pytest.mark.endurance),
+        case(
+            "report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index", pytest.mark.endurance
+        ),
+        case(
+            "report of a stream",
+            Evaluate(),
+            EvaluateConfig(memory=PAST, save_token_scores=True),
+            "lstm",
+            pytest.mark.endurance,
+        ),
     ],
 )
 def test_two_workers_make_what_one_makes(

@@ -21,7 +21,7 @@ from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE
 from stages.retrieval.sources.settings import Past
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 from stages.text.tokens import TokenSplit, open_split, start_id
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from stages.metrics import FEWEST_UNITS, perplexity
 from stages.reporting import Progress, unheard
 
 if TYPE_CHECKING:
-    from stages.evaluation.range_scores import RangeScores
+    from stages.evaluation.score_range import RangeScores
 
 
 DRAWS_AT_ONCE = 1 << 22

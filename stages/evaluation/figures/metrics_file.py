@@ -1,20 +1,22 @@
-"""The content of a report's `metrics.json`."""
+"""The content of a report's `metrics.json`, and the row of another report above its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures import report
-from stages.evaluation.figures.baseline import baseline_row
 from stages.evaluation.figures.control import Counting
 from stages.evaluation.figures.frequency import chance_accuracy, type_counts
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.learned_weight import learned_figures
 from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
+from stages.evaluation.figures.tuned import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
+from stages.models.config import model_of
+from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
 from stages.text.form import differences
 
 if TYPE_CHECKING:
@@ -39,18 +41,12 @@ def metrics_of(
     totals, counts = report.Totals.of(records), _counts(job, plan)
     first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
     names = [first, *(row.name for row in memory)]
-    vocabulary = job.inputs["tokens"].metrics["vocabulary_size"]
-    tokens = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
-    rows = report.table(
-        names,
-        weights.memories(),
-        totals,
-        counts,
-        tokens,
-        vocabulary,
-    )
+    read, config, scored = job.inputs.artifacts, job.config, job.inputs["tokens"].metrics
+    tokens = scored["splits"][config.split]["tokens"]
+    rows = report.table(names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"])
     main = rows[1] if memory else rows[0]
-    counting = _counting(job, plan)
+    outside = plan.breakdown.outside
+    counting = Counting(read, config.split, config.tune_split, config.reset, config.exclude, outside, plan.last_words)
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or ())
     last_words = plan.breakdown.last_words
@@ -76,7 +72,7 @@ def metrics_of(
         "valid_perplexity": _valid_perplexity(job),
         "trigram": counting.trigram(),
         "rows": [{**row, "control": controls[row["row"]]} for row in rows] + shut,
-        "baseline": _baseline(job),
+        "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
         "outside_matches": report.outside_matches(names, totals, _matched(plan, tokens)),
@@ -87,7 +83,7 @@ def metrics_of(
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),
-        "read": {role: artifact.reference for role, artifact in job.inputs.artifacts.items()},
+        "read": {role: artifact.reference for role, artifact in read.items()},
     }
 
 
@@ -112,10 +108,6 @@ def _learned_weight(
         return {}
     name = memory[0].sources[-1].reading.weight_name
     return {"learned_weight": learned_figures(names[1], name, learned, records, totals.nll, totals.tokens)}
-
-
-def _baseline(job: "Job[EvaluateConfig]") -> dict[str, Any] | None:
-    return baseline_row(job.inputs["baseline"], job.inputs["model"]) if "baseline" in job.inputs else None
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
@@ -143,19 +135,6 @@ def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
     return float(split["documents"] / split["tokens"])
-
-
-def _counting(job: "Job[EvaluateConfig]", plan: "Plan") -> Counting:
-    config = job.config
-    return Counting(
-        job.inputs.artifacts,
-        config.split,
-        config.tune_split,
-        config.reset,
-        config.exclude,
-        plan.breakdown.outside,
-        plan.last_words,
-    )
 
 
 def _controls(
@@ -213,3 +192,49 @@ def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
     if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
+
+
+SETTINGS = ("segment_length",)
+"""Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
+FIGURES = ("parameters", "steps", "tokens")
+OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
+"""Settings of a model that are its memory, or follow from training."""
+
+
+def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
+    """The first row of another report, to stand above those of `model`, and how its model differs; JSON."""
+    made, theirs = report.metrics, report.input("model")
+    outside = made.get("outside_repeated_paragraphs")
+    return {
+        "report": report.reference,
+        "model": theirs.reference,
+        "method": made["method"],
+        "row": made["rows"][0],
+        "differs": list(_differences(model, theirs)) if not model.matches(theirs.record) else [],
+        "outside_repeated_paragraphs": outside and {**outside, "rows": outside["rows"][:1]},
+    }
+
+
+def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
+    """Differences of two models besides their memory, as phrases: `backbone transformer-xl, not transformer`."""
+    kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
+    if kinds[0]["backbone"] != kinds[1]["backbone"]:
+        yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])
+    else:
+        names = sorted((kinds[0].keys() & kinds[1].keys()) - OWN_MEMORY)
+        yield from (_phrase(name, kinds[0][name], kinds[1][name]) for name in names if kinds[0][name] != kinds[1][name])
+    for name in SETTINGS:
+        yield from _differing(name, own.config, theirs.config)
+    for name in FIGURES:
+        yield from _differing(name, own.metrics, theirs.metrics)
+
+
+def _differing(name: str, own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
+    first, second = own.get(name), theirs.get(name)
+    if None not in (first, second) and first != second:
+        yield _phrase(name, first, second)
+
+
+def _phrase(name: str, own: Any, theirs: Any) -> str:
+    shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in (own, theirs)]
+    return f"{name.replace('_', ' ')} {shown[0]}, not {shown[1]}"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from stages.diagnostics import PROBES
@@ -49,36 +49,27 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        outside, unknown = [r["nll_outside"] for r in records], [r["nll_unknown"] for r in records]
-        ends, new = ([r[f"nll_{some}"] for r in records if f"nll_{some}" in r] for some in ("ends", "new"))
-        in_buckets = [r["bucket_tokens"] for r in records]
+        sums = {
+            field.name: _sum([r.get(field.name) for r in records]) for field in fields(cls) if field.name != "wrong"
+        }
         wrong = [r["wrong"] for r in records]
-        return cls(
-            tokens=sum(r["tokens"] for r in records),
-            nll=_columns([r["nll"] for r in records]),
-            nll_outside=None if outside[0] is None else _columns(outside),
-            tokens_outside=sum(r["tokens_outside"] for r in records),
-            nll_unknown=None if unknown[0] is None else _columns(unknown),
-            tokens_unknown=sum(r["tokens_unknown"] for r in records),
-            nll_ends=_columns(ends) if len(ends) == len(records) else None,
-            tokens_ends=sum(r.get("tokens_ends", 0) for r in records),
-            nll_new=_columns(new) if len(new) == len(records) else None,
-            tokens_new=sum(r.get("tokens_new", 0) for r in records),
-            nll_by_cutoff=_tables([r["nll_by_cutoff"] for r in records]),
-            bucket_tokens=None if in_buckets[0] is None else [sum(column) for column in zip(*in_buckets, strict=True)],
-            bucket_nll=None if in_buckets[0] is None else _tables([r["bucket_nll"] for r in records]),
-            matches={k: sum(r["matches"][k] for r in records) for k in records[0]["matches"]},
-            wrong=None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)],
-            seconds=_columns([r["seconds"] for r in records]),
-        )
+        rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
+        absent = {name: sums[name] or 0 for name in ("tokens_ends", "tokens_new")}
+        return cls(**sums | absent | {"wrong": rows})
 
 
-def _columns(table: Sequence[Sequence[float | None]]) -> list[float]:
-    return [sum(math.inf if value is None else value for value in column) for column in zip(*table, strict=True)]
+def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
+    """The sum of numbers, or of lists and tables of them, place by place.
 
-
-def _tables(tables: Sequence[Sequence[Sequence[float | None]]]) -> list[list[float]]:
-    return [_columns(rows) for rows in zip(*tables, strict=True)]
+    A number that is None is one that is not finite, in a list; else it is not known, and neither is the sum.
+    """
+    if unknown is None and None in values:
+        return None
+    if isinstance(values[0], Mapping):
+        return {name: _sum([value[name] for value in values]) for name in values[0]}
+    if isinstance(values[0], list):
+        return [_sum(column, math.inf) for column in zip(*values, strict=True)]
+    return sum(unknown if value is None else value for value in values)
 
 
 def table(

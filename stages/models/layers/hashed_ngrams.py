@@ -1,7 +1,6 @@
 """Hashed n-grams: rows for the latest tokens, let into the residual stream by a gate."""
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ EPSILON = 1e-6
 """Added to the mean square that a norm divides by."""
 
 
-@cache
 def multipliers(types: int, order: int) -> tuple[int, ...]:
     """Odd numbers for the places of an n-gram, the latest token's first; times `types` they are below 2^63."""
     most = (2**63 - 1) // max(1, types) // 2
@@ -88,7 +86,9 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
         super().__init__()
-        self.settings, self.types, width = settings, config.vocab_size or 0, config.width
+        self.settings, width = settings, config.width
+        factors = [multipliers(config.vocab_size or 0, order) for order in settings.orders]
+        self.tables = list(zip(factors, settings.sizes, strict=True))
         sizes = [size for of_order in settings.sizes for size in of_order]
         self.table = nn.Parameter(torch.empty(sum(sizes), settings.entry_width))
         self.gate = RowsGate(len(sizes) * settings.entry_width, width)
@@ -122,7 +122,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
             found = gated + F.silu(self._convolved(values, document_offset, x.shape[1]))
         after = NgramMemory(said[:, x.shape[1] :], values[:, x.shape[1] :])
-        return x + self.dropout(found), after
+        return x + self.dropout(found).to(x.dtype), after
 
     def slots(self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None) -> Int64[Tensor, "b n h"]:
         """Rows of the table for the n-grams that end at each position: of each order, one of each head.
@@ -133,8 +133,8 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         number = said.shape[1] - self.settings.before
         lagged = [delayed(said, lag, number, document_offset, -1) for lag in range(max(self.settings.orders))]
         rows, first = [], 0
-        for order, sizes in zip(self.settings.orders, self.settings.sizes, strict=True):
-            mixed = hashed(lagged[:order], multipliers(self.types, order))
+        for factors, sizes in self.tables:
+            mixed = hashed(lagged[: len(factors)], factors)
             for size in sizes:
                 rows.append(mixed % size + first)
                 first += size

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from math import log
 
-from stages.diagnostics.shown import probe_summaries
+from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.exact import EXACT
 from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
 from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
-from stages.retrieval.memory_words import meanings, switched_off
+from stages.retrieval.hyperparameters import meanings, switched_off
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
-from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
+from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
 from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange

@@ -7,8 +7,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, final
 
 from stages.memory.hyperparameter import doubling_cutoffs
-from stages.retrieval.datastore import Datastore
 from stages.retrieval.grids import ReadingGrid, reading_grid
+from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.compressive import PARTS, PLACES, CompressiveProbe, attention_figures
+from stages.diagnostics.compressive import PARTS, PLACES, CompressiveProbe
 from stages.models.config import parse_model
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
@@ -52,6 +52,6 @@ def test_other_models_have_no_probe(changes):
 
 def test_where_nothing_was_compressed_there_is_no_loss():
     record = {"tokens": 2, "attention": [[0.0] * (2 * PARTS) + [2.0]], "losses": [0.0], "borders": 0}
-    figures = attention_figures([record], [2])
+    figures = CompressiveProbe((2,)).metrics([record])
     assert figures["blocks"][0]["loss"] is None
     assert CompressiveProbe.summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"

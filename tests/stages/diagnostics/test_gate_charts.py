@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stages.charts.data import Chart
 from stages.charts.figure import Figure
-from stages.diagnostics.gate import LONGEST_LABEL, gate_charts, spelled
+from stages.diagnostics.gate import LONGEST_LABEL, GateProbe, spelled
 
 pytestmark = pytest.mark.usefixtures("drawn")
 
@@ -28,7 +28,7 @@ PASSAGE = {
 }
 
 
-CHARTS = {chart.name: chart for chart in gate_charts({"gate": GATE, "split": "test"}, {"passage.json": PASSAGE})}
+CHARTS = {chart.name: chart for chart in GateProbe.charts({"gate": GATE, "split": "test"}, {"passage.json": PASSAGE})}
 
 
 def words(chart: Chart) -> set[str]:
@@ -39,10 +39,10 @@ def words(chart: Chart) -> set[str]:
 
 def test_there_is_a_chart_of_all_that_is_known() -> None:
     assert list(CHARTS) == ["gate-histogram", "gate-accuracy", "gate-passage"]
-    assert [chart.name for chart in gate_charts({"gate": GATE | {"neighbors_right": {}}, "split": "test"}, {})] == [
-        "gate-histogram"
-    ]
-    assert gate_charts({"gate": None, "split": "test"}, {}) == []
+    assert [
+        chart.name for chart in GateProbe.charts({"gate": GATE | {"neighbors_right": {}}, "split": "test"}, {})
+    ] == ["gate-histogram"]
+    assert GateProbe.charts({"gate": None, "split": "test"}, {}) == []
 
 
 def test_the_histogram_has_every_count() -> None:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.diagnostics.gate import BINS, GROUPS, GateWatch, first_matches, gate_curve, gate_figures, grouped, histogram
+from stages.diagnostics.gate import BINS, GROUPS, GateProbe, GateWatch, first_matches, grouped, histogram
 from stages.encoding.probe import ScoredBlock
 from stages.models.backbones.transformer_config import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -118,6 +118,10 @@ def test_hits_are_the_first_of_several():
     assert first_matches(neighbors, torch.tensor([5, 5, 5, 9])).tolist() == [1, 0, 3, 3]
 
 
+def probe(*numbers):
+    return GateProbe(numbers, range(4), None, "test")
+
+
 def record(tokens, nll):
     histogram = [tokens, *[0] * (BINS - 1)]
     matches = {"1": 1, "2": 2}
@@ -128,7 +132,7 @@ def record(tokens, nll):
 
 
 def test_records_are_added_up():
-    figures = gate_figures([record(3, [6.0, 9.0, 8.0]), record(5, [10.0, None, 8.0])], (2, 1, 0))
+    figures = probe(2, 1, 0).metrics([record(3, [6.0, 9.0, 8.0]), record(5, [10.0, None, 8.0])])
 
     assert (figures["neighbors"], figures["mean"]) == (2, 0.5)
     assert figures["histogram"]["tokens"][0] == 8
@@ -138,8 +142,8 @@ def test_records_are_added_up():
         {"neighbors": 1, "perplexity": None, "nll": None},
         {"neighbors": 2, "perplexity": pytest.approx(math.exp(2)), "nll": 16.0},
     ]
-    assert gate_curve(figures, "plain")[0]["points"] == figures["by_neighbors"]
+    assert probe(2, 1, 0).curves(figures, "plain")[0]["points"] == figures["by_neighbors"]
 
 
 def test_one_number_of_neighbours_is_no_curve():
-    assert gate_curve(gate_figures([record(3, [6.0, 7.0])], (2, 0)), "plain") == []
+    assert probe(2, 0).curves(probe(2, 0).metrics([record(3, [6.0, 7.0])]), "plain") == []

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.infinity import PARTS, InfinityProbe, signal_figures
+from stages.diagnostics.infinity import PARTS, InfinityProbe
 from stages.models.config import parse_model
+from stages.models.layers.infinity_settings import InfinitySettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 
@@ -55,10 +56,10 @@ def test_a_line_says_where_half_of_attention_lies():
     parts = [0.0] * PARTS
     parts[4], parts[12] = 3.0, 1.0
     record = {"tokens": 8, "seen": [4.0], "parts": [parts], "deviations": [1.0], "divergences": [2.0]}
-    figures = signal_figures([record, record], [2], True)
+    figures = InfinityProbe((2,), InfinitySettings()).metrics([record, record])
     place = (4 + 2 / 3) / 16
     line = f"infinity: block 2 sees a signal for 50.0%, half of its attention in the oldest {place:.2f} of it"
     assert InfinityProbe.summary(figures) == f"{line}, deviation 0.25"
     nothing = {name: [0.0] for name in ("seen", "deviations", "divergences")}
-    none = signal_figures([{"tokens": 8, "parts": [[0.0] * PARTS], **nothing}], [1], False)
+    none = InfinityProbe((1,), InfinitySettings()).metrics([{"tokens": 8, "parts": [[0.0] * PARTS], **nothing}])
     assert InfinityProbe.summary(none) == "infinity: block 1 sees no signal"

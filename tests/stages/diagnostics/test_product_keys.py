@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from stages.diagnostics.product_keys import ProductKeysProbe, packed, unpacked, usage_figures
+from stages.diagnostics.product_keys import ProductKeysProbe, packed, unpacked
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
 from tests.stages.diagnostics.contract import CONTEXT, ProbeContract
@@ -87,8 +87,8 @@ def test_even_use_has_no_divergence_and_one_slot_all_of_it():
     even, one = torch.ones(16).numpy(), torch.eye(16)[3].numpy()
     for weights, usage, kl in ((even, 1, 0), (one, 1 / 16, log(16))):
         record = {"weights": [packed(weights)], "best": [packed(weights)]}
-        (figures,) = usage_figures([record, record], [2])["blocks"]
+        (figures,) = ProductKeysProbe((2,)).metrics([record, record])["blocks"]
         assert (figures["usage"], figures["kl"]) == (usage, pytest.approx(kl))
         assert unpacked(packed(weights)).tolist() == weights.tolist()
-    line = ProductKeysProbe.summary(usage_figures([record], [2]))
+    line = ProductKeysProbe.summary(ProductKeysProbe((2,)).metrics([record]))
     assert line == "product keys: block 2 read 6.2% of 16 slots, KL 2.77 nats from even use"

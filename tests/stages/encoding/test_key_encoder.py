@@ -10,7 +10,7 @@ from stages.encoding.carried_state import CarriedState
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.examples.corpus import Corpus
 from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import AddingModel, FakeModel

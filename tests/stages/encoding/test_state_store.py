@@ -7,7 +7,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import Written
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.state_store import StateStore
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 
 CPU = torch.device("cpu")
 RANGES = [TokenRange(f"tune-{n}", 10 * n, 10 * n + 10) for n in range(4)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.lineage.runs import KeptRows, OwnRows, Runs
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 
 OFFSETS = np.array([0, 3, 3, 8, 12, 13, 20])
 

@@ -1,4 +1,4 @@
-"""Tests of stages.retrieval.neighbor_tokens."""
+"""Tests of stages.retrieval.neighbors."""
 
 import numpy as np
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
 from stages.artifacts.rows import RowsByName
-from stages.retrieval.neighbor_tokens import NeighborTokens, neighbor_tokens
+from stages.retrieval.neighbors import NeighborTokens, neighbor_tokens
 
 VALUES = np.array([7, 0, 65_536, 3], np.int32)
 

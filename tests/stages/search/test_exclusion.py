@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stages.search.exclusion import excluding_fewer, forbidden_rows
+from stages.search.config import excluding_fewer, forbidden_rows
 
 OFFSETS = np.array([0, 3, 3, 7])
 

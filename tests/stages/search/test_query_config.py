@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from stages.errors import UsageError
-from stages.search.query_config import NeighborsConfig, exactness, lists_to_read
+from stages.search.config import NeighborsConfig, exactness, lists_to_read
 
 LISTS = {"index": "ivf-flat", "lists": 16, "probe": 8}
 FLAT = {"index": "flat", "lists": None, "probe": None}

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import HealthCheck, settings
 
-from stages.text.chunks import pieces
+from stages.text.blocks import pieces
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
 from stages.text.spool import Pieces
 

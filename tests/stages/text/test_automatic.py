@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.text.automatic import bpe_vocabulary, holds_unknown, text_bytes
+from stages.text.survey import bpe_vocabulary, holds_unknown, text_bytes
 from tests.stages.text.test_records import text_file
 
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text import chunks as module
-from stages.text.chunks import pieces
+from stages.text import blocks as module
+from stages.text.blocks import pieces
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stages.artifacts.store import Store
 from stages.lineage.corpus import token_text
-from stages.text.decoding import TextStream, TokenText
+from stages.text.excerpt import TextStream, TokenText
 from tests.stages.small_text import text_tokens
 
 

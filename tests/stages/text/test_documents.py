@@ -3,7 +3,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stages.text import documents as module
-from stages.text.chunks import pieces
+from stages.text.blocks import pieces
 from stages.text.documents import BOUNDARIES, ParagraphHashes, is_title, mark
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
@@ -50,7 +50,7 @@ def test_each_document_ends_once_before_the_next(text: str) -> None:
 
 
 def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.text.chunks.LONGEST_PIECE", 5)
+    monkeypatch.setattr("stages.text.blocks.LONGEST_PIECE", 5)
     text = "  one  two   three\n   \n\n"
     hashes = ParagraphHashes()
     assert [hashes.add(p) for p in mark(pieces([text]), BOUNDARIES["file"])].count(None) > 3
@@ -60,7 +60,7 @@ def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("space", [" ", "\t \r", "\u3000"])
 def test_long_white_space_counts_only_between_words(space: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.text.chunks.LONGEST_PIECE", 5)
+    monkeypatch.setattr("stages.text.blocks.LONGEST_PIECE", 5)
     monkeypatch.setattr(module, "LONGEST_SPACE", 7)
     for text in (f"a{space * 40}b", f"a{space * 40}", f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n"):
         hashes = ParagraphHashes()

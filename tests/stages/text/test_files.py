@@ -1,4 +1,3 @@
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -76,24 +75,6 @@ def test_pydocs_come_in_alphabetical_order() -> None:
     assert len(texts) == len(topics) > 50
     assert texts[0] == topics[min(topics)] and texts[-1] == topics[max(topics)]
     assert file_digest(PYDOCS) == file_digest(PYDOCS)
-
-
-def test_a_folder_of_other_text_says_the_whole_command_where_there_is_one(tmp_path: Path) -> None:
-    folder = tmp_path / "my code"
-    for name in ("a.py", "b b.py", ".hidden/c.py", "sub/d.py"):
-        (folder / name).parent.mkdir(exist_ok=True, parents=True)
-        (folder / name).write_text("text\n")
-    with pytest.raises(DataError) as caught:
-        find_files([str(folder)], command="printf '%s;'")
-    said, _, command = str(caught.value).removesuffix(").").partition(" files: name them (")
-    assert said.endswith("it has 3 .py")
-    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
-    assert sorted(ran.split(";")[:-1]) == sorted(str(folder / name) for name in ("a.py", "b b.py", "sub/d.py"))
-    assert " -s " not in command
-    for number in range(1_000):
-        (folder / f"{'n' * 100}{number}.py").write_text("text\n")
-    with pytest.raises(DataError, match=r"xargs -0 -s \d+ memlm try"):
-        find_files([str(folder)], command="memlm try")
 
 
 def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.text.bm25.counts import term_counts
+from stages.text.bm25 import term_counts
 from stages.text.packing import DocumentsApart, chain, overlap
 from tests.oracles.bm25 import algorithm_1
 

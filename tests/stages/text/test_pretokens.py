@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stages.text import bpe, pretokens
+from stages.text import bpe
 from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
 from tests.stages.text.helpers import as_pieces, examples
 
@@ -52,7 +52,7 @@ def test_a_token_that_was_added_is_found_before_text_is_cut() -> None:
 
 @pytest.mark.usefixtures("always_words")
 def test_words_that_are_held_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pretokens, "MOST_WORDS", 20)
+    monkeypatch.setattr(bpe, "MOST_WORDS", 20)
     tokenizer = BpeTokenizer.train([as_pieces(TRAIN)], 310, False)
     for number in range(12):
         texts = [f"the cat{i} eats {number}\n" for i in range(8)]
@@ -63,13 +63,13 @@ def test_words_that_are_held_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_text_is_not_given_to_the_library_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
-    encode = pretokens.WordEncoder._encode_new
+    encode = bpe.WordEncoder._encode_new
 
-    def watched(self: pretokens.WordEncoder) -> None:
+    def watched(self: bpe.WordEncoder) -> None:
         encoded.extend(list(self._places)[len(self._ends) - 1 :])
         encode(self)
 
-    monkeypatch.setattr(pretokens.WordEncoder, "_encode_new", watched)
+    monkeypatch.setattr(bpe.WordEncoder, "_encode_new", watched)
     tokenizer = BpeTokenizer.train([as_pieces(TRAIN)], 310, False)
     texts = ["the cat's mat\n"] * 1000
     assert by_words(tokenizer, texts) == by_the_library(tokenizer, texts[:1]) * 1000

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from stages.errors import DataError
 from stages.text import spool as module
 from stages.text.config import Documents
-from stages.text.splits import cut_by_shares
-from stages.text.spool import Spool, write_spool
+from stages.text.spool import Spool, cut_by_shares, write_spool
 from tests.stages.text.helpers import examples, marked
 
 

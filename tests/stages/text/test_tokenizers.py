@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from stages.errors import DataError, UsageError
 from stages.text import TOKENIZERS, bpe
-from stages.text import chunks as pieces_module
+from stages.text import blocks as pieces_module
 from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
 from stages.text.open_tokenizer import open_tokenizer
 from stages.text.spool import Pieces

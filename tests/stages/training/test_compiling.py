@@ -51,7 +51,10 @@ def rounded(line):
 
 @compiler
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("backbone", "kind"), [("transformer", "compiled"), ("transformer-xl", "traced")])
+@pytest.mark.parametrize(
+    ("backbone", "kind"),
+    [pytest.param("transformer", "compiled", marks=pytest.mark.endurance), ("transformer-xl", "traced")],
+)
 def test_losses_and_names_are_those_without_but_for_rounding(backbone, kind, tmp_path):
     plain, compiled = (result(trained(tmp_path / each, backbone, each)) for each in ("plain", kind))
     assert compiled["lines"] == [rounded(line) for line in plain["lines"]]

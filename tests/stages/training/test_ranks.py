@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from stages.artifacts.make import make
@@ -22,7 +21,6 @@ from stages.methods.trime_ext.method import TrimeExt
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
-from stages.training.checkpoint import CHECKPOINT
 from stages.training.config import TrainConfig
 from stages.training.ranks import gather_over_ranks, make_fabric, mean_over_ranks
 from tests.stages.small_store import small_model, small_tokens
@@ -82,38 +80,47 @@ def made(store, stage, config, **references):
     return make(stage, config, given, store, Execution(device="cpu")).artifact
 
 
-def trained_by_two(store, learnt, **environment):
-    """What torchrun, of two ranks, says of the trainings of some cases in a store: case -> what each learns from."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    runs = [[case, {role: a.reference for role, a in inputs.items()}] for case, inputs in learnt.items()]
-    script = [two_ranks.__file__, str(store.root), json.dumps(runs)]
-    threads = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment = os.environ | threads | environment
-    return subprocess.run([*launch, *script], env=environment, capture_output=True, text=True, timeout=280)
-
-
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
     return Store(tmp_path_factory.mktemp("alone"))
 
 
+STOPPED = "lm of memorizing attention"
+FRESH = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Ranks that torchrun starts again do not look for those before."""
+
+
 @pytest.fixture(scope="module")
-def together(tmp_path_factory):
-    """A store, and the model in it that two ranks have trained, of each case; the ranks are started once for all."""
-    store = Store(tmp_path_factory.mktemp("together"))
-    done = trained_by_two(store, {case: learnt_from(store, two_ranks.settings(case)) for case in two_ranks.CASES})
+def said(tmp_path_factory):
+    """What two ranks say of the training of each case in a store, and of one that is stopped, in a store of its own."""
+    stores = [Store(tmp_path_factory.mktemp("together"))] * len(two_ranks.CASES)
+    cases = zip([*two_ranks.CASES, STOPPED], [*stores, Store(tmp_path_factory.mktemp("parts"))], strict=True)
+    runs = []
+    for case, store in cases:
+        learnt = learnt_from(store, two_ranks.settings(case))
+        runs.append([case, str(store.root), {role: artifact.reference for role, artifact in learnt.items()}])
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    done = subprocess.run(
+        [sys.executable, "-m", *launch, two_ranks.__file__, json.dumps(runs)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | FRESH,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0, done.stderr
-    return {case: store.get(said) for case, said in zip(two_ranks.CASES, done.stdout.split(), strict=True)}
+    found, *references = done.stdout.splitlines()[-1 - len(runs) :]
+    made = [Store(Path(store)).get(one) for (_, store, _), one in zip(runs, references, strict=True)]
+    return found, dict(zip(two_ranks.CASES, made[:-1], strict=True)), made[-1]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", two_ranks.CASES)
-def test_two_ranks_train_as_one(case, alone, together, monkeypatch):
+def test_two_ranks_train_as_one(case, alone, said, monkeypatch):
     """Of `trime-ext` as one whose keys of the other half of a batch are constants."""
     if case == "trime-ext":
         monkeypatch.setattr(TrimeExt, "loss", half_by_half(TrimeExt.loss, monkeypatch))
     monkeypatch.setattr(validate, "READ_TOGETHER", two_ranks.VALIDATED)
-    settings, got = two_ranks.settings(case), together[case]
+    settings, got = two_ranks.settings(case), said[1][case]
     expected = made(alone, Train(), settings, **learnt_from(alone, settings))
     assert got.reference == expected.reference
     assert got.metrics["valid_loss"] == pytest.approx(expected.metrics["valid_loss"], rel=1e-4)
@@ -123,20 +130,8 @@ def test_two_ranks_train_as_one(case, alone, together, monkeypatch):
 
 
 @pytest.mark.timeout(300)
-def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(together, tmp_path):
-    cases, parts = ["lm with product keys", "lm of memorizing attention"], Store(tmp_path / "parts")
-    learnt = {case: learnt_from(parts, two_ranks.settings(case)) for case in cases}
-    for case in cases:
-        assert trained_by_two(parts, {case: learnt[case]}, STOP_AT="3").returncode
-    checkpoints = list(parts.root.rglob(CHECKPOINT))
-    assert len(checkpoints) == len(cases)
-    for checkpoint in checkpoints:
-        with safe_open(checkpoint, "pt") as file:
-            assert json.loads(file.metadata()["progress"])["step"] == 3
-    done = trained_by_two(parts, learnt)
-    assert done.stdout.split() == [together[case].reference for case in cases]
-    for case in cases:
-        files = [
-            artifact.path / "last.safetensors" for artifact in (together[case], parts.get(together[case].reference))
-        ]
-        assert files[0].read_bytes() == files[1].read_bytes()
+def test_two_ranks_that_end_at_once_go_on_with_what_each_remembered(said):
+    found, whole, parts = said
+    assert found == str(two_ranks.STOPPED)
+    last = [artifact.path / "last.safetensors" for artifact in (whole[STOPPED], parts)]
+    assert last[0].read_bytes() == last[1].read_bytes()

@@ -6,7 +6,7 @@ from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
-from stages.training.warnings import (
+from stages.training.sources import (
     cost_of_vocabulary,
     more_blocks_than_usual,
     random_segments,
@@ -54,7 +54,7 @@ def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
     settings = {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16}
     model = parse_model(settings).sized(100, 16)
     assert cost_of_vocabulary(model) is None
-    monkeypatch.setattr("stages.training.warnings.MANY_TYPES", 99)
+    monkeypatch.setattr("stages.training.sources.MANY_TYPES", 99)
     warning = cost_of_vocabulary(model)
     assert "the vocabulary of 100 types takes 0.0008 million weights, 12.8 kB with gradients and moments" in warning
     assert "model.cutoffs" in warning

@@ -1,8 +1,8 @@
-"""One rank of small trainings: `torchrun … two_ranks.py STORE RUNS`; prints the models' references, one a line.
+"""One rank of small trainings: `torchrun --max-restarts 1 … two_ranks.py RUNS`; prints the models' references.
 
-RUNS is JSON: [case, {role: reference of what is learnt from}] of each training, which the ranks do one after the other.
-
-With STOP_AT in the environment it saves after every step, and ends without another word behind that one.
+RUNS is JSON: [case, store, {role: reference of what is learnt from}] of each training, which the ranks do one after
+the other. The last is stopped in its middle: its ranks save after every step, and end without another word behind
+step STOPPED. Those that torchrun then starts print the steps of the checkpoints that they find, and go on.
 """
 
 import json
@@ -10,13 +10,15 @@ import os
 import sys
 from pathlib import Path
 
+from safetensors import safe_open
+
 import tests.stages.small_store  # noqa: F401 - puts its stages into the registry, which knows what is read
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.train import Train
 from stages.training import validate
-from stages.training.checkpoint import Saver
+from stages.training.checkpoint import CHECKPOINT, Saver
 from stages.training.config import TrainConfig
 from stages.training.journal import Journal
 from stages.training.progress import Progress
@@ -57,6 +59,7 @@ CASES = {
     "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),
 }
 """Name -> method, memory and backbone."""
+STOPPED = 3
 VALIDATED = 16
 """Tokens that a rank reads in one piece when it validates, so that there are some to share."""
 SETTINGS = {
@@ -88,15 +91,22 @@ def stop_at(step: int) -> None:
 
 
 def main() -> None:
-    if stop := os.environ.get("STOP_AT"):
-        stop_at(int(stop))
-    store, runs = Store(Path(sys.argv[1])), json.loads(sys.argv[2])
+    runs, first = json.loads(sys.argv[1]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+    said = print if os.environ["RANK"] == "0" else lambda *line: None
     validate.READ_TOGETHER = VALIDATED
-    execution = Execution(device="cpu", checkpoint_seconds=0 if stop else 60)
-    for case, references in runs:
-        outcome = make(Train(), settings(case), references, store, execution)
-        if os.environ.get("RANK", "0") == "0":
-            print(outcome.artifact.reference, flush=True)
+    if not first:
+        said(*map(step_of, Path(runs[-1][1]).rglob(CHECKPOINT)))
+    for case, store, references in runs:
+        last = [case, store, references] == runs[-1]
+        if last and first:
+            stop_at(STOPPED)
+        execution = Execution(device="cpu", checkpoint_seconds=0 if last else 60)
+        said(make(Train(), settings(case), references, Store(Path(store)), execution).artifact.reference)
+
+
+def step_of(checkpoint: Path) -> int:
+    with safe_open(checkpoint, "pt") as file:
+        return json.loads(file.metadata()["progress"])["step"]  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

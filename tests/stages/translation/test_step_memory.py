@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from stages.lineage.runs import OwnRows, Runs
-from stages.retrieval.datastore import Datastore
-from stages.retrieval.neighbors import IndexSearch
+from stages.retrieval.neighbors import Datastore, IndexSearch
 from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource

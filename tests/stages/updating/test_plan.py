@@ -5,7 +5,7 @@ import pytest
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.encoding.stored_rows import RowLayouts
-from stages.encoding.token_range import TokenRange
+from stages.encoding.window_settings import TokenRange
 from stages.lineage.runs import KeptRows
 from stages.updating.plan import Plan, shards_of_rows
 

@@ -18,8 +18,7 @@ from stages.evaluation.figures import control
 from stages.evaluation.figures.control import Counting, Reads
 from stages.evaluation.figures.last_word import LastWords
 from stages.index import BuildIndex
-from stages.search.config import IndexConfig
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import IndexConfig, forbidden_rows
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.oracles import ngram as slow

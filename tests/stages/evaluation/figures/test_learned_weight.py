@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from stages.evaluation.figures.learned_weight import EDGES, learned_figures
+from stages.evaluation.figures.tuned import EDGES, learned_figures
 
 GAINS = [0.02, 0.01, 0.03, 0.02, 0.02]
 NETWORK = {"inner": [[1.0]]}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stages.evaluation.figures import ngram
 from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
-from stages.search.exclusion import forbidden_rows
+from stages.search.config import forbidden_rows
 from tests.oracles import ngram as slow
 
 START = 0

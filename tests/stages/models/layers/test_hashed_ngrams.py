@@ -13,6 +13,7 @@ from stages.models.layers.hashed_ngrams import HashedNgrams, hashed, multipliers
 from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
 from tests.oracles.hashed_ngrams import hashed_ngrams, primes_from, rows_of
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.layers.precision import assert_low_precision_is_near
 
 V, D, T = 30, 6, 23
 TWO = [0, 11]
@@ -213,3 +214,14 @@ def test_a_document_sees_nothing_of_the_one_before():
         across = model.encode(tokens, None, torch.arange(12)[None]).hidden[:, 8:]
     torch.testing.assert_close(both, alone)
     assert (both - across).abs().max() > 1e-3
+
+
+def test_low_precision_is_near_and_keeps_exact_states():
+    chosen = {"name": "hashed-ngrams", "slots": 50, "layers": [2]}
+    torch.manual_seed(0)
+    model = LanguageModel(parse_model({"backbone": "transformer-xl", "width": 8, "lookup": chosen}).sized(V, 4))
+    model.backbone.blocks[1].lookup.table.data.normal_()
+    random = torch.Generator().manual_seed(1)
+    assert_low_precision_is_near(
+        model.eval(), torch.randn(2, 9, 8, generator=random), torch.randint(V, (2, 9), generator=random)
+    )

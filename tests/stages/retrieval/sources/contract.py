@@ -14,8 +14,7 @@ from stages.encoding.split_reader import Places
 from stages.examples.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
-from stages.retrieval.datastore import Datastore
-from stages.retrieval.neighbors import FoundNeighbors
+from stages.retrieval.neighbors import Datastore, FoundNeighbors
 from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 from scipy.sparse import csr_array
 
-from stages.text.bm25 import index
-from stages.text.bm25.counts import term_counts
-from stages.text.bm25.index import Bm25Index
-from stages.text.bm25.scoring import SCORINGS
+from stages.text import bm25 as index
+from stages.text.bm25 import SCORINGS, Bm25Index, lucene_idf, okapi_idf, term_counts
 from tests.oracles.bm25 import lucene_scores, matches, okapi_scores
 
 ORACLES = {"lucene": lucene_scores, "okapi": okapi_scores}
@@ -116,3 +114,45 @@ def test_matches_in_real_text_are_those_of_the_definition(variant: str, unit: st
     assert [row[row >= 0].tolist() for row in found] == matches(
         ORACLES[variant](documents), 20, SCORINGS[variant].floor
     )
+
+
+@given(st.lists(st.integers(0, 5), min_size=7, max_size=80), st.integers(1, 7))
+def test_counts_are_those_of_a_loop(ids: list[int], length: int) -> None:
+    counts = term_counts(np.array(ids, np.uint16), length, 7).toarray()
+    wanted = [[ids[s : s + length].count(t) for t in range(7)] for s in range(0, len(ids) - length + 1, length)]
+    assert counts.tolist() == wanted
+
+
+def test_blocks_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = np.random.default_rng(0).integers(0, 9, 100)
+    whole = term_counts(ids, 3, 9)
+    monkeypatch.setattr("stages.text.bm25.BLOCK", 4)
+    assert (term_counts(ids, 3, 9) != whole).nnz == 0
+
+
+def test_a_term_may_fill_a_long_segment() -> None:
+    counts = term_counts(np.ones(70_000, np.uint16), 70_000, 2)
+    assert counts.toarray().tolist() == [[0, 70_000]]
+
+
+def test_the_rarer_a_term_the_more_it_is_worth() -> None:
+    holding = np.arange(1, 101)
+    assert (np.diff(lucene_idf(holding, 100)) < 0).all()
+    assert lucene_idf(holding, 100)[-1] > 0
+
+
+def test_okapi_gives_terms_in_more_than_half_of_the_documents_a_quarter_of_the_mean() -> None:
+    documents = [[0, 1, 2], [0, 1, 3], [0, 4, 5], [0, 6, 7]]
+    theirs = BM25Okapi(documents).idf
+    holding = np.bincount(np.concatenate(documents))
+    assert okapi_idf(holding, 4) == pytest.approx([theirs[term] for term in range(8)], rel=1e-12)
+    assert theirs[0] > 0 == theirs[1], "the floor is not reached, or the half is floored too"
+
+
+@pytest.mark.parametrize("variant", SCORINGS)
+def test_repetition_adds_less_and_less_and_length_takes_away(variant: str) -> None:
+    scoring = SCORINGS[variant]
+    gained = scoring.saturation(np.arange(1, 50), np.ones(49))
+    assert (np.diff(gained) > 0).all() and (np.diff(gained, 2) < 0).all()
+    assert gained[-1] < scoring.gain
+    assert scoring.saturation(np.array(3), np.array(2.0)) < gained[2]

@@ -4,14 +4,109 @@ Terms that many documents hold are multiplied as dense matrices, all others as s
 sums, compared as float32, so that the order of summation decides no rank; equal scores are ranked by the smaller id.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
-from stages.text.bm25.scoring import Scoring
 from stages.threads import thread_pool
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A variant of BM25: score(q, d) = Σ over terms t of q, with repetition, of idf(t) · saturation(t in d)."""
+
+    k1: float
+    b: float
+    gain: float
+    """Limit of the saturation as a term is repeated; it orders nothing."""
+    idf: Callable[[np.ndarray, int], np.ndarray]
+    """Documents that hold each term, all at least 1, and documents in all -> weight of each term, float64."""
+    floor: float
+    """The score that a match must exceed."""
+
+    def saturation(self, tf: np.ndarray, length: np.ndarray) -> np.ndarray:
+        """Contribution of a term to a document's score, divided by its idf.
+
+        Args:
+            tf: how often the term is in the document, at least 1.
+            length: length of the document over the mean length.
+        """
+        return self.gain * tf / (tf + self.k1 * (1 - self.b + self.b * length))
+
+
+def lucene_idf(holding: np.ndarray, documents: int) -> np.ndarray:
+    """ln(1 + (N - n + 1/2) / (n + 1/2)), never negative."""
+    return np.log1p((documents - holding + 0.5) / (holding + 0.5))
+
+
+def okapi_idf(holding: np.ndarray, documents: int, epsilon: float = 0.25) -> np.ndarray:
+    """ln((N - n + 1/2) / (n + 1/2)); terms in more than half of the documents get `epsilon` of the mean (rank-bm25)."""
+    idf = np.log(documents - holding + 0.5) - np.log(holding + 0.5)
+    return np.where(idf < 0, epsilon * idf.mean(), idf)
+
+
+SCORINGS = {
+    "lucene": Scoring(k1=0.9, b=0.4, gain=1.0, idf=lucene_idf, floor=0.0),
+    "okapi": Scoring(k1=1.5, b=0.75, gain=2.5, idf=okapi_idf, floor=-np.inf),
+}
+"""`lucene`: Lucene 8 and later with Pyserini's k1 and b, exact lengths; documents that share no term are no matches.
+`okapi`: rank-bm25's BM25Okapi, which ranks every document."""
+
+
+BLOCK = 8192
+"""Segments counted at a time."""
+
+
+def term_counts(ids: Any, length: int, terms: int) -> csr_array:
+    """Counts [S, V] of every whole segment of a split, in the smallest unsigned integers that hold `length`.
+
+    Args:
+        ids: token ids [T], an array or a Zarr array; S = T // length, segment i holds tokens i·length …
+        length: tokens a segment.
+        terms: size of the vocabulary, V.
+    """
+    segments = int(ids.shape[0]) // length
+    starts = range(0, segments, BLOCK)
+    blocks = [ids[start * length : min(start + BLOCK, segments) * length] for start in starts]
+    return vstack([_count(np.asarray(block).reshape(-1, length), terms) for block in blocks], format="csr")
+
+
+def uneven_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
+    """Counts [S, V] of segments of unequal length, in int32.
+
+    Args:
+        ids: token ids [T], an array or a Zarr array.
+        offsets: int64 [S + 1], where each segment begins, and the end.
+        terms: size of the vocabulary, V.
+
+    >>> uneven_counts(np.array([1, 1, 0, 2]), np.array([0, 3, 4]), 3).toarray()
+    array([[1, 2, 0],
+           [0, 0, 1]], dtype=int32)
+    """
+    blocks = []
+    for start in range(0, len(offsets) - 1, BLOCK):
+        part = offsets[start : start + BLOCK + 1]
+        rows = np.repeat(np.arange(len(part) - 1), np.diff(part))
+        found = np.asarray(ids[int(part[0]) : int(part[-1])]).astype(np.int32)
+        ones = np.ones(len(found), np.int32)
+        blocks.append(csr_array((ones, (rows, found)), shape=(len(part) - 1, terms)))  # equal places are added up
+    return vstack(blocks, format="csr")
+
+
+def _count(segments: np.ndarray, terms: int) -> csr_array:
+    """Counts [n, V] of segments [n, L]: a term of a row is a run of equal ids once the row is sorted."""
+    ordered = np.sort(segments, axis=1).astype(np.int32)
+    begins = np.ones(ordered.shape, bool)
+    begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    places = np.flatnonzero(begins)
+    counts = np.diff(places, append=ordered.size).astype(np.min_scalar_type(segments.shape[1]))
+    offsets = np.concatenate([[0], np.cumsum(begins.sum(axis=1))]).astype(np.int32)
+    return csr_array((counts, ordered.ravel()[places], offsets), shape=(len(segments), terms))
+
 
 QUERIES, DOCUMENTS = 256, 8192
 """Rows and columns of a block of scores: 16 MB in float64."""

@@ -1,1 +1,0 @@
-"""BM25 between segments of one text: every segment is a document, and the query for its own matches."""
