@@ -92,7 +92,9 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
         precision = resolve_precision(config.precision, device_type(execution.device))
-        return config.model_copy(update={"key": key, "precision": precision, **windows._asdict()})
+        reset = "document" if model_of(inputs["encoder"]).reads.source else config.reset  # pairs are read one by one
+        settled = {"key": key, "reset": reset, "precision": precision, **windows._asdict()}
+        return config.model_copy(update=settled)
 
     def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
         rows = layouts_of(config, inputs).keys.shape[0]

@@ -227,7 +227,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        for name, content in {"metrics.json": made, **files}.items():
+        more = weights.policies()[0].files if rows else {}
+        for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         drawn = with_model_named(made)
         charts = [chart for held in probe_charts(drawn, files).values() for chart in held]

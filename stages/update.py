@@ -18,9 +18,10 @@ from stages.encoding.schema import UPDATED
 from stages.encoding.stored_rows import VALUE_DTYPE
 from stages.encoding.window_settings import state_bytes
 from stages.errors import UsageError
-from stages.lineage.corpus import require_same_tokenizer, require_split
+from stages.lineage.corpus import require_same_tokenizer, require_sources, require_split
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
+from stages.models.config import model_of
 from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
@@ -49,6 +50,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         added, split = store.get(references["add"], "tokens"), config.split or "train"
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
+        require_sources(model_of(read["encoder"]), added)
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
                 f"{previous.reference} has rows of {split!r} of {added.reference} already; to add documents of it that "

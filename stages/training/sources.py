@@ -95,7 +95,6 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     require_scoring(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
-    _require_no_head(init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
     rows_to_spare = init.config["model"]["backbone"] == IMPORTED and size > types
     if size != types and not rows_to_spare:
@@ -105,13 +104,6 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
         )
     require_same_tokenizer(init.input("tokens"), tokens, init)
     return init
-
-
-def _require_no_head(init: Artifact) -> None:
-    if model_of(init).head is not None:
-        raise ArtifactError(
-            f"{init.reference} has learnt labels: begin from what it began from, or from another model of text."
-        )
 
 
 def _require_backbone(config: TrainConfig, init: Artifact) -> None:

@@ -20,6 +20,7 @@ from stages.updating.plan import Plan
 if TYPE_CHECKING:
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.state_store import StateStore
+    from stages.examples.corpus import Corpus
     from stages.search.keys import StoredKeys
 
 
@@ -32,8 +33,8 @@ class Work:
     """Keys of the datastore before."""
     values: Any
     """int32 [T], of the datastore before."""
-    encoder: "Callable[[Any], KeyEncoder]"
-    """Reads the splits of a group with the model of the keys, which is loaded when the first rows are encoded."""
+    encoder: "Callable[[Corpus], KeyEncoder]"
+    """Reads the splits of a corpus with the model of the keys, which is loaded when the first rows are encoded."""
     states: "StateStore"
 
 
@@ -50,10 +51,9 @@ def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
     return Work(plan, stored_keys(job.inputs[PREVIOUS]), group["values"], _encoders(job), states)
 
 
-def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Any], KeyEncoder]":
+def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Corpus], KeyEncoder]":
     from stages.encoding.key_encoder import KeyEncoder
     from stages.encoding.split_reader import SplitReader
-    from stages.examples.corpus import Corpus
     from stages.models.devices import resolve_device, tune_allocator
     from stages.models.language_model import load_model
 
@@ -64,9 +64,8 @@ def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Any], KeyEncoder]":
         tune_allocator()
         return load_model(job.inputs["encoder"].path, device, windows)
 
-    def reading(group: Any) -> KeyEncoder:
-        eos = tokenizer_of(job.inputs[PREVIOUS]).metrics["eos_id"]
-        reader = SplitReader(Corpus(group, eos), windows, False, device, job.config.precision)
+    def reading(corpus: "Corpus") -> KeyEncoder:
+        reader = SplitReader(corpus, windows, False, device, job.config.precision)
         return KeyEncoder.of(job.inputs[PREVIOUS], reader, model())
 
     return reading
@@ -92,8 +91,10 @@ def encode_added(
     count = tokens.stop - tokens.start
     if not count:
         return
+    from stages.examples.corpus import Corpus
+
     assert split is not None
-    encoder = work.encoder(job.inputs[ADDED].zarr("tokens.zarr"))
+    encoder = work.encoder(Corpus.of(job.inputs[ADDED]))
     encoded = encoder.encode_shard(split, tokens, work.plan.added_before(number), work.states, output)
     keys[-count:], values[-count:] = encoded.keys.numpy(), encoded.tokens.numpy().astype(VALUE_DTYPE)
     require_finite(keys[-count:], job.inputs["encoder"])
@@ -129,8 +130,10 @@ def _reread(plan: Plan) -> Iterator[tuple[int, int, int]]:
 
 def _encoded_alone(work: Work, eos: int, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Keys of short texts, each of which begins behind a lone `<eos>`: [n, d] of each text [n]."""
+    from stages.examples.corpus import Corpus
+
     ids = np.concatenate([part for text in texts for part in (text, np.array([eos]))])
     ends = np.cumsum([len(text) + 1 for text in texts])
     group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": np.concatenate([[0], ends])}
-    keys = work.encoder(group).by_document().encode(ROWS, 0, len(ids), None).keys.numpy()
+    keys = work.encoder(Corpus(group, eos)).by_document().encode(ROWS, 0, len(ids), None).keys.numpy()
     return [keys[a : b - 1] for a, b in pairwise([0, *ends.tolist()])]

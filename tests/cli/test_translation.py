@@ -114,6 +114,22 @@ def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm
     assert report.code == 0, report.err
 
 
+def test_a_datastore_of_pairs_grows_and_forgets(tokens: str, prefix: Path, tmp_path: Path, memlm: Memlm) -> None:
+    """The rows of other pairs that are added are those of a datastore of them; sentences go without a trace."""
+    store = Store(tmp_path / "store")
+    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 2, *SIZES).reference
+    languages = ("--source", "de", "--target", "en", "--tokenizer", tokens)
+    added = memlm("tokenize", *languages, "--train", prefix / "valid").reference
+    old = store.get(memlm("build-datastore", model).reference)
+    own = store.get(memlm("build-datastore", model, "--tokens", added).reference)
+    grown = store.get(memlm("update-datastore", old.reference, "--add", added, "--forget", "0").reference)
+    first = len(split_arrays(store.get(tokens), "train")[1][0])
+    assert grown.metrics["encoded_again"] == 0
+    before, beside, after = (one.zarr("datastore.zarr")["keys"][:] for one in (old, own, grown))
+    np.testing.assert_array_equal(after[: len(before) - first], before[first:])
+    np.testing.assert_allclose(after[len(before) - first :], beside, rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -137,12 +153,14 @@ def test_what_does_not_go_together_is_refused(
 def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, text: Path, memlm: Memlm) -> None:
     model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 1, *SIZES).reference
     alone = memlm("tokenize", text, "--tokenizer", tokens, "--documents", "line").reference
+    datastore = memlm("build-datastore", model).reference
     for arguments, code in (
         (("generate", model, "--prompt", "dog"), 2),
         (("evaluate", model, "--context", 4), 2),
         (("evaluate", model, "--tokens", alone), 4),
         (("train", alone, "--backbone", "encoder-decoder", "--steps", 1), 4),
         (("train", alone, "--init-from", model, "--steps", 1), 4),
+        (("update-datastore", datastore, "--add", alone), 4),
     ):
         ended = memlm(*arguments)
         assert ended.code == code, (arguments, ended.err)

@@ -14,7 +14,9 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
+from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
+from stages.evaluation.config import EvaluateConfig
 from stages.methods import METHODS
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
@@ -178,6 +180,11 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
         stream_model(store, tokens, "multitask", order=ORDER)
     with pytest.raises(ArtifactError, match="has learnt no tasks"):
         scored(store, small_model(store, text))
+    with pytest.raises(ArtifactError, match="has learnt labels"):
+        make(Evaluate(), EvaluateConfig(), {"source": sequential.reference}, store, Execution())
+    with pytest.raises(ArtifactError, match="has learnt labels"):
+        references = {"source": tokens.reference, "init_from": sequential.reference}
+        make(Train(), stream_config("replay"), references, store, Execution())
     with pytest.raises(UsageError, match="too few"):
         stream_model(store, tokens, "seq", steps=2)
 
