@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,12 +29,13 @@ __all__ = ["PackBatches", "PackConfig"]
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    from stages.text.bm25 import Bm25Index
     from stages.text.packing import Chain
 
 SPLIT = "train"
-SEGMENTS = 4096
-"""Segments of one shard."""
+SEGMENTS = {"fast": 4096, "rank-bm25": 128}
+"""Segments of one shard, by engine."""
+MANY = 20_000
+"""Segments from which on rank-bm25 takes hours."""
 
 
 class BatchesFigures(Figures):
@@ -84,11 +85,18 @@ class Plan(ShardPlan[SegmentRange]):
     k: int
 
 
+class Matcher(Protocol):
+    """Finds the segments that are most like others of the same split."""
+
+    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k best other segments for segments start .. stop - 1: ids int64, -1 for none, and scores, [n, k] each."""
+
+
 @dataclass(frozen=True)
 class Work:
     """Everything that computing shards needs."""
 
-    index: "Bm25Index"
+    index: Matcher
     k: int
 
 
@@ -116,9 +124,15 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
     def plan(self, job: Job[PackConfig]) -> Plan:
         segments = whole_segments(job.config, job.inputs)
+        if job.config.engine == "rank-bm25" and segments > MANY:
+            job.reporter.warning(
+                f"{segments:,} segments are many for rank-bm25, which scores all of them for each: this takes hours or "
+                "days. Leave --engine out: the fast engine finds the same matches."
+            )
+        size = SEGMENTS[job.config.engine]
         shards = [
-            SegmentRange(f"matches-{start // SEGMENTS:06d}", start, min(start + SEGMENTS, segments))
-            for start in range(0, segments, SEGMENTS)
+            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, segments))
+            for start in range(0, segments, size)
         ]
         return Plan(shards, segments, min(job.config.k, segments - 1))
 
@@ -186,11 +200,16 @@ def _require_documents(tokens: Artifact) -> None:
         )
 
 
-def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index":
+def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
     from stages.text.bm25 import SCORINGS, Bm25Index, itself
     from stages.text.packing import sharing
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
+    if job.config.engine == "rank-bm25":
+        from stages.text.bm25_reference import RankBm25
+
+        offsets = _offsets(job, segments)
+        return RankBm25(np.split(np.asarray(_ids(job)[: offsets[-1]]), offsets[1:-1]), hidden)
     return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
 
 

@@ -177,6 +177,8 @@ class PackConfig(StageConfig):
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"
     """Lucene's BM25 (k1 0.9, b 0.4), or rank-bm25's BM25Okapi (k1 1.5, b 0.75, epsilon 0.25)."""
+    engine: Literal["fast", "rank-bm25"] = "fast"
+    """Engine that finds the matches: fast, our own, or the package rank-bm25, for small texts and okapi alone."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the first segment, and of those that follow where no match is free."""
     exclude: Literal["self", "document"] = "self"
@@ -189,4 +191,10 @@ class PackConfig(StageConfig):
     def _apart_needs_documents(self) -> Self:
         if self.apart != APART and self.exclude != "document":
             raise ValueError("apart keeps segments of one document apart: add --exclude document")
+        return self
+
+    @model_validator(mode="after")
+    def _engine_has_the_formula(self) -> Self:
+        if self.engine == "rank-bm25" and self.bm25 != "okapi":
+            raise ValueError(f"engine rank-bm25 computes bm25 okapi, not {self.bm25}: add --bm25 okapi")
         return self

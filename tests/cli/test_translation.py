@@ -139,7 +139,6 @@ def test_a_datastore_of_pairs_grows_and_forgets(tokens: str, prefix: Path, tmp_p
         (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--set", "model.cutoffs=[5]"), 2),
         (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--method", "trime"), 4),
         (("pack-batches", "TOKENS", "--segment-length", 16), 2),
-        (("pack-batches", "TOKENS", "--engine", "rank-bm25", "--bm25", "okapi"), 2),
     ],
 )
 def test_what_does_not_go_together_is_refused(

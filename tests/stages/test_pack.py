@@ -58,7 +58,7 @@ def algorithm(documents: list[list[int]], variant: str, k: int, seed: int) -> tu
 def test_packs_as_algorithm_1_does(
     store: Store, tokens: Artifact, variant: str, k: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "SEGMENTS", 9)
+    monkeypatch.setitem(pack.SEGMENTS, "fast", 9)
     batches = packed(store, tokens, k=k, seed=seed, bm25=variant)
     order, linked, scores = algorithm(segments(tokens), variant, k, seed)
     assert array(batches, "batches.zarr", "order").tolist() == order
@@ -67,12 +67,29 @@ def test_packs_as_algorithm_1_does(
     assert batches.metrics["mean_link_score"] == pytest.approx(np.mean(followed), rel=1e-6)
 
 
-@pytest.mark.parametrize("settings", [{"k": 3}, {"k": 20, "apart": 3}, {"bm25": "okapi"}])
+def test_rank_bm25_itself_packs_the_same_and_warns_where_that_takes_long(
+    store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = Notes()
+    monkeypatch.setitem(pack.SEGMENTS, "rank-bm25", 9)
+    fast, slow = (packed(store, tokens, notes, bm25="okapi", k=3, engine=engine) for engine in ("fast", "rank-bm25"))
+    assert fast.id != slow.id and not notes.warnings
+    assert (array(fast, "batches.zarr", "order") == array(slow, "batches.zarr", "order")).all()
+    assert slow.metrics["hop_rate"] == fast.metrics["hop_rate"]
+    assert slow.metrics["mean_link_score"] == pytest.approx(fast.metrics["mean_link_score"], rel=1e-6)
+    monkeypatch.setattr(pack, "MANY", 10)
+    packed(store, tokens, notes, bm25="okapi", k=4, engine="rank-bm25")
+    assert any("Leave --engine out" in warning for warning in notes.warnings)
+    with pytest.raises(ValueError, match="add --bm25 okapi"):
+        PackConfig(engine="rank-bm25")
+
+
+@pytest.mark.parametrize("settings", [{"k": 3}, {"k": 20, "apart": 3}, {"bm25": "okapi", "engine": "rank-bm25"}])
 def test_links_lead_to_other_documents_where_a_segments_own_is_excluded(
     store: Store, tokens: Artifact, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Documents have nine tokens, segments eight, so most hold parts of two."""
-    monkeypatch.setattr(pack, "SEGMENTS", 9)
+    monkeypatch.setitem(pack.SEGMENTS, "fast", 9)
     batches = packed(store, tokens, exclude="document", seed=2, **settings)
     documents = segments(tokens)
     oracle, floor = ORACLES[batches.config["bm25"]]
@@ -137,7 +154,7 @@ def test_segments_that_share_nothing_are_linked_to_nothing(store: Store) -> None
 def test_an_interrupted_packing_goes_on_and_gives_the_same_bytes(
     store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "SEGMENTS", 9)
+    monkeypatch.setitem(pack.SEGMENTS, "fast", 9)
     whole = packed(store, tokens)
     expected = {name: entry["blake2b"] for name, entry in whole.manifest.files.items()}
     store.remove(whole.reference)
