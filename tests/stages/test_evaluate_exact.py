@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stages.search.query_config import NeighborsConfig
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -11,6 +12,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
 from stages.memory import weight_network
+from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.reading import parse_reading
 from stages.search.config import IndexConfig
 from tests.oracles.suffixes import contexts, shared
@@ -122,6 +124,8 @@ def test_what_does_not_belong_together_is_refused(
     reading = f"exact:{NUMBERS}"
     with pytest.raises(ArtifactError, match="knows no model"):
         evaluated(store, index, reading)
+    with pytest.raises(ArtifactError, match="knows no model"):
+        made(store, PrecomputeNeighbors(), NeighborsConfig(), index)
     other = small_tokens(store, tokenizer="other")
     foreign = made(store, BuildIndex(), IndexConfig(index="exact"), other)
     with pytest.raises(ArtifactError, match="whose tokenizer is not that of"):
