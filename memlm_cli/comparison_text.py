@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answers_on_terminal, printable
 from memlm_cli.tables import text_of
-from stages.comparison.sentences import baseline_values, group_tables, sentences, token_figures, top_tokens
 from stages.pages.tables import seeds_table
 from stages.reports.remarks.table import SEEDS, remarks_on
 from stages.reports.tables import Table, plain_table
@@ -19,6 +18,8 @@ Facts = Mapping[str, Any]
 
 def comparison_text(found: Facts) -> str:
     """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
+    from stages.comparison.sentences import group_tables, sentences
+
     terminal = answers_on_terminal()
     shown = [*group_tables(found), *_token_tables(found)]
     return "\n\n".join(
@@ -29,15 +30,25 @@ def comparison_text(found: Facts) -> str:
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
     """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
     from memlm_cli.reproduce import twin_remarks
+
+    return [*_against_baseline(report), *twin_remarks(report)]
+
+
+def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
+    if "baseline" not in report.manifest.inputs:
+        return  # what compares takes long to load
     from stages.comparison.compare import against_baseline
+    from stages.comparison.sentences import baseline_values
     from stages.reports.remarks.table import remark
 
     found = against_baseline(report)
-    compared = [] if found is None else [remark("against-baseline", baseline_values(found))]
-    return [*compared, *twin_remarks(report)]
+    if found is not None:
+        yield remark("against-baseline", baseline_values(found))
 
 
 def _token_tables(found: Facts) -> Iterator[Table]:
+    from stages.comparison.sentences import token_figures, top_tokens
+
     for title, tokens in top_tokens(found):
         headers = list(dict.fromkeys(header for token in tokens for header in token_figures(token)))
         columns = [*headers, "document:position", "in context"]
@@ -45,6 +56,8 @@ def _token_tables(found: Facts) -> Iterator[Table]:
 
 
 def _token(token: Facts, headers: list[str]) -> list[str]:
+    from stages.comparison.sentences import token_figures
+
     figures = token_figures(token)
     return [
         *(figures.get(header, "") for header in headers),

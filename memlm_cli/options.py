@@ -12,7 +12,10 @@ from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
+    from stages.artifacts.stage import Execution
+    from stages.artifacts.store import Store
     from stages.inspection.settings import ReadSettings
+    from stages.reporting import Reporter
 
 PANEL = "Everywhere"
 ON_CPU = "tokenize, build-index and pack-batches"
@@ -115,6 +118,19 @@ class Common:
             raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
         if self.workers < 1:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
+
+    def open_store(self) -> "Store":
+        """The store that is asked for."""
+        from stages.artifacts.store import Store
+
+        return Store(self.store, verify_inputs=self.verify_inputs)
+
+    def execution(self, reporter: "Reporter") -> "Execution":
+        """How to work."""
+        from stages.artifacts.stage import Execution
+
+        cluster = None if self.executor == "local" else self.executor
+        return Execution(self.device, self.checkpoint_seconds, not self.no_wait, reporter, self.workers, cluster)
 
 
 NOT_OPTIONS = ("by_default", "default_set")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import Common
-from memlm_cli.run_stage import execution
 from memlm_cli.tables import table
 from stages.errors import ResourceError
 from stages.numbers import duration, size
@@ -46,12 +45,11 @@ def _require(fit: "Fit") -> None:
 
 def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Fit]":
     from pipelines.estimates import estimates, fits
-    from stages.artifacts.store import Store
     from stages.machine import memory_bytes
     from stages.reporting import Silent
 
-    store = Store(common.store, verify_inputs=common.verify_inputs)
-    found = list(estimates(tasks, store, execution(common, Silent())))
+    store = common.open_store()
+    found = list(estimates(tasks, store, common.execution(Silent())))
     return found, fits(found, shutil.disk_usage(_existing(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
-from memlm_cli.run_stage import execution
 from memlm_cli.tables import answer_table, show_table
 from pipelines.command_words import command_words
-from stages.artifacts import advice
+from stages.artifacts.advice import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:
@@ -28,12 +27,11 @@ CONFIDENCE = 0.95
 def show_plan(recipe: "Recipe", common: Common) -> None:
     """Print the plan of a recipe, on stdout."""
     from pipelines.plan import plan_recipe
-    from stages.artifacts.store import Store
     from stages.reporting import Silent
 
     if recipe.description:
         say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
-    steps = plan_recipe(recipe, Store(common.store, verify_inputs=common.verify_inputs), execution(common, Silent()))
+    steps = plan_recipe(recipe, common.open_store(), common.execution(Silent()))
     if common.json:
         answer(json.dumps([_plan_entry(step) for step in steps]))
         return
@@ -54,25 +52,17 @@ def _plan_entry(step: Any) -> dict[str, Any]:
     }
 
 
-def run_all(
-    recipe: "Recipe",
-    common: Common,
-    *,
-    commands: bool = False,
-    reporters: Callable[..., ConsoleReporter] = ConsoleReporter,
-) -> "list[Result]":
+def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
     """Run a recipe's stages, with `--verbose` telling of each; the results stand in the order of the recipe.
 
     Args:
         commands: also say the command of each stage before it runs.
-        reporters: makes what tells of the stage with a given name, `side_by_side` with others or not.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
     from memlm_cli.plan_text import require_fit
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
-    from stages.artifacts.store import Store
     from stages.reporting import Silent
 
     def begins(name: str, references: Mapping[str, Any]) -> None:
@@ -82,9 +72,9 @@ def run_all(
     require_fit(tasks_of(recipe), common)
     done: dict[str, Result] = {}
     *_, last = recipe.stages
-    how, store = execution(common, Silent()), Store(common.store, verify_inputs=common.verify_inputs)
+    how, store = common.execution(Silent()), common.open_store()
     side_by_side = how.cluster is not None
-    tell = partial(reporters, side_by_side=side_by_side)
+    tell = partial(ConsoleReporter, side_by_side=side_by_side)
     with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:
         for result in running:
             done[result.name] = result
@@ -142,16 +132,5 @@ def _show_summary(results: "list[Result]") -> None:
 def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
     """The command of a stage, whose references are those of artifacts that are made, and files."""
     words = command_words(stage.command, references, stage.settings, stage.preset)
-    groups = [*_device(common), *store_words(common)]
-    return shlex.join(["memlm", *words, *(word for group in groups for word in group)])
-
-
-def store_words(common: Common) -> Iterator[list[str]]:
-    """Where the store is, if a new command would not know."""
-    if words := advice.store_words(common.store):
-        yield words
-
-
-def _device(common: Common) -> Iterator[list[str]]:
-    if common.device != "auto":
-        yield ["--device", common.device]
+    device = [] if common.device == "auto" else ["--device", common.device]
+    return shlex.join(["memlm", *words, *device, *store_words(common.store)])

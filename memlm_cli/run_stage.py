@@ -26,9 +26,7 @@ from stages.training.presets import training_preset
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
-    from stages.artifacts.stage import Execution
     from stages.config import StageConfig
-    from stages.reporting import Reporter
 
 
 class Work(NamedTuple):
@@ -98,10 +96,10 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
     """Make, or find, the artifact of a stage, and give it the name that is asked for."""
     from stages.artifacts.make import make
 
-    store = Store(common.store, verify_inputs=common.verify_inputs)
+    store = common.open_store()
     words = command_words(command, work.references, work.asked, work.preset)
     with resumable(), ConsoleReporter(command) as reporter:
-        how = replace(execution(common, reporter), command=words)
+        how = replace(common.execution(reporter), command=words)
         outcome = make(stage_of(command), work.config, work.references, store, how)
     publish_name(common, outcome.artifact)
     return outcome
@@ -111,14 +109,6 @@ def _preset(name: str | None, asked: Mapping[str, Any], init_from: str | None, c
     """Settings of a training that the user's own are laid over."""
     init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
     return training_preset(name, asked, init)
-
-
-def execution(common: Common, reporter: "Reporter") -> "Execution":
-    """How to work, as the common options say it."""
-    from stages.artifacts.stage import Execution
-
-    cluster = None if common.executor == "local" else common.executor
-    return Execution(common.device, common.checkpoint_seconds, not common.no_wait, reporter, common.workers, cluster)
 
 
 def check_artifact_name(common: Common) -> None:

@@ -4,20 +4,17 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import count, takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from memlm_cli.console import ConsoleReporter, say
+from memlm_cli.console import say
 from memlm_cli.options import Common
-from stages.numbers import duration, joined, number, size
+from stages.numbers import joined, size
 
 if TYPE_CHECKING:
-    from memlm_cli.run_recipe import Result
-    from pipelines.trial import Plan
     from pipelines.trial_budget import Budget, Machine, Shares
     from stages.text.records import TextFile
 
@@ -36,9 +33,8 @@ def planned(
     It is for one seed, and leaves the others the time that they need.
 
     The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
-    same text and minutes is kept, and gone on with, until `replan` asks for another plan: the latest counts, and those
-    before it stay, with their parts of the text. `shares`: of the text, for valid and test; None: as much as there is
-    time to score.
+    same text and minutes is kept, and resumed, until `replan` asks for another plan in its place. `shares`: of the
+    text, for valid and test; None: as much as there is time to score.
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
@@ -58,15 +54,13 @@ def planned(
     ]
     work += [shares] if shares else []
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
-    plans = _plans(common.store / TRIALS, name)
-    if plans and not replan:
-        recipe = plans[-1]
+    recipe = common.store / TRIALS / f"{name}.toml"
+    if recipe.is_file() and not replan:
         say(
             "try: as it was planned before; what is done is not done again, and the time is that of the whole "
             "(--replan times this machine, and plans anew)"
         )
     else:
-        recipe = common.store / TRIALS / (f"{name}-{len(plans) + 1}.toml" if plans else f"{name}.toml")
         lines = count_lines(texts, FEWEST_DOCUMENTS)
         require_lines(lines, count_sentences(texts, FEWEST_DOCUMENTS) if lines < FEWEST_DOCUMENTS else 0)
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
@@ -74,34 +68,6 @@ def planned(
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
         _plan(texts, total, machine, shares, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
-
-
-def use_time_left(recipe: Path, plan: "Plan", results: "Sequence[Result]", seconds: float, seeds: int) -> bool:
-    """Add a second model to a recipe whose first is read, if it can be made in the time that is left.
-
-    A plan rests on a few seconds of a machine that others use, too: half of the way tells its speed better.
-
-    Args:
-        results: of the recipe, at the speed of whose trainings the second one is foretold.
-        seconds: that are left.
-    """
-    from pipelines.trial import with_second_model
-    from stages.artifacts.durable import write_atomically
-
-    made = [result for result in results if result.artifact.kind == "model" and result.status == "made"]
-    speeds = [result.artifact.metrics["tokens_per_second"] for result in made]
-    if not speeds or not plan.time_left_for_second(min(speeds), seconds, seeds):
-        return False
-    say(f"try: {duration(round(seconds))} are left: a second model is trained with memory, for as many steps")
-    write_atomically(recipe, with_second_model(recipe, plan))
-    return True
-
-
-def _plans(folder: Path, name: str) -> list[Path]:
-    """The recipes that were made for some work, the latest last: `NAME.toml`, `NAME-2.toml`, ..."""
-    first = folder / f"{name}.toml"
-    again = (folder / f"{name}-{number}.toml" for number in count(2))
-    return [first, *takewhile(Path.is_file, again)] if first.is_file() else []
 
 
 def _parts(recipe: Path) -> list[Path]:
@@ -177,7 +143,8 @@ def _plan(
     folder = recipe.with_suffix("")
     speed = training_speed(training, bpe_vocabulary(total), device)
     recipe.parent.mkdir(parents=True, exist_ok=True)
-    for left in _parts(recipe):  # by a plan that was interrupted
+    recipe.unlink(missing_ok=True)  # before its part: a recipe without one is taken for one of all of the text
+    for left in _parts(recipe):
         left.unlink()
     say("try: counting the tokens of the text")
     broken = count_lines(texts, FEWEST_DOCUMENTS) < FEWEST_DOCUMENTS
@@ -240,68 +207,3 @@ def _part(
         part = folder / part_name([text.path for text in tried], most, total)
         write_atomically(part, "".join(first_bytes(tried, most)))
     return TextFile(str(part), format_of(str(part)), file_digest(str(part))), records, length
-
-
-NOTABLY = 1.5
-"""Factor between the speed of a training and that of its plan from which it is said."""
-SOON = 20.0
-"""Seconds of a training that tell its speed; a shorter one tells it at its end."""
-
-
-class TrialReporter(ConsoleReporter):
-    """Tells what a split that is small needs here, and once where a model is not trained as fast as was planned."""
-
-    def __init__(
-        self,
-        name: str,
-        planned: float | None,
-        anew: str,
-        larger: str | None,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        side_by_side: bool = False,
-    ) -> None:
-        """For the stage `name`.
-
-        Args:
-            planned: tokens a second in training; None: of other models, of which none is known.
-            anew: the command that plans anew.
-            larger: what makes splits larger; None: what `tokenize` says does.
-            clock: seconds.
-            side_by_side: others tell at the same time.
-        """
-        super().__init__(name, clock, side_by_side=side_by_side)
-        self._planned = planned if name.partition("[")[0] == "model" else None
-        self._anew, self._larger = anew, larger
-        self._trial_clock = clock
-        self._began: float | None = None
-
-    def warning(self, message: str) -> None:
-        from stages.tokenization.size_warnings import MORE_TEXT
-
-        super().warning(message if self._larger is None else message.replace(MORE_TEXT, self._larger))
-
-    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        super().progress(done, total, unit, **figures)
-        now = self._trial_clock()
-        self._began = now if self._began is None else self._began
-        speed = figures.get("tokens_per_second")
-        if self._planned and speed and (now - self._began >= SOON or done == total):
-            line = pace_line(self._planned, speed, self._anew)
-            self._planned = None
-            if line is not None:
-                self.info(line)
-
-
-def pace_line(planned: float, measured: float, anew: str) -> str | None:
-    """Message about a training at another speed than was planned, in tokens a second; None where it is about the same.
-
-    >>> pace_line(2000, 2900, "memlm try a.txt --replan")
-    >>> pace_line(2000, 4000, "memlm try a.txt --replan")
-    'trained at 4,000 tokens a second, planned at 2,000: there is time for more; memlm try a.txt --replan plans anew'
-    """
-    if max(measured / planned, planned / measured) <= NOTABLY:
-        return None
-    means = "there is time for more" if measured > planned else "it takes longer than was planned"
-    speeds = f"trained at {number(round(measured))} tokens a second, planned at {number(round(planned))}"
-    return f"{speeds}: {means}; {anew} plans anew"

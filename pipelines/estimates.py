@@ -257,11 +257,11 @@ def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
 
     Runs of another shape say little: they are compared by their amount times their weights.
 
-    >>> one = Run(Work(1000, "tokens", {}), 10.0, 0)
+    >>> one = Run(Work(1000, "tokens", {}), 1000.0, 0)
     >>> _seconds(Work(2000, "tokens", {}), [one])
-    (14.0, 30.0)
+    (1400.0, 3000.0)
     >>> _seconds(Work(100_000, "tokens", {}), [one])
-    (200.0, 2500.0)
+    (20000.0, 250000.0)
     """
     alike = all(work.is_like(run.work) for run in runs)
     near = [run for run in runs if alike and 1 / FAR <= work.amount / run.work.amount <= FAR]

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipelines.catalogue import reads_artifact, stage_of
 from pipelines.recipe import Recipe, Reference
+from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import ResolvedWork, plan
 from stages.artifacts.stage import Execution
@@ -119,20 +120,12 @@ def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
         for role, record in work.inputs.items()
         if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
     ]
-    own = dict(_flat(artifact.config))
+    own = dict(leaves(artifact.config))
     settings = [
-        f"{name}: {own.get(name)} -> {value}" for name, value in _flat(work.config.stored()) if own.get(name) != value
+        f"{name}: {own.get(name)} -> {value}" for name, value in leaves(work.config.stored()) if own.get(name) != value
     ]
     if inputs and not settings:
         return ", ".join(inputs)
     if settings and not inputs:
         return "settings changed: " + ", ".join(settings[:3]) + (", …" if len(settings) > 3 else "")
     return None
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

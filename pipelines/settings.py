@@ -38,6 +38,19 @@ def nested(flat: Mapping[str, Any]) -> Settings:
     return result
 
 
+def leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested tables with their dotted names.
+
+    >>> dict(leaves({"a": {"b": 1}, "c": 2}))
+    {'a.b': 1, 'c': 2}
+    """
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
 def assignment(text: str) -> Settings:
     """`a.b=value` as a table; the value is TOML, or else the text itself. Raises UsageError without a `=`."""
     path, sign, value = text.partition("=")

@@ -24,9 +24,8 @@ from pipelines.trial_budget import (
     budget,
     fewest_shares,
     minutes_for,
-    second_model_work,
 )
-from stages.config import Settings, read_toml
+from stages.config import Settings
 from stages.errors import DataError, UsageError
 from stages.numbers import duration, joined, number, passes, percent, size
 from stages.text.config import TokenizeConfig
@@ -52,7 +51,7 @@ LARGEST_DOCUMENT = 3.0
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
-NO_SECOND = "no second model trained with memory (TRIME), unless time is left when the first is read (--minutes)"
+NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
 MORE_STEPS = "more --minutes make no more passes over so large a text; --set model.steps=N does"
 BROKEN = "a text of few lines: each of its sentences is made one, up to . ! ? (what ends in Mr. is taken for one, too)"
 SPREAD = "records, from all over the text"
@@ -73,22 +72,12 @@ class Plan(Settings):
     """Lines of these that the page shows, too."""
     ample: str | None = None
     """Advice on more minutes; None: they are good for nothing."""
-    larger: str | None = None
-    """Advice on larger valid and test splits; None: more text is all that helps."""
-    speed: float
-    """Tokens a second in training, as this machine was."""
-    second: float | None = None
-    """Work of a second model, trained with memory, in training tokens; None: it is in the plan."""
 
     def advice(self, *, undertrained: bool) -> list[str]:
         """Advice that is repeated with the results; `undertrained`: a report says so of its model."""
         if self.ample is not None:
             return [self.ample]
         return [MORE_STEPS] if undertrained else []
-
-    def time_left_for_second(self, speed: float, seconds: float, seeds: int) -> bool:
-        """Whether a second model can be trained and read in the time that is left, at a speed that was measured."""
-        return self.second is not None and self.second * seeds / speed <= seconds
 
 
 @dataclass(frozen=True)
@@ -118,11 +107,6 @@ class Trial:
     def ample(self) -> int:
         """Minutes that are enough for everything."""
         return ceil(self.everything.seconds(self.machine) / (60 * USED))
-
-    @property
-    def second(self) -> float:
-        """Training tokens that a second model takes with each seed, trained for as many steps, and read."""
-        return second_model_work(self.budget)
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -224,12 +208,9 @@ def recipe_text(trial: Trial) -> str:
     """The recipe, for `memlm run FILE --train TEXT`, with what was chosen as its plan."""
     seconds = {name: {"seconds": round(value, 1)} for name, value in trial.seconds.items()}
     stages = {name: {**stage, **seconds.get(name, {})} for name, stage in _stages(trial)}
-    return _recipe_text(_time(trial), stages, _plan(trial))
-
-
-def _recipe_text(time: str, stages: Mapping[str, Any], plan: Plan) -> str:
-    lines = ['description = "Memory tried on a text"', f'time = "{time}"', f'hardware = "{HARDWARE}"']
-    lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.model_dump(exclude_none=True).items())]
+    lines = ['description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
+    plan = _plan(trial).model_dump(exclude_none=True)
+    lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.items())]
     lines += ["", "[inputs]", 'train = "the text"']
     for name, stage in stages.items():
         lines += ["", f"[stages.{name}]", *(f"{key} = {_toml(value)}" for key, value in stage.items())]
@@ -240,16 +221,12 @@ def _plan(trial: Trial) -> Plan:
     context, ample = CONTEXT.format(longest_context()), None
     if trial.ample > trial.machine.minutes and trial.lacking:
         ample = f"--minutes {trial.ample} would be enough for {joined(trial.lacking)}"
-    small = trial.budget.bytes < trial.total or trial.scores_less
     said = list(_described(trial))
     said[-1:-1] = [] if ample is None else [ample]
     return Plan(
         said=said,
         page=[*(line for line in said if SPREAD in line), context],
         ample=ample,
-        larger=f"--minutes {number(trial.ample)} would make it larger" if ample and small else None,
-        speed=trial.machine.speed,
-        second=None if trial.budget.trime else trial.second,
     )
 
 
@@ -271,15 +248,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 def read_plan(recipe: Path) -> Plan:
     """The plan in a recipe of `memlm try`."""
     return validated(Plan, read_recipe(recipe).plan, where=f"plan of {recipe}")
-
-
-def with_second_model(recipe: Path, plan: Plan) -> str:
-    """The same recipe with a second model, trained with memory for as many steps as the first."""
-    values = read_toml(recipe)
-    training = {**values["stages"]["model"]["settings"], "method": "trime-long"}
-    chosen = plan.model_copy(update={"said": [SECOND if line == NO_SECOND else line for line in plan.said]})
-    stages = values["stages"] | dict(_second_model(training))
-    return _recipe_text(values["time"], stages, chosen.model_copy(update={"second": None}))
 
 
 def _described(trial: Trial) -> Iterator[str]:
@@ -343,13 +311,10 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield "index", {"command": "build-index", "from": "datastore", "settings": index}
     yield "report", {"command": "evaluate", "from": "index", "settings": memory}
     if budget.trime:
-        yield from _second_model({"method": "trime-long", **training})
-
-
-def _second_model(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": training}
-    compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
-    yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
+        second = {"method": "trime-long", **training}
+        yield "trime", {"command": "train", "from": "tokens", "preset": PRESET, "settings": second}
+        compared = {"with": {"baseline": "report"}, "settings": {"save_token_scores": True}}
+        yield "trime_report", {"command": "evaluate", "from": "trime", **compared}
 
 
 def _schedule(steps: int) -> dict[str, Any]:

@@ -199,13 +199,6 @@ def budget(
     return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
 
 
-def second_model_work(planned: Budget) -> float:
-    """Training tokens that a second model would take, trained with memory for as many steps, and read."""
-    every = planned.tokens / (1 - planned.valid - planned.test)
-    read = TRIME_SCORED * (planned.valid + planned.test) * every
-    return 2 * STAGE + TRIME * planned.passes * planned.tokens + read
-
-
 def _largest(
     total: int,
     fewest: int,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipelines.catalogue import COMMANDS
 from pipelines.recipe import Recipe, Reference, StageRecipe
-from pipelines.settings import merged, nested
+from pipelines.settings import leaves, merged, nested
 from stages.errors import UsageError, did_you_mean
 
 MOST_VARIANTS = 1000
@@ -59,18 +59,10 @@ def _swept(recipe: Recipe) -> Iterator[Axis]:
             raise UsageError(f"sweep: the recipe has no stage {stage!r}; {did_you_mean(stage, recipe.stages)}")
         if not isinstance(settings, Mapping):
             raise UsageError(f"sweep.{stage}: expected settings of the stage, as sweep.{stage}.NAME = [VALUE, VALUE].")
-        for path, values in _leaves(settings):
+        for path, values in leaves(settings):
             if not isinstance(values, list) or not values:
                 raise UsageError(f"sweep.{stage}.{path}: expected a list of values, not {values!r}.")
             yield Axis(f"{stage}.{path}", tuple(values), {stage: tuple(nested({path: value}) for value in values)})
-
-
-def _leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 def _seeded(recipe: Recipe, seeds: int) -> Axis:

@@ -18,7 +18,6 @@ from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows, state_bytes
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.plan import Part, Plan, plan_evaluation, probes_of, rows_of_report
 from stages.evaluation.schema import REPORT
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
@@ -40,6 +39,7 @@ from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
     from stages.encoding.state_store import StateStore
+    from stages.evaluation.plan import Part, Plan
     from stages.evaluation.range_reader import RangeReader
     from stages.evaluation.row_weights import RowWeights
     from stages.translation.translator import Translator
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class Work:
     """Everything that computing parts needs."""
 
-    plan: Plan
+    plan: "Plan"
     reader: "RangeReader"
     weights: "RowWeights"
     states: "StateStore"
@@ -57,7 +57,7 @@ class Work:
     """Those of rows that were translated here."""
 
 
-class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
+class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder;
     of a model with a gate: gate_neighbors.
     """
@@ -113,14 +113,15 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
         return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
 
-    def plan(self, job: Job[EvaluateConfig]) -> Plan:
+    def plan(self, job: Job[EvaluateConfig]) -> "Plan":
+        from stages.evaluation.plan import plan_evaluation
         from stages.search.open import tell_of_large
 
         for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
         return plan_evaluation(job)
 
-    def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Work:
+    def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
         from stages.encoding.state_store import StateStore
         from stages.evaluation.range_reader import open_range_reader
         from stages.evaluation.row_weights import RowWeights
@@ -147,7 +148,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         reader = replace(reader, needs=reader.needs | needs)
         return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
 
-    def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part) -> ShardOutput:
+    def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part") -> ShardOutput:
         output = ShardOutput(job.folder)
         if shard.task == "translate":
             self._translate(job, work, shard, output)
@@ -165,7 +166,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 self._score(job, work, shard, output)
         return output
 
-    def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
+    def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
         """Translate some sentences with the model alone or with a row."""
         from stages.evaluation.translations import open_row, translate_shard
 
@@ -174,7 +175,7 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
             work.translators[shard.row] = open_row(job, work.reader, policy)
         translate_shard(job, work.translators[shard.row], shard, output)
 
-    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: Part, output: ShardOutput) -> None:
+    def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
         """Score one range with the model alone and with every row, at the selected settings."""
         from stages.evaluation.score_range import score_range, shard_record, token_scores
 
@@ -193,15 +194,16 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
                 f"in tokens {shard.start} to {shard.stop} of {job.config.split}: train it again."
             )
 
-    def finish(self, job: Job[EvaluateConfig], plan: Plan) -> dict[str, Any]:
+    def finish(self, job: Job[EvaluateConfig], plan: "Plan") -> dict[str, Any]:
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.metrics_file import metrics_of
         from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
+        from stages.evaluation.metrics_file import metrics_of
+        from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights
         from stages.evaluation.translations import write_translations
         from stages.reports.remarks.table import REPORT, remarks_on
@@ -227,7 +229,8 @@ class Evaluate(ShardedStage[EvaluateConfig, Plan, Work, Part]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        for name, content in {"metrics.json": made, **files}.items():
+        more = weights.policies()[0].files if rows else {}
+        for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         drawn = with_model_named(made)
         charts = [chart for held in probe_charts(drawn, files).values() for chart in held]
@@ -242,8 +245,6 @@ def resolve_decoding(
 
     Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
     """
-    from stages.evaluation.figures.bleu import require_sacrebleu
-
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
     if not model_of(read["model"]).reads.source:
         if asked:
@@ -257,6 +258,8 @@ def resolve_decoding(
             "Translations are searched for with neighbours from an index alone: name an index and external memory, or "
             "--beam 0 for perplexity without BLEU."
         )
+    from stages.evaluation.figures.bleu import require_sacrebleu
+
     require_sacrebleu(config.bleu)
     return dict(config.decoding)
 

@@ -17,7 +17,6 @@ from stages.artifacts.store import Store
 from stages.examples import PAIRS
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.tokenization.schema import TOKENS
-from stages.tokenization.sources import find_inputs, shared_files
 
 if TYPE_CHECKING:
     from stages.tokenization.encoded import Work
@@ -43,11 +42,14 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
     schema = TOKENS
 
     def inputs(self, config: TokenizeConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        from stages.tokenization.sources import find_inputs
+
         return find_inputs(config, references, store)
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
         from stages.tokenization.automatic import resolve_automatic
         from stages.tokenization.size_warnings import warn_of_shared_files
+        from stages.tokenization.sources import shared_files
 
         warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))

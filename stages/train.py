@@ -16,19 +16,7 @@ from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.reporting import first_process
 from stages.training.config import TrainConfig
-from stages.training.resolve import (
-    fitted_model,
-    require_compiler,
-    require_examples,
-    require_memory,
-    resolved_length,
-    resolved_memory,
-    task_order,
-    warn_of_bf16,
-)
 from stages.training.schema import MODEL
-from stages.training.sizes import segments
-from stages.training.sources import KINDS, fitting_init, learnt_from
 
 if TYPE_CHECKING:
     from stages.training.loop import Trainer
@@ -46,6 +34,8 @@ class Train(Stage[TrainConfig]):
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
+        from stages.training.sources import KINDS, fitting_init, learnt_from
+
         artifacts = learnt_from(config, store.get(references["source"], *KINDS))
         tokens = artifacts["tokens"]
         require_split(tokens, TRAIN)
@@ -58,32 +48,35 @@ class Train(Stage[TrainConfig]):
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
         from stages.models.devices import device_type, resolve_precision
+        from stages.training import resolve
 
         tokens = inputs["tokens"]
-        model = fitted_model(config, inputs)
-        require_examples(config, model, tokens)
+        model = resolve.fitted_model(config, inputs)
+        resolve.require_examples(config, model, tokens)
         precision = resolve_precision(config.precision, device_type(execution.device))
         update = {
             "model": model,
-            "order": task_order(config, tokens),
-            "memory": resolved_memory(config, model, inputs),
+            "order": resolve.task_order(config, tokens),
+            "memory": resolve.resolved_memory(config, model, inputs),
             "precision": precision,
             "epochs": None,
             "long_length": None,
         }
         resolved = config.model_copy(update=update)
-        return resolved.model_copy(update=resolved_length(resolved, config.epochs, inputs, execution))
+        return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
 
     def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
         """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled
         that is to be."""
+        from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
+
         require_memory(config, inputs["tokens"], execution)
         warn_of_bf16(config, execution)
         if config.compile:
             require_compiler(execution.device)
 
     def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
-        from stages.training.sizes import training_bytes
+        from stages.training.sizes import segments, training_bytes
 
         return training_bytes(config, config.model, segments(config, inputs["tokens"]))
 

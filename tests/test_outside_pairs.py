@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
-from stages.artifacts.schema import Count, Figures, wrong_manifest
+from stages.artifacts.manifest import wrong_manifest
+from stages.artifacts.schema import Count, Figures
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig

@@ -18,7 +18,10 @@ BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGE
 """Files beside `docs`, and what they are called on the site."""
 SHELVES = {
     "Tutorials": ("tutorials", "index novel code domain train-with-memory recipe"),
-    "How to": ("how-to", "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate"),
+    "How to": (
+        "how-to",
+        "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate translate",
+    ),
     "Explanation": ("explanation", "retrieval-leaks lm knn-lm neural-cache trime spalm transformer-xl"),
     "Reference": ("reference", "streams memories artifacts reliability house"),
     "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),

@@ -79,7 +79,7 @@ def verify(
     json_: JsonOption = False,
 ) -> None:
     """Hash every file again and compare, with the manifest's own digest and the id; exit 4 if one is damaged."""
-    from stages.artifacts.schema import UncheckedArtifact
+    from stages.artifacts.manifest import UncheckedArtifact
     from stages.errors import ArtifactError
 
     opened = _store(store)

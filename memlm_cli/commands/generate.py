@@ -66,7 +66,7 @@ def _write(
         for token in generated:
             if token.attributed is not None:
                 answer(_attributed(reader, token))
-    if wanted.draft is not None and generated:
+    if wanted.draft != "none" and generated:
         written, right = len(generated), sum(token.drafted for token in generated)
         say(f"generate: {right} of {written} tokens were drafted: {written / max(1, written - right):.1f} a reading")
 

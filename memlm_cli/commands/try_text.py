@@ -2,11 +2,8 @@
 
 import json
 import shlex
-import time
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +13,6 @@ from memlm_cli.options import Common
 from memlm_cli.output_files import has_display, open_page, tell_page
 from memlm_cli.run_stage import check_artifact_name, publish_name
 from stages.errors import UsageError
-
-if TYPE_CHECKING:
-    from pipelines.recipe import Recipe
 
 
 def try_text(
@@ -62,14 +56,13 @@ def try_text(
     from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
     from memlm_cli.settings import given_settings
-    from memlm_cli.trial import TrialReporter, planned, use_time_left
+    from memlm_cli.trial import planned
     from pipelines.estimates import tasks_of
     from pipelines.recipe import load_recipe
     from pipelines.trial import check_settings, read_plan, scored_shares
     from pipelines.variants import varied
     from stages.pages.page import check_page_file
 
-    began = time.monotonic()
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_artifact_name(common)
@@ -84,29 +77,17 @@ def try_text(
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     say(f"try: this is a recipe: {shlex.join(words)}")
-
-    def chosen_recipe() -> "Recipe":
-        recipe = load_recipe(file, {"train": texts}, settings)
-        if common.precision:
-            recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
-        return varied(recipe, seeds)
-
-    recipe = chosen_recipe()
+    recipe = load_recipe(file, {"train": texts}, settings)
+    if common.precision:
+        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+    recipe = varied(recipe, seeds)
     if common.plan:
         show_estimates(tasks_of(recipe), common, recipe.takes)
         return
     if dry_run:
         show_plan(recipe, common)
         return
-    reporters = partial(
-        TrialReporter,
-        planned=None if settings else plan.speed,
-        anew=_command(files, minutes, seeds, split, output, common),
-        larger=plan.larger,
-    )
-    results = run_all(recipe, common, commands=True, reporters=reporters)
-    if use_time_left(file, plan, results, 60 * minutes - (time.monotonic() - began), seeds or 1):
-        results = run_all(chosen_recipe(), common, commands=True, reporters=reporters)
+    results = run_all(recipe, common, commands=True)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
         show_again(result, common)
@@ -127,34 +108,20 @@ def try_text(
         tell_page("try", output)
 
 
-def _command(
-    files: list[str], minutes: float, seeds: int | None, split: str | None, output: Path, common: Common
-) -> str:
-    """The command that plans anew."""
-    from memlm_cli.run_recipe import store_words
-
-    words = ["memlm", "try", *files, "--minutes", f"{minutes:g}"]
-    words += [] if seeds is None else ["--seeds", str(seeds)]
-    words += [] if split is None else ["--split", split]
-    words += [] if output == DEFAULT_OUTPUT else ["--output", str(output)]
-    return shlex.join([*words, "--replan", *chain(*store_words(common))])
-
-
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
     """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.reproduce import script
-    from memlm_cli.run_recipe import store_words
-    from stages.artifacts.store import Store
+    from stages.artifacts.advice import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title
     from stages.reports.remarks.table import remark
 
-    found = find_reports(references, Store(common.store, verify_inputs=common.verify_inputs))
+    found = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
     write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
-    store = list(chain(*store_words(common)))
+    store = store_words(common.store)
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
     words = ["memlm", "inspect", report.input("index").reference, "--report", report.reference, "--select", "gains"]

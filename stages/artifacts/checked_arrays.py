@@ -5,27 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from stages.artifacts.kinds import STAGES
+from stages.artifacts.manifest import Manifest
 from stages.artifacts.schema import Check, Expected, anything
 from stages.errors import content_of
 
 if TYPE_CHECKING:
     import zarr
 
-    from stages.artifacts.artifact import Artifact
-
 _PLAIN = frozenset({"bytes", "crc32c"})
 """Codecs that give back as many bytes as they read: none of an artifact's arrays is compressed."""
+
+
+class Source(Protocol):
+    """An artifact, as far as its arrays need it."""
+
+    path: Path
+    manifest: Manifest
+
+    def file(self, relative: str | Path) -> Path:
+        """Path of a file. Raises: ArtifactError if the manifest does not list it."""
+
+    def damaged(self, problem: str) -> Exception:
+        """The error for something that cannot be right."""
 
 
 class CheckedArray:
     """A Zarr array for reading, whose values are compared with what is expected where they are sliced."""
 
-    def __init__(self, artifact: Artifact, name: str, array: zarr.Array[Any], check: Check) -> None:
+    def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
         self._artifact, self._name, self._array, self._check = artifact, name, array, check
         self.shape: tuple[int, ...] = array.shape
         self.dtype: np.dtype[Any] = array.dtype
@@ -61,7 +73,7 @@ class CheckedArray:
 class CheckedGroup:
     """A Zarr group of an artifact, for reading: its arrays are as their stage writes them."""
 
-    def __init__(self, artifact: Artifact, name: str, group: zarr.Group) -> None:
+    def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
         self._artifact, self._name, self._group = artifact, name, group
 
     def __getitem__(self, below: str) -> Any:

@@ -19,9 +19,8 @@ from stages.artifacts.draft import PROGRESS, SCRATCH, WORK, Draft, finished_mani
 from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.lock import ATTEMPT, held
-from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest
+from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest, wrong_manifest
 from stages.artifacts.references import is_id, split_reference
-from stages.artifacts.schema import wrong_manifest
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter

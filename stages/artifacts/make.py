@@ -18,6 +18,7 @@ from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
+from stages.artifacts.runner import run_stage
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -176,7 +177,7 @@ def _make_locked(
     if draft.damage:
         execution.reporter.warning(draft.damage)
     try:
-        metrics = stage.run(Job(config, inputs, folder, execution, draft))
+        metrics = run_stage(stage, Job(config, inputs, folder, execution, draft))
         manifest = Manifest(
             format_version=KINDS[work.kind].format_version,
             kind=work.kind,

@@ -12,7 +12,8 @@ from stages.artifacts.checksums import FileEntry, manifest_digest, work_id
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.references import is_id, stays_inside
 from stages.config import StageConfig
-from stages.errors import ArtifactError, shortened
+from stages.errors import ArtifactError, UsageError, shortened
+from stages.registry import OUTSIDE, UnknownPart
 
 MANIFEST = "manifest.json"
 
@@ -185,3 +186,56 @@ def _mend(folder: Path) -> str:
     command = KINDS[folder.parent.name].command if folder.parent.name in KINDS else "its command"
     reference = f"{folder.parent.name}/{folder.name}"
     return f"remove it with memlm artifacts rm --force {reference} and make it again with memlm {command}"
+
+
+def wrong_manifest(manifest: Manifest) -> str | None:
+    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none.
+
+    Raises: ArtifactError if it names a part that is not known here, which is no damage.
+    """
+    try:
+        stage = STAGES.load(manifest.stage)
+        if stage.kind != manifest.kind:
+            return f"stage {manifest.stage} makes {stage.kind}, not {manifest.kind}"
+        place = "config"
+        config = stage.Config.model_validate(manifest.config)
+        place = "metrics"
+        stage.schema.metrics.model_validate(manifest.metrics)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, UnknownPart):
+            raise _unknown_part(manifest, cause) from None
+        return f"manifest.json has {'.'.join(map(str, (place, *first['loc'])))[:100]}: {first['msg']}"
+    except UnknownPart as error:
+        raise _unknown_part(manifest, error) from None
+    except UsageError as error:
+        return f"manifest.json has what this memlm does not know: {error}"
+    other = _difference(manifest.config, config.stored())
+    return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
+
+
+class UncheckedArtifact(ArtifactError):
+    """An artifact whose settings only a part that is missing here could read."""
+
+
+def _unknown_part(manifest: Manifest, error: UnknownPart) -> UncheckedArtifact:
+    return UncheckedArtifact(
+        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {str(error).rstrip('.')}. "
+        f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
+    )
+
+
+def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
+    """The dotted name of the first setting that is not as its stage stores it."""
+    for name in {**stored, **found}:
+        if name not in found or name not in stored:
+            return name
+        one, other = found[name], stored[name]
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            below = _difference(one, other)
+            if below is not None:
+                return f"{name}.{below}"
+        elif one != other:
+            return name
+    return None

@@ -1,21 +1,36 @@
-"""Runs the shards of a stage on an executor, and commits what they wrote."""
+"""Runs a stage: at once, or its shards on an executor, committing what they wrote."""
 
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts import EXECUTORS
 from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.worker import ShardTask
 from stages.artifacts.progress import Written
+from stages.artifacts.stage import C, Job, Shard, ShardedStage, Stage
+from stages.numbers import size
 
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Job, Shard, ShardedStage
+
+def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
+    """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
+    if not isinstance(stage, ShardedStage):
+        return stage.run(job)
+    with job.draft.first_look():
+        plan = stage.plan(job)
+    for layout in plan.arrays:
+        job.draft.create(layout)
+    if plan.bytes:
+        job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
+        job.draft.expect(plan.bytes)
+    run_shards(stage, job, plan)
+    metrics: dict[str, Any] = stage.finish(job, plan)
+    return metrics
 
 
-def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan: Any) -> None:
+def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any) -> None:
     """Compute and commit all shards that are not committed yet, phase after phase.
 
     Raises: what a shard raised; the same call goes on behind what is committed.
@@ -46,7 +61,7 @@ def run_shards(stage: "ShardedStage[Any, Any, Any, Any]", job: "Job[Any]", plan:
             executor.run(chains_of(together))
 
 
-def chains_of(shards: "Iterable[Shard]") -> "list[list[Shard]]":
+def chains_of(shards: Iterable[Shard]) -> list[list[Shard]]:
     """Shards that belong together, in order, each chain where its first shard stands."""
     chains: dict[str, list[Shard]] = {}
     for shard in shards:

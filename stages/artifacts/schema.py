@@ -4,22 +4,16 @@ Each stage says its own (`Stage.schema`). Settings are checked by its `Config`, 
 shapes of arrays when they are opened, and values where they are read, a slice at a time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from stages.artifacts.kinds import STAGES
-from stages.errors import ArtifactError, UsageError
-from stages.registry import OUTSIDE, UnknownPart
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from stages.artifacts.artifact import Artifact
-    from stages.artifacts.manifest import Manifest
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Positive = Annotated[int, Field(gt=0, lt=2**53)]
@@ -45,7 +39,7 @@ class Expected(NamedTuple):
     check: Check
 
 
-def _any_array(artifact: "Artifact", name: str) -> Expected | None:
+def _any_array(artifact: Any, name: str) -> Expected | None:
     return None
 
 
@@ -54,61 +48,9 @@ class Schema:
     """Form of the metrics and arrays that a stage writes."""
 
     metrics: type[Figures] = Figures
-    arrays: Callable[["Artifact", str], Expected | None] = _any_array
-    """The form of an array, by its name (`tokens.zarr/train/ids`); None: it is not read as an array of numbers."""
-
-
-def wrong_manifest(manifest: "Manifest") -> str | None:
-    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none.
-
-    Raises: ArtifactError if it names a part that is not known here, which is no damage.
-    """
-    try:
-        stage = STAGES.load(manifest.stage)
-        if stage.kind != manifest.kind:
-            return f"stage {manifest.stage} makes {stage.kind}, not {manifest.kind}"
-        place = "config"
-        config = stage.Config.model_validate(manifest.config)
-        place = "metrics"
-        stage.schema.metrics.model_validate(manifest.metrics)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, UnknownPart):
-            raise _unknown_part(manifest, cause) from None
-        return f"manifest.json has {'.'.join(map(str, (place, *first['loc'])))[:100]}: {first['msg']}"
-    except UnknownPart as error:
-        raise _unknown_part(manifest, error) from None
-    except UsageError as error:
-        return f"manifest.json has what this memlm does not know: {error}"
-    other = _difference(manifest.config, config.stored())
-    return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
-
-
-class UncheckedArtifact(ArtifactError):
-    """An artifact whose settings only a part that is missing here could read."""
-
-
-def _unknown_part(manifest: "Manifest", error: UnknownPart) -> UncheckedArtifact:
-    return UncheckedArtifact(
-        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {str(error).rstrip('.')}. "
-        f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
-    )
-
-
-def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """The dotted name of the first setting that is not as its stage stores it."""
-    for name in {**stored, **found}:
-        if name not in found or name not in stored:
-            return name
-        one, other = found[name], stored[name]
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            below = _difference(one, other)
-            if below is not None:
-                return f"{name}.{below}"
-        elif one != other:
-            return name
-    return None
+    arrays: Callable[[Any, str], Expected | None] = _any_array
+    """The form of an array of an artifact, by its name (`tokens.zarr/train/ids`); None: it is not read as an array of
+    numbers."""
 
 
 # What may be expected of values

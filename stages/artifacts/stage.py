@@ -11,11 +11,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import PROGRESS, Draft
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.progress import read_record
-from stages.artifacts.runner import run_shards
 from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.numbers import size
 from stages.registry import load
 from stages.reporting import Reporter, Silent
 
@@ -158,9 +156,12 @@ class Stage(ABC, Generic[C]):
         """
         return False
 
-    @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
-        """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""
+        """Do the work in `job.draft`, going on from what is committed there; returns the metrics.
+
+        A `ShardedStage` has none: `stages.artifacts.runner` runs its shards.
+        """
+        raise NotImplementedError(f"{self.name} has no run")
 
 
 @dataclass(frozen=True)
@@ -222,14 +223,3 @@ class ShardedStage(Stage[C], Generic[C, P, W, S]):
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
         """Put together what the shards left, once all are committed; returns the metrics."""
-
-    def run(self, job: Job[C]) -> dict[str, Any]:
-        with job.draft.first_look():
-            plan = self.plan(job)
-        for layout in plan.arrays:
-            job.draft.create(layout)
-        if plan.bytes:
-            job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
-            job.draft.expect(plan.bytes)
-        run_shards(self, job, plan)
-        return self.finish(job, plan)

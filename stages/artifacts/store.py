@@ -142,7 +142,7 @@ class Store:
             raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):
             raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
-        from stages.artifacts.schema import wrong_manifest
+        from stages.artifacts.manifest import wrong_manifest
 
         wrong = wrong_manifest(artifact.manifest)
         if wrong is not None:

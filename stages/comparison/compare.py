@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import replacing
 from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
+from stages.comparison.translations import compare_translations
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.row_names import counting
@@ -118,7 +119,9 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Pr
         from stages.comparison.by_token import compare_tokens as compare_scores
     else:
         from stages.comparison.by_text import compare_text as compare_scores
+    translated = compare_translations(a, b, settings)
     return {
+        **({} if translated is None else {"bleu": translated}),
         "a": _report_facts(scores_a),
         "b": _report_facts(scores_b),
         "reading": settings.reading,

@@ -16,6 +16,15 @@ def sentences(found: Facts) -> Iterator[str]:
     """Sentences about a comparison: the reports, what was compared, the difference and its interval."""
     yield from map(report_line, ("a", "b"), (found["a"], found["b"]))
     yield from text_lines(found)
+    if "bleu" in found:
+        yield bleu_line(found["bleu"])
+
+
+def bleu_line(bleu: Facts) -> str:
+    """`BLEU 23.10 -> 25.30 (+2.20 [1.10, 3.30], p 0.0010)`: A, B, and the difference."""
+    interval = "" if bleu["interval"] is None else " [{:.2f}, {:.2f}]".format(*bleu["interval"])
+    p = f"p {bleu['p_value']:.4f}"
+    return f"BLEU {bleu['a']:.2f} -> {bleu['b']:.2f} ({bleu['difference']:+.2f}{interval}, {p})"
 
 
 def report_line(name: str, report: Facts) -> str:

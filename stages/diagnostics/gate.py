@@ -14,14 +14,12 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.curves import accuracy_chart
 from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side, Table
 from stages.charts.reported import Report, scored
-from stages.diagnostics.passage import resolve_passage, tokens_of
-from stages.diagnostics.probe import Options, Probe, Records
+from stages.diagnostics.passage import tokens_of
+from stages.diagnostics.probe import Probe, Records
 from stages.diagnostics.watching import counted_rows
 from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe
-from stages.errors import UsageError
 from stages.lineage.corpus import token_text
-from stages.lineage.neighbors import require_neighbors
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite, perplexity
 from stages.numbers import number
@@ -243,36 +241,6 @@ class GateProbe(Probe):
     """`numbers`: of neighbours of which perplexity is reported; `passage`: tokens of `split` that are shown."""
 
     columns: ClassVar[tuple[str, ...]] = ("gate",)
-    options: ClassVar[tuple[str, ...]] = ("gate_k", "passage")
-
-    @classmethod
-    def of_report(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        """How many neighbours entered; the passage was that of the evaluation."""
-        numbers = config.get("gate_k")
-        return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
-
-    @classmethod
-    def resolve(cls, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
-        """Filled in: as many neighbours as in training, the first tokens of the split; see `resolve_options`.
-
-        Raises: UsageError for options of a gate that the model does not have, or a passage outside the split;
-            ArtifactError if the stored neighbours are too few, or hold the answers.
-        """
-        model = read["model"]
-        if "gate_neighbors" not in read:
-            for name, value in asked.items():
-                if value is not None:
-                    raise UsageError(f"{model.reference} has no gate: leave --{name.replace('_', '-')} out.")
-            return dict(asked)
-        trained = (model.config["memory"] or {}).get("k")
-        if trained is None:
-            raise model.damaged("manifest.json has a gate, and no config.memory.k")
-        first, *others = asked["gate_k"] or (trained,)
-        numbers = (first, *sorted({*others} - {first}))
-        for split in splits:
-            require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")
-        passage = resolve_passage(asked["passage"], splits[0], read["tokens"]) if splits else None
-        return {"gate_k": numbers, "passage": passage}
 
     numbers: tuple[int, ...]
     passage: range

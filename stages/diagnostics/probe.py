@@ -1,6 +1,6 @@
-"""The interface of a probe: its options, what it sees while a split is scored, and how that is shown.
+"""The interface of a probe: what it sees while a split is scored, and how that is shown.
 
-Free of torch: options are settled before any work, and a page is made after it.
+Free of torch: a page is made after the work.
 """
 
 from __future__ import annotations
@@ -30,20 +30,8 @@ class Probe(ABC):
 
     columns: ClassVar[tuple[str, ...]]
     """Names of what is reported of every token."""
-    options: ClassVar[tuple[str, ...]] = ()
-    """Names of an evaluation's settings (`stages.evaluation.config.EvaluateConfig`) that are meant for this probe."""
 
     # Before the work
-
-    @classmethod
-    @abstractmethod
-    def resolve(cls, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
-        """The options filled in, settled before any work; see `stages.diagnostics.options.resolve_options`."""
-
-    @classmethod
-    @abstractmethod
-    def of_report(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        """The options that a question about a model takes over from an evaluation's settings; {}: from none."""
 
     @classmethod
     @abstractmethod
@@ -52,7 +40,7 @@ class Probe(ABC):
 
         Args:
             read: what the evaluation reads, by role.
-            options: resolved.
+            options: as `stages.diagnostics.options.resolve_options` fills them in.
             split: the one that is scored.
         """
 
@@ -101,17 +89,7 @@ class Probe(ABC):
 
 
 class PlainProbe(Probe):
-    """A probe without options, curves and files of its own."""
-
-    @classmethod
-    @final
-    def resolve(cls, asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    @final
-    def of_report(cls, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
+    """A probe without curves and files of its own."""
 
     @final
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator
 
 from stages.config import Settings, Spelling
-from stages.diagnostics.options import option_names
+from stages.diagnostics.options import OPTIONS
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.reading import Reading, parse_readings
@@ -72,7 +72,7 @@ class EvaluateConfig(WindowedConfig):
     @property
     def probe_options(self) -> dict[str, Any]:
         """Options of probes."""
-        return {name: getattr(self, name) for name in option_names()}
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @field_validator("memory", mode="before")
     @classmethod

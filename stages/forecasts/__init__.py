@@ -1,1 +1,1 @@
-"""Forecasts of commands: disk and amount of work, from manifests alone; a file a command."""
+"""Forecasts of commands: disk and amount of work, from manifests alone."""

@@ -30,12 +30,12 @@ class GeneratedToken:
     """Whether it was suggested before it was drawn."""
 
 
-def open_writer(request: Request, store: Store, draft: str | None = None) -> MemoryReader:
+def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryReader:
     """The model and memories that a request names, for writing, and the index that drafts.
 
     Raises: UsageError for a model that translates.
     """
-    found = find(request, store, None, stride=STRIDE, matches=draft is not None)
+    found = find(request, store, None, stride=STRIDE, matches=draft != "none")
     model = found.read["model"]
     if model_of(model).reads.source:
         raise UsageError(f"{model.reference} translates: use memlm translate {request.source}.")
@@ -48,7 +48,7 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
     attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
     random, left = np.random.default_rng(wanted.seed), wanted.max_tokens
     while left:
-        drafted = [] if wanted.draft is None else draft_exact(stream, left - 1)
+        drafted = [] if wanted.draft == "none" else draft_exact(stream, left - 1)
         block = stream.read_range(drafted)
         for number, log_p in enumerate(stream.each_log_probs(block)):
             token = draw(probabilities(log_p, wanted.sampling), random)

@@ -28,7 +28,7 @@ class GenerationRequest(Settings):
     """The same seed writes the same text."""
     stop_at_eos: bool = False
     """End where <eos> is drawn."""
-    draft: Literal["exact"] | None = None
+    draft: Literal["none", "exact"] = "none"
     """Let the text of an exact index suggest what follows, and read several tokens at once: the same text, sooner."""
     attribute: bool = False
     """Afterwards list the training passages that carried each token."""
@@ -37,7 +37,7 @@ class GenerationRequest(Settings):
     def _draws(self) -> Self:
         if self.temperature == 0 and (self.top_k, self.top_p) != (None, None):
             raise UsageError("--temperature 0 always takes the likeliest token: leave --top-k and --top-p out.")
-        if self.draft and self.attribute:
+        if self.draft != "none" and self.attribute:
             raise UsageError("--attribute reads one token at a time: leave --draft out.")
         return self
 

@@ -72,8 +72,8 @@ def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[
     """For each share of n contexts, above 0 and below 1, the output that as many are at or above.
 
     >>> import torch
-    >>> thresholds(torch.tensor([0.1, 0.4, 0.2, 0.3]).double(), [0.25, 0.5])
-    [0.4, 0.3]
+    >>> thresholds(torch.tensor([0.125, 0.5, 0.25, 0.375]), [0.25, 0.5])
+    [0.5, 0.375]
     """
     falling = predicted.double().sort(descending=True).values
     return [float(falling[max(1, round(share * len(falling))) - 1]) for share in shares]

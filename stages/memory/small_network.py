@@ -18,7 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-N = TypeVar("N", bound="SmallNetwork")
+N = TypeVar("N")
+"""A dataclass of tensors, of which `inner`, `bias` and `outer` are learned; `outputs(inputs)` gives its numbers."""
 
 HIDDEN = 32
 PASSES = 10
@@ -28,6 +29,12 @@ RATE = 0.01
 """Step size of Adam at the beginning; it falls evenly to 0."""
 DECAY = 0.01
 """Share of W and u that a step of size 1 takes off."""
+
+
+def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
+    """Mean and spread of each feature; a constant one has spread 1."""
+    spread = inputs.std(0, correction=0)
+    return inputs.mean(0), torch.where(spread > 0, spread, 1.0)
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,8 @@ class SmallNetwork:
     def constant(cls, inputs: Float[Tensor, "n f"], offset: float, seed: int = 0) -> Self:
         """The network that gives every context the same number, ready to be fitted to inputs like these."""
         width = inputs.shape[1]
-        spread = inputs.std(0, correction=0)
         return cls(
-            inputs.mean(0),
-            torch.where(spread > 0, spread, 1.0),
+            *standardized(inputs),
             torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width),
             torch.zeros(HIDDEN).double(),
             torch.zeros(HIDDEN).double(),
@@ -77,15 +82,17 @@ def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Ten
         loss: of some positions, int64 [r], and their outputs [r]: what is to be made small.
     """
     with torch.inference_mode(False), torch.enable_grad():
-        numbers = {field.name: getattr(network, field.name).clone() for field in fields(network)}
+        made: Any = network
+        numbers = {field.name: getattr(made, field.name).clone() for field in fields(made)}
         learned = [numbers[name].requires_grad_() for name in ("inner", "bias", "outer")]
-        network = type(network)(**numbers)
+        made = type(made)(**numbers)
         optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
         random = torch.Generator().manual_seed(seed)
         batches = [part for _ in range(PASSES) for part in torch.randperm(len(inputs), generator=random).split(BATCH)]
         for number, rows in enumerate(batches):
             optimizer.param_groups[0]["lr"] = RATE * (1 - number / len(batches))
             optimizer.zero_grad()
-            loss(rows, network.outputs(inputs[rows])).backward()
+            loss(rows, made.outputs(inputs[rows])).backward()
             optimizer.step()
-        return type(network)(**{name: number.detach() for name, number in numbers.items()})
+        learnt: N = type(made)(**{name: number.detach() for name, number in numbers.items()})
+        return learnt

@@ -91,14 +91,30 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
     return fitted(begun, positions.inputs, loss, seed)
 
 
-Fit = Callable[[Positions, float], ContextWeights]
-"""Fits weights to positions, from one number for all on."""
+class Observed(Protocol):
+    """Positions that weights are fitted to: `Positions`, or others that are read alike."""
+
+    @property
+    def inputs(self) -> Any:
+        """Features [n, F]."""
+
+    def __len__(self) -> int: ...
+
+    def taken(self, rows: Tensor) -> Any:
+        """The part for some of the positions."""
+
+    def read(self, logits: Tensor) -> Tensor:
+        """log p of the targets, [n], with the weights of some logits."""
+
+
+Fit = Callable[[Any, float], Any]
+"""Fits weights, with `logits` of inputs, to positions, from one number for all on."""
 
 
 class Learned(NamedTuple):
     """Weights fitted on all positions, and what they gained where they were not: nats a token, one number a fold."""
 
-    network: ContextWeights
+    network: Any
     gains: Sequence[float]
 
     @property
@@ -118,7 +134,7 @@ class Learned(NamedTuple):
 
 
 def learn(
-    positions: Positions, weight: float, one_for_all: Float[Tensor, " n"], fit: Fit = fit_weight
+    positions: Observed, weight: float, one_for_all: Float[Tensor, " n"], fit: Fit = fit_weight
 ) -> Learned | None:
     """Fit weights, and measure what weights fitted alike gain over the best that there is without.
 

@@ -6,8 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stages.errors import DataError, MemlmError
-from stages.pretrained.location import require_extra
+from stages.errors import DataError, MemlmError, UsageError
+
+
+def require_extra() -> None:
+    """Raises: UsageError, naming the extra, if transformers is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("transformers") is None:
+        raise UsageError("Pretrained models need the package transformers: pip install 'memlm[hf]'.")
 
 
 def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stages.artifacts.references import split_reference
-from stages.errors import DataError, UsageError, shortened
+from stages.errors import DataError, shortened
 from stages.text import TOKENIZERS
 
 HUB = "hf:"
@@ -210,14 +210,6 @@ def digest(file: Path) -> str:
             return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from None
-
-
-def require_extra() -> None:
-    """Raises: UsageError, naming the extra, if transformers is not installed."""
-    from importlib.util import find_spec
-
-    if find_spec("transformers") is None:
-        raise UsageError("Pretrained models need the package transformers: pip install 'memlm[hf]'.")
 
 
 def _checked(location: Location) -> Location:

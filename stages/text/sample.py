@@ -96,7 +96,7 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> dict[int, in
     Returns: empty where records are too large to be taken whole, and too few to be cut.
 
     >>> list(choose_records([8_000] * 20, most=160_000, tested=16_000).values())[-1]
-    1600
+    1777
     """
     length = part_length(sizes, most, tested)
     taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}

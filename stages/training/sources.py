@@ -12,7 +12,6 @@ from stages.models import IMPORTED
 from stages.models.backbones.memformer_config import MemformerConfig
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import AttentionConfig, remembers
-from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors")
@@ -210,6 +209,7 @@ def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     import torch
 
     from stages.models.language_model import LanguageModel
+    from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
 
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:

@@ -73,6 +73,8 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "infinity-even": Trained(attention("infinity", "sticky=false")),
     "hashed-ngrams": Trained(["lookup.name=hashed-ngrams", "lookup.layers=[1]"]),
     "memory-plus": Trained([f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]),
+    "memory-tokens": Trained(["width=128", "ffn_width=512"], preset="enwik8-small-memory-tokens"),
+    "sru++": Trained(["width=400", "projection=100"], preset="enwik8-small-sru"),
     "product-keys": Trained(
         [f"feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=64", "value_lr=1e-2")]
     ),

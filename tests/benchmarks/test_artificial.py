@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stages.artifacts.schema import wrong_manifest
+from stages.artifacts.manifest import wrong_manifest
 from stages.artifacts.store import Store
 from tests.benchmarks.artificial import Datastore, Index, Model, Neighbors, Tokens, artificial
 

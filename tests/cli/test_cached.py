@@ -29,7 +29,7 @@ settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8
 
 
 NEEDED = {
-    **dict.fromkeys(("tokenize", "evaluate", "run", "pack-batches"), " numpy"),
+    **dict.fromkeys(("tokenize", "run", "pack-batches"), " numpy"),
     "update-datastore": " numpy zarr",
 }
 """What is loaded all the same: of update-datastore to count the documents that it is to forget; the others could do

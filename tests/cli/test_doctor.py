@@ -1,15 +1,13 @@
 """What is installed and in force, and what of it is broken."""
 
 import json
-import shlex
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from memlm_cli import doctor as checks
-from memlm_cli.commands import doctor
+from memlm_cli.commands import doctor as checks
 from memlm_cli.defaults import Defaults
 from memlm_cli.packages import Dependency, dependencies, install_command
 from stages.machine import free_memory_bytes, memory_bytes
@@ -79,7 +77,7 @@ def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatc
             raise ImportError("libopenblas.so: cannot open shared object file")
         return import_module(module)
 
-    monkeypatch.setattr("memlm_cli.doctor.import_module", broken)
+    monkeypatch.setattr("memlm_cli.commands.doctor.import_module", broken)
     ended = memlm("doctor", "--json")
     assert ended.code == 2
     found = json.loads(ended.out)
@@ -104,7 +102,7 @@ def test_a_store_that_cannot_be_made_or_written_is_a_problem(
     def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr("memlm_cli.doctor.TemporaryDirectory", refuse)
+    monkeypatch.setattr("memlm_cli.commands.doctor.TemporaryDirectory", refuse)
     store = tmp_path if there else tmp_path / "store"
     ended = memlm("doctor", "--store", store)
     assert ended.code == 2
@@ -145,16 +143,6 @@ def test_faiss_under_another_name_is_no_problem(monkeypatch: pytest.MonkeyPatch)
     ]
     found = {"extras": checks._extras(lacking), "store": {"problem": None}}
     assert not any("faiss" in problem for problem in checks._problems(found, lacking, {}, Defaults()))
-    monkeypatch.setattr("memlm_cli.doctor.find_spec", lambda module: None)
+    monkeypatch.setattr("memlm_cli.commands.doctor.find_spec", lambda module: None)
     (problem,) = [p for p in checks._problems(found, lacking, {}, Defaults()) if "faiss" in p]
     assert problem.startswith("faiss is missing")
-
-
-def test_an_extra_that_lacks_much_is_folded_and_its_command_can_be_copied() -> None:
-    lines = [f"no-such-package-{number}>=1" for number in range(9)]
-    (extra,) = checks._extras(dependencies([f'{line}; extra == "test"' for line in lines]))
-    rows = list(doctor._extra(extra))
-    assert [name for name, *_ in rows] == ["test", *[""] * (len(rows) - 1)]
-    assert all(len(cell) <= 72 for row in rows for cell in row)
-    copied = " ".join(command.removesuffix(" \\") for _, _, command in rows if command)
-    assert shlex.split(copied) == ["pip", "install", *lines]

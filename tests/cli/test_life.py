@@ -85,7 +85,7 @@ COMMANDS = {
     "generate": Watched(
         "{index} --max-tokens 2 --memory long:size=5,theta=1,lambda=0.1",
         (
-            "stages.inspection.reading.find",
+            "stages.generation.generate.find",
             "stages.inspection.reading.open_range_reader",
             "stages.generation.generate.Stream.__init__",
             "stages.generation.generate.Stream.read_range",
@@ -118,7 +118,7 @@ COMMANDS = {
         ("stages.artifacts.bucket.Bucket.__init__", "stages.artifacts.copies._with_inputs"),
     ),
     "presets": Watched("", ("stages.training.presets.preset_names",)),
-    "doctor": Watched("", ("memlm_cli.doctor.import_module", "memlm_cli.doctor.dependencies")),
+    "doctor": Watched("", ("memlm_cli.commands.doctor.import_module", "memlm_cli.commands.doctor.dependencies")),
 }
 
 

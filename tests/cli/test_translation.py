@@ -156,6 +156,7 @@ def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, te
     datastore = memlm("build-datastore", model).reference
     for arguments, code in (
         (("generate", model, "--prompt", "dog"), 2),
+        (("inspect", model, "--text", "dog"), 2),
         (("evaluate", model, "--context", 4), 2),
         (("evaluate", model, "--tokens", alone), 4),
         (("train", alone, "--backbone", "encoder-decoder", "--steps", 1), 4),

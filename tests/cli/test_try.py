@@ -163,9 +163,7 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
 
 
 @pytest.mark.usefixtures("small")
-def test_a_plan_is_made_anew_where_that_is_asked_for_and_the_one_before_stays(
-    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_is_made_anew_where_that_is_asked_for(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(*more: str) -> tuple[Path, Path, bytes]:
         ended = memlm("try", book, "--minutes", 0.12, "--dry-run", *more)
         assert ended.code == 0, ended.err
@@ -176,9 +174,9 @@ def test_a_plan_is_made_anew_where_that_is_asked_for_and_the_one_before_stays(
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_300.0)
     assert tried() == first
     anew = tried("--replan")
-    assert anew[0].name == f"{first[0].stem}-2.toml" and len(anew[2]) > len(first[2])
+    assert anew[0] == first[0] and len(anew[2]) > len(first[2])
     assert tried() == anew, "the latest plan is gone on with"
-    assert first[1].read_bytes() == first[2]
+    assert not first[1].exists(), "the part that was tried before"
 
 
 @pytest.mark.usefixtures("small")
@@ -301,7 +299,6 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert f"--minutes {minutes} would be enough" in Path("page.html").read_text("utf-8")
     assert "plain reads at most 96 tokens back" in Path("page.html").read_text("utf-8")
-    assert f"what is measured there is rough: --minutes {minutes} would make it larger" in " ".join(ended.err.split())
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and "try: the first" not in enough
 

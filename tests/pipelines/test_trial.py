@@ -9,8 +9,6 @@ import torch
 
 from pipelines.recipe import load_recipe
 from pipelines.trial import (
-    NO_SECOND,
-    SECOND,
     Plan,
     longest_context,
     plan_trial,
@@ -18,7 +16,6 @@ from pipelines.trial import (
     recipe_text,
     scored_shares,
     training_settings,
-    with_second_model,
 )
 from pipelines.trial_budget import (
     FEWEST_BYTES,
@@ -163,7 +160,7 @@ def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
 
 
 def test_where_more_minutes_are_good_for_nothing_an_undertrained_model_is_told_what_is():
-    (line,) = Plan(said=["read alone, with a cache"], speed=1.0).advice(undertrained=True)
+    (line,) = Plan(said=["read alone, with a cache"]).advice(undertrained=True)
     assert "more --minutes make no more passes" in line and "--set model.steps=N" in line
 
 
@@ -191,27 +188,6 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
     assert trial.budget.tokens == pytest.approx(every, abs=2), "each document ends with <eos>"
     assert ("trime" in recipe.stages) == budget.trime
     assert f"{trial.steps:,} steps" in " ".join(read_plan(file).said)
-
-
-def test_a_second_model_is_that_of_a_plan_that_has_one_and_wants_time_that_is_left(tmp_path):
-    machine = Machine(8_000, 4)
-    found = best_budget(NOVEL, three_bytes, machine, TRAINING)
-    trial = plan_trial(survey(NOVEL, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING)
-    file = tmp_path / "trial.toml"
-    file.write_text(recipe_text(trial))
-    plan = read_plan(file)
-    needed = plan.second / 8_000
-    assert plan.time_left_for_second(8_000, needed + 1, seeds=1) and not plan.time_left_for_second(8_000, needed - 1, 1)
-    assert plan.time_left_for_second(8_000, 2 * needed + 1, 2) and not plan.time_left_for_second(8_000, needed + 1, 2)
-    file.write_text(with_second_model(file, plan))
-    longer, whole = read_plan(file), replace(trial, budget=replace(trial.budget, trime=True))
-    assert SECOND in longer.said and NO_SECOND not in longer.said
-    assert not longer.time_left_for_second(1e9, 1e9, 1)
-    recipe = load_recipe(file, {"train": ["a.txt"]}, {})
-    (tmp_path / "whole.toml").write_text(recipe_text(whole))
-    wanted = load_recipe(tmp_path / "whole.toml", {"train": ["a.txt"]}, {})
-    assert recipe.config("trime") == wanted.config("trime") and list(recipe.stages) == list(wanted.stages)
-    assert recipe.stages["trime_report"] == wanted.stages["trime_report"].model_copy(update={"seconds": None})
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])

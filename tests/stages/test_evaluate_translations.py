@@ -11,6 +11,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.comparison.compare import compare
+from stages.comparison.sentences import bleu_line, sentences
+from stages.comparison.settings import ComparisonSettings
 from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
@@ -69,6 +72,18 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
     assert again.file("translations.jsonl").read_bytes() == wanted
     assert attempts.begun_with == list(range(6)), "one range scored, then two shards of sentences for each of two rows"
+
+
+def test_reports_are_compared_by_bleu_too(index: Artifact) -> None:
+    plain = evaluated(index.find("encoder"), memory=(), save_token_scores=True)
+    read = evaluated(index, memory=SURE, save_token_scores=True)
+    found = compare(plain, read, ComparisonSettings(samples=50))
+    assert found["bleu"]["rows"] == ["plain", "knn-lm"]
+    assert (found["bleu"]["a"], found["bleu"]["b"]) == (plain.metrics["rows"][0]["bleu"], pytest.approx(100))
+    assert bleu_line(found["bleu"]) in list(sentences(found))
+    assert compare(read, read, ComparisonSettings(reading="model", samples=50))["bleu"]["difference"] == 0
+    other = evaluated(index, memory=SURE, save_token_scores=True, bleu_lowercase=True)
+    assert "bleu" not in compare(plain, other, ComparisonSettings(samples=50)), "they count otherwise"
 
 
 def test_a_split_of_the_datastore_does_not_find_its_own_sentence(index: Artifact) -> None:

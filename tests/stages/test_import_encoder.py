@@ -17,7 +17,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
 from stages.export.export import export
-from stages.forecasts.datastore import DatastoreForecast
+from stages.forecasts.retrieval import DatastoreForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.inspection.request import Request, find

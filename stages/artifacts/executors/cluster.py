@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.machines import (
@@ -33,12 +33,10 @@ from stages.artifacts.executors.machines import (
 )
 from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
 from stages.artifacts.progress import Written
+from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
 from stages.interrupts import deferred_signals
 from stages.reporting import Reporter
-
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard
 
 
 class ShardActor:
@@ -60,7 +58,7 @@ class ShardActor:
             return Failed.of(error)
         return None
 
-    def compute(self, shard: "Shard") -> Written | Failed:
+    def compute(self, shard: Shard) -> Written | Failed:
         """Compute and write a shard."""
         try:
             self._worker.run(shard)
@@ -71,7 +69,11 @@ class ShardActor:
 
 
 class Slot:
-    """The place of one worker, which is started again where it is lost."""
+    """The place of one worker, which is started again where it is lost.
+
+    Ray can do that by itself (max_task_retries), but then the shard waits for that very worker, for which the cluster
+    may have no room any more, while others are idle.
+    """
 
     def __init__(self, name: str, start: Callable[[str], Any]) -> None:
         self.name, self._start = name, start
@@ -109,7 +111,7 @@ class RayExecutor(Executor):
         for name in left_behind(self._name):
             end_actor(name)
 
-    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+    def run(self, chains: Sequence[Sequence[Shard]]) -> None:
         self._left = deque(deque(chain) for chain in chains)
         missing = sum(map(len, chains))
         self._begin(min(self.task.job.execution.workers, len(chains)))

@@ -2,14 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from stages.artifacts.executors.worker import ShardTask, ShardWorker
 from stages.artifacts.progress import Written
+from stages.artifacts.stage import Shard
 from stages.reporting import Reporter
-
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard
 
 
 class Executor(ABC):
@@ -27,7 +24,7 @@ class Executor(ABC):
         self.reporter = reporter
 
     @abstractmethod
-    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+    def run(self, chains: Sequence[Sequence[Shard]]) -> None:
         """Compute the shards of each chain in order, in one place; returns when all are committed.
 
         Raises: what a shard raised; those committed before stay so.
@@ -45,7 +42,7 @@ class LocalExecutor(Executor):
         super().__init__(task, commit, reporter)
         self._worker = ShardWorker(task, commit)
 
-    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+    def run(self, chains: Sequence[Sequence[Shard]]) -> None:
         for chain in chains:
             for shard in chain:
                 self._worker.run(shard)

@@ -10,13 +10,11 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from stages.artifacts.stage import Execution, Inputs, Stage
+from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
-
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Execution, Inputs, Stage
-    from stages.config import StageConfig
 
 try:
     import ray
@@ -113,16 +111,16 @@ def _handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def computes_on_gpu(stage: "Stage[Any]", execution: "Execution") -> bool:
+def computes_on_gpu(stage: Stage[Any], execution: Execution) -> bool:
     return stage.device(execution) != "cpu"
 
 
-def pinned(stage: "Stage[Any]", execution: "Execution") -> "Execution":
+def pinned(stage: Stage[Any], execution: Execution) -> Execution:
     """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
     return replace(execution, device="cuda" if computes_on_gpu(stage, execution) else "cpu")
 
 
-def resources(stage: "Stage[Any]", config: "StageConfig", inputs: "Inputs", execution: "Execution") -> dict[str, Any]:
+def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
     """Resources of a worker, such that all workers fit side by side on the machines.
 
     Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.

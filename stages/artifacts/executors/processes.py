@@ -13,19 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
 from stages.artifacts.progress import Written
+from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
 from stages.reporting import Reporter
 
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard
-
 SECONDS_TO_END = 10
-Chains = deque[deque["Shard"]]
+Chains = deque[deque[Shard]]
 """Chains of shards that are left to compute."""
 
 
@@ -98,7 +96,7 @@ class ProcessExecutor(Executor):
         super().__init__(task, commit, reporter)
         self._workers: dict[connection.Connection, Worker] = {}
 
-    def run(self, chains: Sequence[Sequence["Shard"]]) -> None:
+    def run(self, chains: Sequence[Sequence[Shard]]) -> None:
         left: Chains = deque(deque(chain) for chain in chains)
         missing = sum(map(len, chains))
         self._start(min(self.task.job.execution.workers, len(chains)))
@@ -158,7 +156,7 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
         send(Failed.of(error))
 
 
-def _next_shard(parent: connection.Connection) -> "Shard | None":
+def _next_shard(parent: connection.Connection) -> Shard | None:
     try:
         return cast("Shard | None", parent.recv())
     except EOFError:  # as in `_end_with_parent`: nothing may be written any more

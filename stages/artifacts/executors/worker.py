@@ -5,22 +5,20 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import Background
 from stages.artifacts.progress import Written
-
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Shard, ShardedStage, ShardJob
+from stages.artifacts.stage import Shard, ShardedStage, ShardJob
 
 
 @dataclass(frozen=True)
 class ShardTask:
     """A stage, its run and its plan, from which shards are computed anywhere; all of it can be pickled."""
 
-    stage: "ShardedStage[Any, Any, Any, Any]"
-    job: "ShardJob[Any]"
+    stage: ShardedStage[Any, Any, Any, Any]
+    job: ShardJob[Any]
     plan: Any
     stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
     """Stages that this process knows: those from outside made inputs, and a worker is told of them."""
@@ -46,7 +44,7 @@ class ShardWorker:
     def _work(self) -> Any:
         return self._task.stage.open(self._task.job, self._task.plan)
 
-    def run(self, shard: "Shard") -> None:
+    def run(self, shard: Shard) -> None:
         """Compute a shard and begin to write it; what it wrote goes to `deliver`. Call `flush` behind the last.
 
         Raises: what went wrong with it, or with writing the one before.

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
@@ -30,6 +28,7 @@ def spread(values: Sequence[float], confidence: float) -> Spread:
     >>> spread([1.0, 2.0, 3.0], 0.95)
     Spread(n=3, mean=2.0, deviation=1.0, interval=(-0.484138, 4.484138))
     """
+    import numpy as np  # here, so that a command without groups does not wait for it
     from scipy.special import stdtrit
 
     n, mean = len(values), float(np.mean(values))

@@ -32,6 +32,7 @@ def best_log_sums(
 
     Three keys that all see: the query takes the two best, of which one holds its target.
 
+    >>> import math
     >>> everything = Visible(*(torch.tensor([n]) for n in (0, 3, 0, 0)))
     >>> target, total = best_log_sums(
     ...     torch.ones(1, 1), torch.tensor([[0.0], [1.0], [2.0]]), torch.tensor([7]), torch.tensor([7, 7, 5]),

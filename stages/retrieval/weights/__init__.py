@@ -8,6 +8,7 @@ WEIGHTS = Registry(
         "fixed": "stages.retrieval.weights.fixed:Fixed",
         "grid": "stages.retrieval.weights.grid:Grid",
         "learned": "stages.retrieval.weights.learned:Learned",
+        "adaptive": "stages.retrieval.weights.adaptive:Adaptive",
         "length": "stages.retrieval.weights.length:ByLength",
         "searched": "stages.retrieval.weights.searched:Searched",
     },

@@ -186,6 +186,11 @@ class WeightPolicy(ABC):
 
     # Reports
 
+    @property
+    def files(self) -> Mapping[str, Record]:
+        """More files of a report whose first row this is, JSON, by name."""
+        return {}
+
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings with their hyperparameters: which were tuned, where, how; JSON."""
         readings = zip(self.row.sources, self.grids, self.points, self.best.interior, strict=True)

@@ -8,8 +8,7 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.make import make
-from stages.artifacts.manifest import Manifest
-from stages.artifacts.schema import wrong_manifest
+from stages.artifacts.manifest import Manifest, wrong_manifest
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig

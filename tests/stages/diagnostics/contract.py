@@ -16,8 +16,6 @@ from stages.diagnostics.probe import Probe
 from stages.encoding.encode import encode
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, ScoredBlock
-from stages.errors import UsageError
-from stages.evaluation.config import EvaluateConfig
 from stages.examples.streams import Streams
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
@@ -113,16 +111,6 @@ class ProbeContract:
         names = [c.name for c in self.settings.charts(report | {self.registered_as: metrics}, files)]
         assert len(names) == len(set(names)) and all(name.startswith(f"{own}-") for name in names)
         assert self.settings.charts(report, {}) == []
-
-    def test_its_options_are_settings_of_an_evaluation_and_refused_where_there_is_nothing_to_show(self):
-        model = SimpleNamespace(reference="model/other", config={"method": "lm", "memory": None})
-        nothing = dict.fromkeys(self.settings.options)
-        assert set(nothing) <= set(EvaluateConfig.model_fields)
-        assert self.settings.resolve(nothing, {"model": model}, ("test",)) == nothing
-        assert set(self.settings.of_report({})) <= set(nothing)
-        for option in nothing:
-            with pytest.raises(UsageError, match=option.replace("_", "-")):
-                self.settings.resolve(nothing | {option: "1"}, {"model": model}, ("test",))
 
 
 def _numbers(metrics: object) -> list[float]:

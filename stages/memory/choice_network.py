@@ -1,0 +1,121 @@
+"""A distribution over how a context is read: by the model alone, or with its nearest 1, 2, 4, … neighbours.
+
+With x the features of a context and k_1 < … < k_C the numbers of neighbours,
+
+    (w_0, …, w_C) = softmax(c + U tanh(W x + b))        p(y) = w_0 p_lm(y) + Σ_i w_i p_mem(y | nearest k_i)
+
+Shapes: n positions, F features, H hidden units, C numbers of neighbours; all in float64.
+
+Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022), equations 5 and 6. Their
+network has ReLU; here as in `small_network` it has tanh, and begins at the best numbers for all contexts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.memory.small_network import HIDDEN, fitted, standardized
+
+ELSEWHERE = 0.05
+"""Probability that a network begins with for all numbers but the best for all contexts, together."""
+
+
+@dataclass(frozen=True)
+class ChoicePositions:
+    """Features of n positions, log p of their targets by the model, and by the memory of each number of neighbours."""
+
+    inputs: Float[Tensor, "n f"]
+    log_p: Float[Tensor, " n"]
+    log_p_mem: Float[Tensor, "n c"]
+
+    def __len__(self) -> int:
+        return len(self.log_p)
+
+    def taken(self, rows: Tensor) -> "ChoicePositions":
+        return ChoicePositions(self.inputs[rows], self.log_p[rows], self.log_p_mem[rows])
+
+    @classmethod
+    def joined(cls, parts: "Sequence[ChoicePositions]") -> "ChoicePositions":
+        """Positions one after the other."""
+        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def read(self, logits: Float[Tensor, "n c1"]) -> Float[Tensor, " n"]:
+        """log p of the targets with the weights softmax(logits)."""
+        return mixed(self.log_p, self.log_p_mem.T, logits)
+
+
+def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
+    """log of w_0 p_lm + Σ_i w_i p_mem_i; log_p [n, …], log_p_mem [C, n, …], logits [n, 1 + C].
+
+    A model of probability 1/2, one neighbour that holds the token and of two one; a third of the weight each:
+
+    >>> half, one = torch.tensor([0.5]).log(), torch.tensor([1.0]).log()
+    >>> mixed(half, torch.stack((one, half)), torch.zeros(1, 3)).exp()  # (1/2 + 1 + 1/2) / 3
+    tensor([0.6667])
+    """
+    weights = logits.log_softmax(-1).T.to(log_p)
+    weights = weights.reshape(*weights.shape, *(1,) * (log_p.dim() - 1))
+    return torch.logsumexp(torch.cat((log_p[None], log_p_mem)) + weights, 0)
+
+
+@dataclass(frozen=True)
+class ChoiceNetwork:
+    """The numbers of a network: x is (features − `mean`) / `spread`; W is `inner`, U `outer`, c `offset`."""
+
+    mean: Float[Tensor, " f"]
+    spread: Float[Tensor, " f"]
+    inner: Float[Tensor, "h f"]
+    bias: Float[Tensor, " h"]
+    outer: Float[Tensor, "c1 h"]
+    offset: Float[Tensor, " c1"]
+
+    @classmethod
+    def begun(cls, inputs: Float[Tensor, "n f"], offset: Tensor, seed: int = 0) -> Self:
+        """The network that gives every context the same weights, softmax(offset)."""
+        mean, spread = standardized(inputs)
+        inner = torch.randn(HIDDEN, inputs.shape[1], generator=torch.Generator().manual_seed(seed)).double()
+        return cls(
+            mean,
+            spread,
+            inner / inputs.shape[1] ** 0.5,
+            torch.zeros(HIDDEN).double(),
+            torch.zeros(len(offset), HIDDEN).double(),
+            offset.double(),
+        )
+
+    def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n c1"]:
+        """Logits of the weights, on the CPU."""
+        standard = (inputs.double().cpu() - self.mean) / self.spread
+        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.T
+
+    logits = outputs
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its numbers, JSON: all digits."""
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
+
+
+def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
+    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others."""
+    shares = torch.full((1 + numbers,), ELSEWHERE / (1 + numbers), dtype=torch.float64)
+    shares[0] += (1 - ELSEWHERE) * (1 - weight)
+    shares[1 + best] += (1 - ELSEWHERE) * weight
+    return shares.log()
+
+
+def fit_choice(positions: ChoicePositions, offset: Tensor, seed: int = 0) -> ChoiceNetwork:
+    """Fit a network to the likelihood of the targets; the same arguments give the same network."""
+
+    def loss(rows: Tensor, outputs: Tensor) -> Tensor:
+        return -positions.taken(rows).read(outputs).mean()
+
+    return fitted(ChoiceNetwork.begun(positions.inputs, offset, seed), positions.inputs, loss, seed)

@@ -1,0 +1,153 @@
+"""Adaptive k and λ: for each context a distribution over reading none, or its nearest 1, 2, 4, … neighbours."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from stages.memory.choice_network import ChoiceNetwork, ChoicePositions, beginning, fit_choice, mixed
+from stages.memory.hyperparameter import doubling_cutoffs
+from stages.memory.weight_network import learn
+from stages.retrieval.grids import Point
+from stages.retrieval.retrieved import Retrieved
+from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.grid import TUNE, Grid
+from stages.retrieval.weights.learned import neighbor_inputs
+from stages.retrieval.weights.policy import Arrays, Pass, Reads, Record, Weight, compose, compose_dense
+from stages.threads import thread_pool
+
+ADAPT = Pass("adapt", "learning k and λ on")
+INPUTS = 13
+"""Features of `neighbor_inputs` that the paper has: distances, and numbers of distinct tokens among the nearest."""
+
+
+@dataclass(frozen=True)
+class Adaptive(Grid):
+    """Weights of every number of neighbours for each context, by a network that knows distances and distinct tokens.
+
+    It begins at the best λ and k for all contexts, and is kept where it gains on text that it was not fitted on.
+    `interpolate` alone is read so. Source: see `stages.memory.choice_network`.
+    """
+
+    passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """None: all numbers of neighbours are read at once."""
+        return []
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Numbers of neighbours that a context chooses between: all that double, and the one that is best for all."""
+        return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best.points[-1].cutoff})
+
+    @cached_property
+    def network(self) -> ChoiceNetwork | None:
+        """The fitted network; None where one number for all is read, or none is fitted yet."""
+        record = self.choices.get(ADAPT.name, {}).get("network")
+        return None if record is None else ChoiceNetwork.of_record(record)
+
+    # Finding the weights
+
+    def observe(self, step: str, block: ScoredRange) -> Arrays:
+        """As of a grid; then features of every position that finds something, and log p of its target."""
+        if step != ADAPT.name:
+            return super().observe(step, block)
+        parts = []
+        for rows, retrieved in self.row.retrieve(block):
+            log_p, sums = self._others(block, rows, retrieved), self._sums(retrieved[-1])
+            found = ChoicePositions(self._inputs(retrieved[-1]), log_p.double(), sums.T.double())
+            parts.append(found.taken(~self._empty(retrieved[-1])))
+        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(ChoicePositions.joined(parts)).items()}
+
+    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
+        if step != ADAPT.name:
+            return super().choose(step, observed)
+        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
+        positions = ChoicePositions.joined([ChoicePositions(**part) for part in parts if part])
+        point = self.best.points[-1]
+        best = self.numbers.index(point.cutoff)
+        for_all = torch.logaddexp(
+            torch.log1p(torch.tensor(-point.weight)).double() + positions.log_p,
+            torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
+        )
+        offset = beginning(point.weight, best, len(self.numbers))
+        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
+            learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
+        kept = learned is not None and learned.significant
+        return {
+            "tokens": len(positions),
+            "gains": [] if learned is None else learned.gains,
+            "network": learned.network.record if learned is not None and kept else None,
+        }
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * (
+            INPUTS + 1 + 2 * len(doubling_cutoffs(self.allowed[-1][-1]))
+        )
+
+    # Reading
+
+    def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
+        if self.network is None:
+            return super().read(block, rows, retrieved)
+        log_p, last = self._others(block, rows, retrieved), retrieved[-1]
+        sums = self._sums(last)
+        read = mixed(log_p, sums.to(log_p), self.network.outputs(self._inputs(last)).to(log_p.device))
+        read = torch.where(self._empty(last), log_p, read)
+        memories = [
+            one.log_sums([p.scale], [p.cutoff]).at(0, 0).log_prob for one, p in zip(retrieved, self.points, strict=True)
+        ]
+        numbers = super().weights(block, rows, retrieved)
+        return Reads(read, torch.stack(memories, -1), numbers, self.no_sums())
+
+    def read_dense(
+        self, log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], rows: slice, weights: Sequence[Weight]
+    ) -> Tensor:
+        if self.network is None:
+            return super().read_dense(log_p, log_z, retrieved, rows, weights)
+        others = (self.grids[:-1], self.points[:-1], weights[:-1])
+        log_p = compose_dense(log_p, log_z, retrieved[:-1], rows, *others)
+        last, scale = retrieved[-1], self.points[-1].scale
+        sums = [last.dense(rows, scale, number, log_p.shape[1]).log_prob for number in self.numbers]
+        logits = self.network.outputs(self._inputs(last)[rows]).to(log_p.device)
+        return torch.where(self._empty(last)[rows, None], log_p, mixed(log_p, torch.stack(sums).to(log_p), logits))
+
+    @property
+    def files(self) -> Mapping[str, Record]:
+        """The network and what it gained, as `choose` has it."""
+        chosen = self.choices.get(ADAPT.name)
+        return {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
+
+    def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
+        """The best numbers for all; and that the last reading has others for each context."""
+        described, reading = super().describe(tune_split), self.row.sources[-1].reading
+        if self.network is not None:
+            described[-1] |= {"learned": reading.weight_name, "policy": reading.weight, "numbers": self.numbers}
+        return described
+
+    def _others(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Tensor:
+        """log p of the targets [n] with all readings but the last."""
+        log_p, points = block.lm.log_p[rows], self.points[:-1]
+        if not points:
+            return log_p
+        weights = [point.weight for point in points]
+        return compose(log_p, block.lm.log_z[rows], retrieved[:-1], self.grids[:-1], points, weights)[0]
+
+    def _sums(self, retrieved: Retrieved) -> Tensor:
+        """log p_mem of the targets for every number of neighbours, [C, n]."""
+        return retrieved.log_sums([self.best.points[-1].scale], self.numbers).log_prob[0]
+
+    def _empty(self, retrieved: Retrieved) -> Tensor:
+        return retrieved.log_sums([1.0], [self.numbers[-1]]).at(0, 0).empty
+
+    def _inputs(self, retrieved: Retrieved) -> Tensor:
+        """Features of each context, float64 [n, INPUTS]."""
+        point = self.best.points[-1]
+        scores = torch.cat([part.scores_read(self.numbers[-1]) for part in retrieved.parts], -1)
+        scores = torch.where(scores.isneginf(), scores, scores * point.scale)
+        values = torch.cat([part.entries.values.long() for part in retrieved.parts], -1)
+        return neighbor_inputs(scores, values)[:, :INPUTS].double()

@@ -1,0 +1,57 @@
+"""Adaptive k and λ through the stage, against numpy one position at a time; and in dense distributions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.index import BuildIndex
+from stages.memory import weight_network
+from stages.search.config import IndexConfig
+from tests.oracles import adaptive as oracle
+from tests.oracles import knn_lm
+from tests.oracles import learned_weight as features
+from tests.stages.small_store import array
+from tests.stages.test_evaluate import evaluated, made, metrics, slow_plain
+
+K, TAU = 6, 2.0
+SPEC = f"external:k={K},lambda=adaptive,temperature={TAU:g}"
+
+
+@pytest.fixture(scope="module")
+def index(store: Store, model: Artifact) -> Artifact:
+    return made(store, BuildIndex(), IndexConfig(index="flat"), made(store, BuildDatastore(), DatastoreConfig(), model))
+
+
+def test_every_token_is_read_with_the_neighbours_of_its_context(store, model, index, monkeypatch) -> None:
+    monkeypatch.setattr(weight_network, "SHORTEST", 1)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    report = evaluated(store, index, SPEC, save_token_scores=True)
+    found, datastore = report.json("choice-network.json"), index.input("datastore")
+    assert found["numbers"] == [1, 2, 4, 6] and found["network"] is not None
+    keys, values = (array(datastore, "datastore.zarr", name) for name in ("keys", "values"))
+    _, queries, ids = slow_plain(model, "test")
+    wanted, seen = [], []
+    for p, query, target in zip(np.exp(array(report, "scores.zarr", "logp_lm")), queries, ids, strict=True):
+        rows, distances = knn_lm.neighbours(keys, query, K, "l2")
+        scores = -distances / TAU
+        seen.append(
+            oracle.weights(found["network"], features.of_neighbors(scores.tolist(), values[rows].tolist())[:13])
+        )
+        wanted.append(oracle.probability(float(p), scores, values[rows] == target, found["numbers"], seen[-1]))
+    np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp")), wanted, rtol=2e-4)
+    assert np.std(seen, axis=0).max() > 1e-3, "weights differ between contexts"
+    shown = metrics(report)
+    assert [row["row"] for row in shown["rows"]] == ["plain", "knn-lm (adaptive λ)", "knn-lm"]
+    assert shown["memories"][0]["policy"] == "adaptive"
+
+
+def test_without_a_gain_one_number_for_all_is_read(store, index) -> None:
+    """Forty tokens are too few to learn from."""
+    report = evaluated(store, index, SPEC)
+    assert report.json("choice-network.json")["network"] is None
+    adaptive, for_all = metrics(report)["rows"][1:]
+    assert adaptive["perplexity"] == pytest.approx(for_all["perplexity"], rel=1e-6)
