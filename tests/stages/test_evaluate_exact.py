@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stages.search.query_config import NeighborsConfig
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -14,7 +13,7 @@ from stages.index import BuildIndex
 from stages.memory import weight_network
 from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.reading import parse_reading
-from stages.search.config import IndexConfig
+from stages.search.config import IndexConfig, NeighborsConfig
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import array, small_model, small_tokens
