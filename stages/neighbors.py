@@ -18,6 +18,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
+from stages.lineage.exact import require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
@@ -158,7 +159,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
     schema = Schema(NeighborsFigures, neighbor_arrays)
 
     def inputs(self, config: NeighborsConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        index = store.get(references["source"], "index")
+        index = require_vectors(store.get(references["source"], "index"))
         tokens = corpus_of(index.find("encoder"), references, store)
         for split in config.queries or ():
             require_split(tokens, split)

@@ -58,7 +58,7 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
     """
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
     own, model = encoder.config["segment_length"], model_of(encoder)
-    if model.reads.source and (context, stride) != (None, None):
+    if model.reads.source and not {context, stride} <= {None, own}:  # a report says what was recorded
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
             "out."

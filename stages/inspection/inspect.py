@@ -22,6 +22,7 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import token_text
+from stages.models.config import model_of
 from stages.numbers import joined
 from stages.retrieval.hyperparameters import memory_words
 from stages.retrieval.scored_range import ScoredRange
@@ -112,9 +113,14 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
 
     Args:
         contexts: the most that are shown for a token.
-    Raises: UsageError if the text has no token.
+    Raises: UsageError if the text has no token, or the model reads none without its source.
     """
     found = find(request, store, None)
+    if model_of(found.read["model"]).reads.source:
+        raise UsageError(
+            f"{found.read['model'].reference} translates, and reads no text without its source: inspect pairs of a "
+            "split (--position N), or use memlm translate --attribute."
+        )
     _require_token(token_text(found.read["tokens"]).ids(text))
     return inspect_passage(load_reader(found, request), text, contexts)
 

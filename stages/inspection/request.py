@@ -122,8 +122,6 @@ def find(
     """
     source = store.get(request.source, *SOURCES)
     model = language_model(source)
-    if split is None and model_of(model).reads.source:
-        raise UsageError(f"{model.reference} translates, and reads no text without its source: use memlm translate.")
     report = None if request.report is None else store.get(request.report, "report")
     asked = _asked(request, report, model)
     stored = None if asked is None else any(reading.reads_datastore for reading in asked)
@@ -184,7 +182,8 @@ def _windows(
     given = {name: getattr(request, name) for name in WindowSettings._fields}
     if report is not None and request.context is None:
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
-    if stride is not None and not model_of(model).carries_state:
+    described = model_of(model)
+    if stride is not None and not described.carries_state and not described.reads.source:
         given["stride"] = request.stride or stride
     return resolve_windows(model, given, segmented=any(reading.reads_windows for reading in readings))
 

@@ -93,6 +93,8 @@ def test_own_sentences_are_hidden_where_the_datastores_own_split_is_scored(
     index = memlm("build-index", memlm("build-datastore", model.reference).reference)
     report = memlm("evaluate", index.reference, "--split", "train")
     assert Store(tmp_path / "store").get(report.reference).config["exclude"] == "document"
+    settled = memlm("translate", index.reference, "--report", report.reference, "--text", "Hund und Katze")
+    assert settled.code == 0 and settled.out.count("\n") == 1, settled.err
 
 
 def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm: Memlm) -> None:
@@ -155,6 +157,7 @@ def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, te
     datastore = memlm("build-datastore", model).reference
     for arguments, code in (
         (("generate", model, "--prompt", "dog"), 2),
+        (("inspect", model, "--text", "dog"), 2),
         (("evaluate", model, "--context", 4), 2),
         (("evaluate", model, "--tokens", alone), 4),
         (("train", alone, "--backbone", "encoder-decoder", "--steps", 1), 4),

@@ -11,8 +11,9 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
 from stages.memory import weight_network
+from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.reading import parse_reading
-from stages.search.config import IndexConfig
+from stages.search.config import IndexConfig, NeighborsConfig
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import array, small_model, small_tokens
@@ -122,6 +123,8 @@ def test_what_does_not_belong_together_is_refused(
     reading = f"exact:{NUMBERS}"
     with pytest.raises(ArtifactError, match="knows no model"):
         evaluated(store, index, reading)
+    with pytest.raises(ArtifactError, match="knows no model"):
+        made(store, PrecomputeNeighbors(), NeighborsConfig(), index)
     other = small_tokens(store, tokenizer="other")
     foreign = made(store, BuildIndex(), IndexConfig(index="exact"), other)
     with pytest.raises(ArtifactError, match="whose tokenizer is not that of"):
