@@ -81,7 +81,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
     Rows begin at zero, as does the convolution. So the layer begins as none, and n-grams that training never met add
     nothing.
 
-    Source: Cheng et al. 2026 (arXiv:2601.07372), section 2; one branch, no merging of like tokens.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of like tokens.
     """
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
