@@ -44,7 +44,7 @@ def evaluated(source: Artifact, **settings: Any) -> Artifact:
 
 
 def lines(report: Artifact) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in report.file("translations.jsonl").read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in report.file("translations.jsonl").open(encoding="utf-8")]
 
 
 def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
