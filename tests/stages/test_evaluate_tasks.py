@@ -196,6 +196,9 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
         ([{"text": "a", "label": "x"}, {"text": "b"}], "record 2"),
         ([{"text": " ", "label": "x"}], "no text"),
         ([{"text": "a", "label": None}], "label"),
+        ([{"text": "a", "label": True}], "a text or a whole number"),
+        ([{"text": "a", "label": 1.5}], "a text or a whole number"),
+        ([{"text": "a", "label": " "}], "a text or a whole number"),
         ([{"label": "x"}], "text"),
     ],
 )
