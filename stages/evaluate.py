@@ -119,6 +119,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
         for index in indexes_read(job.inputs):
             tell_of_large(index.file("index.faiss"), job.reporter)
+        if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
+            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-lm of an index is")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
@@ -238,6 +240,14 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 
+SEARCHED = "translations are searched for with neighbours from an index alone"
+
+
+def _searched(readings: Sequence[Reading]) -> bool:
+    """Whether a search for translations can read these memories."""
+    return all(set(reading.sources) == {"external"} for reading in readings)
+
+
 def resolve_decoding(
     config: EvaluateConfig, readings: Sequence[Reading], read: Mapping[str, Artifact]
 ) -> dict[str, Any]:
@@ -252,14 +262,14 @@ def resolve_decoding(
             option = asked[0].replace("_", "-")
             raise UsageError(f"--{option} is of translations, and {read['tokens'].reference} is text of one language.")
         return {}
-    if config.beam == 0 or (config.beam is None and not model.reads.decodes):
+    searched = _searched(readings) and "neighbors" not in read
+    if config.beam == 0 or (config.beam is None and not (model.reads.decodes and searched)):
         return {"beam": 0, "length_penalty": None, "max_length": None}
     if not model.reads.decodes:
         raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
-    if any(set(reading.sources) != {"external"} for reading in readings) or "neighbors" in read:
+    if not searched:
         raise UsageError(
-            "Translations are searched for with neighbours from an index alone: name an index and external memory, or "
-            "--beam 0 for perplexity without BLEU."
+            f"{SEARCHED.capitalize()}: name an index and external memory, or --beam 0 for perplexity without BLEU."
         )
     from stages.evaluation.figures.bleu import require_sacrebleu
 

@@ -255,7 +255,9 @@ def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_kno
     wrong = memlm("train", "tokens/none", "--backbone", "memorizing-transformer", "--set", "model.attention.layers=[0]")
     assert wrong.err == "memlm train: model.attention.layers.0: input should be greater than 0 (given: 0)\n"
     other = memlm("train", "tokens/none", "--backbone", "transformer", "--set", "model.attention.name=memorizing")
-    assert "'memorizing'; known: softmax (it is an attention of a transformer-xl)" in " ".join(other.err.split())
+    assert "'memorizing'; known: memsizer, softmax (it is an attention of a transformer-xl)" in " ".join(
+        other.err.split()
+    )
     assert (wrong.code, other.code) == (2, 2)
 
 

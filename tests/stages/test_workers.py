@@ -35,7 +35,7 @@ def small_shards() -> Iterator[None]:
         patch.setattr("stages.index.PART_BYTES", 72 * 16)
         patch.setattr("stages.neighbors.FEWEST_QUERIES", 48)
         patch.setattr("stages.neighbors.MOST_QUERIES", 48)
-        patch.setattr(pack, "SEGMENTS", 8)
+        patch.setitem(pack.SEGMENTS, "fast", 8)
         patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
         yield
 
