@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import printable
 from memlm_cli.tables import Cell, table
-from stages.inspection.page import probability
-from stages.numbers import number
+from stages.numbers import number, probability
 
 if TYPE_CHECKING:
     from stages.inspection.contexts import Context

@@ -246,13 +246,16 @@ def resolve_decoding(
     Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
     """
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
-    if not model_of(read["model"]).reads.source:
+    model = model_of(read["model"])
+    if not model.reads.source:
         if asked:
             option = asked[0].replace("_", "-")
             raise UsageError(f"--{option} is of translations, and {read['tokens'].reference} is text of one language.")
         return {}
-    if config.beam == 0:
-        return {"length_penalty": None, "max_length": None}
+    if config.beam == 0 or (config.beam is None and not model.reads.decodes):
+        return {"beam": 0, "length_penalty": None, "max_length": None}
+    if not model.reads.decodes:
+        raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
     if any(set(reading.sources) != {"external"} for reading in readings) or "neighbors" in read:
         raise UsageError(
             "Translations are searched for with neighbours from an index alone: name an index and external memory, or "

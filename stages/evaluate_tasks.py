@@ -65,7 +65,14 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return device_name(execution.device)
 
     def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
-        return 4 * int(inputs["model"].metrics["parameters"])
+        """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
+        weights = 4 * int(inputs["model"].metrics["parameters"])
+        needed = weights * (3 if any(reading.adapts for reading in config.readings) else 1)
+        if "episodes" in inputs:
+            episodes = inputs["episodes"]
+            needed += 4 * int(episodes.input("encoder").metrics["parameters"])
+            needed += 2 * 4 * int(episodes.metrics["rows"]) * int(episodes.metrics["dim"])
+        return needed
 
     def plan(self, job: Job[EvaluateTasksConfig]) -> StreamPlan:
         return plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])

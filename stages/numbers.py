@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+SMALL = 0.0005
+"""Probabilities below it are written by their size."""
+
 
 def number(value: float) -> str:
     """Whole numbers with thousands apart, others with 4 digits; of what exploded only the size."""
@@ -13,6 +16,13 @@ def number(value: float) -> str:
 def percent(share: float) -> str:
     """`12%`, `0.5%`."""
     return f"{100 * share:.3g}%"
+
+
+def probability(value: float) -> str:
+    """`0.7296`, `3.0e-06`, `0`."""
+    if value == 0:
+        return "0"
+    return f"{value:.4f}" if value >= SMALL else f"{value:.1e}"
 
 
 def tenths(share: float, sign: str = "") -> str:

@@ -237,10 +237,13 @@ def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm)
 
 
 def test_what_would_learn_padding_or_cut_pairs_is_refused(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811
+    model = memlm("train", tokens.reference, "--backbone", "translator", "--steps", 2, "--segment-length", 8).reference
     trime = memlm("train", tokens.reference, "--backbone", "translator", "--method", "trime", "--steps", 2)
     assert trime.code == 4 and "padding" in trime.err and "--method lm" in trime.err
     packed = memlm("pack-batches", tokens.reference, "--segment-length", 8)
-    assert packed.code == 4 and "streams" in packed.err
+    assert packed.code == 2 and "sentences are packed" in packed.err
+    asked = memlm("evaluate", model, "--beam", 2)
+    assert asked.code == 2 and "translator" in asked.err and "--beam 0" in asked.err
 
 
 @pytest.mark.parametrize("by_document", [False, True])

@@ -20,7 +20,7 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
         return None
     configs = (a.config, b.config)
     how = [BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize")) for c in configs]
-    lines = [[json.loads(line) for line in one.file(TRANSLATIONS).read_text("utf-8").splitlines()] for one in (a, b)]
+    lines = [_lines(report) for report in (a, b)]
     pairs = [[(line["source"], line["reference"]) for line in some] for some in lines]
     if pairs[0] != pairs[1] or how[0] != how[1]:
         return None
@@ -29,3 +29,9 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
     first, second = ([line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True))
     found = bleu_difference(first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap)
     return {"rows": rows, **asdict(found), "difference": found.difference}
+
+
+def _lines(report: Artifact) -> list[dict[str, Any]]:
+    """The sentences of a report; `str.splitlines` would cut at characters that stand in a text, such as U+2028."""
+    with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]

@@ -22,6 +22,7 @@ from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
 from stages.translation.pairs import PairTexts
+from stages.translation.step_memory import Evidence
 from stages.translation.translator import Translator, open_translator, step_memory
 
 MOST_CHANGED = 20
@@ -54,12 +55,15 @@ def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part:
         for number, (source, one) in enumerate(zip(sources, found, strict=True), part.start):
             line = {"text": translator.text_of(one.tokens), **one._asdict()}
             if translator.memory is not None:
-                evidence = translator.evidence(source, one, number)
-                for name, column in evidence._asdict().items():
-                    line[name] = [float(f"{value:.6g}") for value in column.tolist()]
-                line["row"] = [int(row) for row in line["row"]]
+                line |= evidence_columns(translator.evidence(source, one, number))
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
     output.record |= {"seconds": seconds, "searches": searches, "cut": sum(one.cut for one in found)}
+
+
+def evidence_columns(evidence: Evidence) -> dict[str, list[Any]]:
+    """Evidence of the tokens of a translation, JSON: six digits of a number, all of a row."""
+    columns = {name: column.tolist() for name, column in evidence._asdict().items()}
+    return {n: some if n == "row" else [float(f"{value:.6g}") for value in some] for n, some in columns.items()}
 
 
 def write_translations(

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from stages.inspection.inspect import Inspected, TokenView
 from stages.inspection.selection import KINDS, Chosen
-from stages.numbers import number
+from stages.numbers import number, probability
 
 TEMPLATE = Path(__file__).parent / "passage.html"
 SEVERAL = TEMPLATE.with_name("passages.html")
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
-SMALL = 0.0005
-"""Probabilities below it are written by their size."""
 
 
 def page(found: Inspected) -> str:
@@ -84,13 +82,6 @@ def coloured(found: Inspected) -> list[str]:
 def strength(token: TokenView) -> int:
     """How strongly a token is coloured, 0 to 100."""
     return round(100 * min(1.0, abs(token.gain) / FULL))
-
-
-def probability(value: float) -> str:
-    """`0.7296`, `3.0e-06`, `0`."""
-    if value == 0:
-        return "0"
-    return f"{value:.4f}" if value >= SMALL else f"{value:.1e}"
 
 
 def setting(value: float | str) -> str:

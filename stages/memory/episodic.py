@@ -23,6 +23,8 @@ class EpisodicMemory:
         ([7, 3, 5], [0, 0, 1])
         """
         chosen = rows[(random.random(len(rows)) < probability) & ~np.isin(rows, self.rows)]
+        # Where an update goes on into the next epoch, it may read a document twice.
+        chosen = chosen[np.sort(np.unique(chosen, return_index=True)[1])]
         self.rows = np.concatenate((self.rows, chosen))
         self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
 

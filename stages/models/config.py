@@ -94,6 +94,8 @@ class Reads(NamedTuple):
     """Whether what layers remember ends where a document does: then it is given how far back that is."""
     source: bool = False
     """Whether each window is read with a source, as in translation."""
+    decodes: bool = False
+    """Whether it writes a translation token by token, from the state of `ReadsSource.begin`."""
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):

@@ -29,8 +29,8 @@ TEXT = "text"
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 22
 ROWS_PER_SHARD = 1 << 19
-SORTING_BYTES, TEXT_BYTES = 60, 9
-"""Memory that a context takes while it is sorted, and a token as long as others are."""
+SORTING_BYTES, TEXT_BYTES = 100, 22
+"""Memory that a context takes while it is sorted, and a token of the text while this is opened; later 10."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,10 @@ def _first_symbols(text: "Text") -> "np.ndarray":
     """The symbol that the context of each token begins with, int64 [N]: 1 for a border, an id + 2."""
     import numpy as np
 
-    before = np.roll(text.ids, 1).astype(np.int64) + 2
-    return np.where(text.known == 0, 1, before)
+    before = np.roll(text.ids, 1).astype(np.int64)
+    before += 2
+    before[text.known == 0] = 1
+    return before
 
 
 def _places(text: "Text", shard: Sorting) -> "np.ndarray":

@@ -24,7 +24,7 @@ class Order(NamedTuple):
 
 
 def sort_contexts(text: Text, places: np.ndarray) -> Order:
-    """Sort the contexts of some tokens; places int64 [m], rising. It takes 60 bytes a context.
+    """Sort the contexts of some tokens; places int64 [m], rising. It takes 100 bytes a context.
 
     The contexts of "b a b a" are, backwards from each token, "|", "b|", "ab|" and "bab|", where | is the border.
 

@@ -32,7 +32,10 @@ class Text:
     @classmethod
     def beginning(cls, ids: np.ndarray, begins: np.ndarray, vocabulary: int) -> "Text":
         """A text of tokens whose document begins at `begins`, int64 [N]."""
-        return cls(ids, np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8), vocabulary)
+        known = np.arange(len(ids))
+        known -= begins
+        np.minimum(known, LONGEST, out=known)
+        return cls(ids, known.astype(np.uint8), vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -10,6 +10,9 @@ from stages.models.heads.classifier import pooled
 from stages.models.heads.classifier_settings import Pool
 from stages.models.language_model import LanguageModel
 
+KEYS_AT_ONCE = 4096
+"""Keys that are compared with a query at a time: a copy of all in float64 would be twice as large as they are."""
+
 
 def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
     """The pooled hidden states of some examples [n], float32 [n, d]."""
@@ -25,7 +28,8 @@ def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, 
 
 def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]) -> Float[np.ndarray, " M"]:
     """Squared Euclidean distances, in float64, term by term: near keys lose no digits."""
-    return ((keys.astype(np.float64) - query) ** 2).sum(1)
+    parts = (keys[start : start + KEYS_AT_ONCE].astype(np.float64) for start in range(0, len(keys), KEYS_AT_ONCE))
+    return np.concatenate([((part - query) ** 2).sum(1) for part in parts] or [np.zeros(0)])
 
 
 def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:

@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
+from stages.errors import ArtifactError
 from stages.examples.corpus import Corpus
 from stages.examples.documents import Documents
 from stages.examples.examples import BATCH_TOKENS
@@ -86,7 +87,13 @@ class StreamReader:
             for start in range(0, len(which), size):
                 batch = examples.batch(which[start : start + size]).to(self._device)
                 found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
-        return torch.cat(found).numpy()
+        probabilities: np.ndarray = torch.cat(found).numpy()
+        if not np.isfinite(probabilities).all():  # the largest of numbers that are none would be the first label
+            raise ArtifactError(
+                f"{self._artifact.reference} gives labels no probability that is a number: train it again; where "
+                "--memory adapts it, adapt it with a smaller lr."
+            )
+        return probabilities
 
     def _of_neighbors(
         self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int
@@ -104,15 +111,15 @@ class StreamReader:
 
     def _adapted(self, reading: Adaptation, examples: Documents, which: np.ndarray, visible: np.ndarray) -> np.ndarray:
         found = np.empty(len(which), np.int64)
-        queries = self._keys.of(examples, which) if reading.reads_keys and self._keys is not None else None
+        keys = self._keys if reading.reads_keys else None
+        queries, stored = (None, None) if keys is None else (keys.of(examples, which), keys.stored[visible])
         for row in range(len(which)):
             one = which[row : row + 1]
-            if queries is None:
+            if queries is None or stored is None:
                 random = np.random.default_rng([0, int(examples.chosen[one[0]])])
                 chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
             else:
-                assert self._keys is not None
-                chosen = nearest(squared_distances(queries[row], self._keys.stored[visible]), reading.k)
+                chosen = nearest(squared_distances(queries[row], stored), reading.k)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
             with adapted(self.model, batch, reading):
                 found[row] = self._probabilities(examples, one).argmax()

@@ -25,11 +25,17 @@ class Reading(Settings):
     def spelled(self) -> str:
         """The reading as it may be typed: `mbpa:k=8`; settings at their defaults are left out."""
         given = [
-            f"{key}={getattr(self, key):g}"
+            f"{key}={_spelled(getattr(self, key))}"
             for key, field in type(self).model_fields.items()
             if key != "name" and getattr(self, key) != field.default
         ]
         return ":".join([self.name, *([",".join(given)] if given else [])])
+
+
+def _spelled(number: float) -> str:
+    """A number with all its digits, as short as it can be."""
+    short = f"{number:g}"
+    return short if isinstance(number, float) and float(short) == number else str(number)
 
 
 class NoReading(Reading):
@@ -97,8 +103,11 @@ def parse_reading(text: str) -> Reading:
     name, _, settings = text.partition(":")
     if name not in READINGS:
         raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
-    pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
+    given = [part.partition("=")[::2] for part in settings.split(",") if part]
+    pairs = dict(given)
     legal = [key for key in READINGS[name].model_fields if key != "name"]
+    if len(pairs) < len(given):
+        raise UsageError(f"--memory {text}: a setting is there twice.")
     for key in pairs:
         if key not in legal:
             raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")

@@ -23,7 +23,7 @@ class Longest(NamedTuple):
             found = cls(float(factor), int(more))
         except ValueError:
             found = cls(-1, 0)
-        if not (0 <= found.factor < float("inf") and 0 <= found.more < 1 << 20):
+        if not (0 <= found.factor < 1 << 20 and 0 <= found.more < 1 << 20):
             raise UsageError(f"--max-length {text}: expected a factor and a number of tokens, as 1.2,10.")
         return found
 
@@ -42,7 +42,8 @@ def _checked(text: str) -> str:
 
 
 Beam = Annotated[int, Field(ge=1, le=1000)]
-LengthPenalty = Annotated[float, Field(ge=-100, le=100)]
+LengthPenalty = Annotated[float, Field(ge=-10, le=10)]
+"""Powers of lengths stay numbers."""
 MaxLength = Annotated[str, AfterValidator(_checked), Spelling("FACTOR,MORE")]
 
 

@@ -67,6 +67,11 @@ COMMANDS = {
     "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
     "pack-batches": Watched("{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")),
     "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.range_reader.open_range_reader")),
+    "evaluate-tasks": Watched("{model}", (MAKING,)),
+    "build-episodes": Watched("{model}", (MAKING,)),
+    "translate": Watched(
+        "{model}", ("stages.generation.translate.find", "stages.generation.translate.require_sources")
+    ),
     "report": Watched(
         "{report} --output {folder}/a.html", ("stages.pages.lineage.find_reports", "stages.pages.page._page")
     ),

@@ -91,7 +91,10 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--lr", "nan"], "optimizer.lr: input should be"),
         (["train", "--method", "spalms"], "There is no method 'spalms'; did you mean 'spalm'"),
         (["train", "--model", "tinny"], "did you mean 'tiny'"),
-        (["train", "--backbone", "nope"], "There is no backbone 'nope'; known: huggingface, lstm, text-encoder"),
+        (
+            ["train", "--backbone", "nope"],
+            "There is no backbone 'nope'; known: encoder-decoder, huggingface,",
+        ),
         (["train", "--steps", "1", "--epochs", "1"], "give one of them"),
         (["train", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
         (["train", "--set", "model.dropuot=0.1"], "There is no setting 'model.dropuot'; did you mean 'model.dropout'?"),

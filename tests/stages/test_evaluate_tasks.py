@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
+from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
@@ -249,6 +249,16 @@ def episodes(store: Store, tokens: Artifact) -> Artifact:
     """Keys by a model of the text alone."""
     encoder = make(Train(), stream_config("lm", epochs=2), {"source": tokens.reference}, store, Execution()).artifact
     return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
+
+
+def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
+    def needed(reading: str, **more: Artifact) -> int | None:
+        return EvaluateTasks().memory(EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more}))
+
+    weights = 4 * sequential.metrics["parameters"]
+    keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
+    assert [needed("none"), needed("random")] == [weights, 3 * weights]
+    assert needed("mbpa", episodes=episodes) == 3 * weights + keys
 
 
 def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: Artifact) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from sacrebleu.metrics import BLEU, CHRF
 
 from stages.artifacts.artifact import Artifact
@@ -17,6 +18,8 @@ from stages.comparison.settings import ComparisonSettings
 from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.translations import evidence_columns
+from stages.translation.step_memory import Evidence
 from tests.stages.kills import made_in_pieces
 from tests.stages.pretrained.tiny import saved_translator
 from tests.stages.small_pairs import SENTENCES, imported_translator, pair_tokens
@@ -41,7 +44,7 @@ def evaluated(source: Artifact, **settings: Any) -> Artifact:
 
 
 def lines(report: Artifact) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in report.file("translations.jsonl").read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in report.file("translations.jsonl").open(encoding="utf-8")]
 
 
 def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
@@ -72,6 +75,12 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
     assert again.file("translations.jsonl").read_bytes() == wanted
     assert attempts.begun_with == list(range(6)), "one range scored, then two shards of sentences for each of two rows"
+
+
+def test_a_row_of_a_large_datastore_keeps_all_its_digits() -> None:
+    numbers = torch.tensor([-0.123456789])
+    columns = evidence_columns(Evidence(numbers, numbers, torch.tensor([12_345_678]), numbers))
+    assert columns["row"] == [12_345_678] and columns["log_p"] == [-0.123457]
 
 
 def test_reports_are_compared_by_bleu_too(index: Artifact) -> None:

@@ -9,6 +9,8 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from torch import Tensor, nn
 
+from stages.errors import UsageError
+
 JITTER = 1e-10
 """Added to the diagonal of the products of gradients, as a share of its mean: gradients may depend on each other."""
 
@@ -35,6 +37,7 @@ def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: f
     goes along with the others more. As v = margin + w, w ≥ 0, this is non-negative least squares of size k on the
     Cholesky factor of G Gᵀ. Where nothing points apart the gradient stays as it is.
 
+    Raises: UsageError for gradients that are not finite.
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 11.
 
     >>> among(torch.tensor([1.0, -2.0]), torch.tensor([[0.0, 3.0], [2.0, 0.0]]), margin=0.0).round(decimals=6).abs()
@@ -42,6 +45,8 @@ def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: f
     """
     rows, own = others.double(), gradient.double()
     products, aligned = (rows @ rows.T).cpu().numpy(), (rows @ own).cpu().numpy()
+    if not (np.isfinite(products).all() and np.isfinite(aligned).all()):
+        raise UsageError("A gradient is no number: try a lower --lr, or clipping (--set clip_norm=1).")
     if (aligned >= 0).all():
         return gradient
     products += JITTER * products.trace() / len(products) * np.eye(len(products))

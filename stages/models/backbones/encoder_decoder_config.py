@@ -36,7 +36,7 @@ class EncoderDecoderConfig(AttentionConfig):
 
     @property
     def reads(self) -> Reads:
-        return Reads(FEED_FORWARD_KEYS, source=True)
+        return Reads(FEED_FORWARD_KEYS, source=True, decodes=True)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Nothing crosses sentences; what decoding keeps of one is the decoder's own."""

@@ -30,7 +30,7 @@ class HuggingFaceEncoderDecoderConfig(BackboneConfig):
     def reads(self) -> Reads:
         keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
         longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
-        return Reads(keys, longest, source=True)
+        return Reads(keys, longest, source=True, decodes=True)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """None: a sentence ends where its window does."""

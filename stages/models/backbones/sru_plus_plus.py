@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from stages.models.backbones.segmented import Segmented, StreamBlock
 from stages.models.backbones.sru_plus_plus_config import Cell, SRUPlusPlusConfig
+from stages.models.layers.attention import lower
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.recurrence import cells
 from stages.models.layers.sublayer import Attended, Passage
@@ -48,8 +49,7 @@ class Projection(nn.Module):
         ((begin, _, stop),) = passage.spans  # one, for cells are a memory
         k, v = self.keys_values(z[:, begin:stop]).chunk(2, -1)
         q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (queries, k, v))
-        n, seen = q.shape[2], k.shape[2]
-        earlier = torch.ones(n, seen, dtype=torch.bool, device=z.device).tril(seen - n)
+        earlier = lower(q.shape[2], k.shape[2], z.device)
         dropout = self.attention_dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(q, k, v, earlier, dropout)
         return read.transpose(1, 2).flatten(2)

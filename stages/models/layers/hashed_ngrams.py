@@ -35,7 +35,7 @@ def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int
     >>> hashed([torch.tensor([4]), torch.tensor([1])], (3, 5)).tolist()
     [5]
 
-    Source: Cheng et al. 2026 (arXiv:2601.07372), section 2.2, with the hash of their code.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as public reimplementations have it.
     """
     mixed = torch.zeros_like(lagged[0])
     for tokens, factor in zip(lagged, factors, strict=True):
@@ -63,7 +63,7 @@ def delayed(
 
 
 class RowsGate(nn.Module):
-    """How far what was looked up fits the residual stream: α = σ(norm(x)·norm(k) / √d), equation (4)."""
+    """How far what was looked up fits the residual stream: α = σ(norm(x)·norm(k) / √d)."""
 
     def __init__(self, entries: int, width: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
     Rows begin at zero, as does the convolution. So the layer begins as none, and n-grams that training never met add
     nothing.
 
-    Source: Cheng et al. 2026 (arXiv:2601.07372), section 2; one branch, no merging of like tokens.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of like tokens.
     """
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:

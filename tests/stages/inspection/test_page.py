@@ -8,7 +8,8 @@ import pytest
 
 from stages.inspection.contexts import Context, EnteredContext, LookedUpContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.page import page, probability, strength
+from stages.inspection.page import page, strength
+from stages.numbers import probability
 from stages.text.excerpt import Excerpt
 
 EVIL = "<script>alert('x')</script>"

@@ -26,3 +26,9 @@ def test_a_draw_has_rows_of_memory_each_once(written: int, count: int) -> None:
 def test_draws_fall_due_at_every_multiple(every: int) -> None:
     read = range(0, 400, 16)
     assert sum(draws_due(before, before + 16, every) for before in read) == 400 // every
+
+
+def test_a_document_that_an_update_reads_twice_is_written_once() -> None:
+    memory = EpisodicMemory()
+    memory.write(np.array([7, 3, 7, 1, 3]), 0, 1.0, np.random.default_rng(0))
+    assert memory.rows.tolist() == [7, 3, 1] and memory.tasks.tolist() == [0, 0, 0]

@@ -80,7 +80,8 @@ def test_an_unknown_backbone_is_named(name):
     ("model", "message"),
     [
         ({"hedas": 4}, r"There is no setting 'model\.hedas'; did you mean 'model\.heads'\?"),
-        ({"backbone": "lstm", "heads": 4}, r"There is no setting 'model\.heads'; known: backbone, cutoffs,"),
+        ({"backbone": "lstm", "heads": 4}, r"There is no setting 'model\.heads'; did you mean 'model\.head'\?"),
+        ({"backbone": "lstm", "zzz": 4}, r"There is no setting 'model\.zzz'; known: backbone, cutoffs,"),
         ({"backbone": "lstm", "layrs": 4}, r"There is no setting 'model\.layrs'; did you mean 'model\.layers'\?"),
         ({"backbone": "lstm", "width": -1}, r"^model\.width: input should be greater than 0 \(given: -1\)$"),
         ({"backbone": "lsmt"}, r"^There is no backbone 'lsmt'; did you mean 'lstm'\?$"),

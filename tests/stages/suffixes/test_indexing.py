@@ -1,5 +1,6 @@
 """The index of exact matches: made in shards, resumed, checked."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
-from stages.suffixes.indexing import cut
+from stages.suffixes.indexing import SORTING_BYTES, TEXT_BYTES, cut, symbol_counts
 from stages.suffixes.open import open_contexts
+from stages.suffixes.order import sort_contexts
+from stages.suffixes.text import Text
 from tests.oracles.suffixes import contexts
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import array, small_tokens
@@ -63,3 +66,18 @@ def test_what_cannot_be_is_refused(store: Store) -> None:
         built(store, tokens)
     with pytest.raises(UsageError, match="lists means nothing to an 'exact' index"):
         built(store, tokens, split="valid", lists=3)
+
+
+def test_memory_is_as_much_as_is_forecast(store: Store) -> None:
+    tokens = 200_000
+    ids, offsets = np.random.default_rng(0).integers(0, 5000, tokens).astype(np.uint32), np.arange(0, tokens + 1, 500)
+    tracemalloc.start()
+    try:
+        text = Text.of(ids, offsets, 5000)
+        symbol_counts(text)
+        assert tracemalloc.get_traced_memory()[1] < TEXT_BYTES * tokens
+        tracemalloc.reset_peak()
+        sort_contexts(text, np.arange(tokens))
+        assert tracemalloc.get_traced_memory()[1] < (TEXT_BYTES + SORTING_BYTES) * tokens
+    finally:
+        tracemalloc.stop()

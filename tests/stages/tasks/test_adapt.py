@@ -1,13 +1,17 @@
 """Local adaptation and neighbours, beside steps written out by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from stages.errors import ArtifactError
 from stages.tasks.adapt import adapted
 from stages.tasks.keys import document_keys, nearest, squared_distances
-from stages.tasks.readings import Mbpa
+from stages.tasks.reader import Memory, StreamReader
+from stages.tasks.readings import Mbpa, RandomAdaptation
 from tests.stages.methods.stream.updates import model_for, stream
 
 
@@ -60,11 +64,25 @@ def test_keys_do_not_depend_on_what_is_read_together() -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
 
 
-def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row() -> None:
+def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     keys = np.repeat(random.normal(size=(10, 3)).astype(np.float32), 2, axis=0)
     query = random.normal(size=3).astype(np.float32)
     distances = [sum((float(a) - float(b)) ** 2 for a, b in zip(query, key, strict=True)) for key in keys]
     np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
+    monkeypatch.setattr("stages.tasks.keys.KEYS_AT_ONCE", 7)
+    np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
+    assert len(squared_distances(query, keys[:0])) == 0
     wanted = sorted(range(20), key=lambda row: (distances[row], row))[:5]
     assert nearest(squared_distances(query, keys), 5).tolist() == wanted
+
+
+def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
+    model, examples = model_for("seq")[0], stream()[0].examples
+    reader = object.__new__(StreamReader)
+    reader.model, reader._keys, reader._place = model, None, 1
+    reader._artifact = SimpleNamespace(reference="model/m")
+    reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
+    assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
+    with pytest.raises(ArtifactError, match="smaller lr"):
+        reader.answers(RandomAdaptation(name="random", k=3, steps=4, lr=1e200), examples, np.arange(2))

@@ -18,9 +18,21 @@ def test_settings_are_those_of_the_reading() -> None:
     assert parse_reading(found.spelled) == found
 
 
+@pytest.mark.parametrize("text", ["mbpa:k=1234567", "mbpa:lr=0.00123456789", "episodic:weight=0.3333333333333333"])
+def test_no_digit_is_lost(text: str) -> None:
+    assert parse_reading(text).spelled == text
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("mpba", "mbpa"), ("none:k=2", "nothing"), ("mbpa:x=1", "steps"), ("mbpa:k=0", "k"), ("mbpa:k", "k")],
+    [
+        ("mbpa:k=3,k=4", "twice"),
+        ("mpba", "mbpa"),
+        ("none:k=2", "nothing"),
+        ("mbpa:x=1", "steps"),
+        ("mbpa:k=0", "k"),
+        ("mbpa:k", "k"),
+    ],
 )
 def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
     with pytest.raises(UsageError, match=named):

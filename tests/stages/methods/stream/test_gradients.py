@@ -59,10 +59,10 @@ def test_gem_keeps_a_share_of_each_task() -> None:
     assert (rows[tasks == 0] < 20).all() and (rows[tasks == 1] >= 20).all()
 
 
-@pytest.mark.parametrize("method", ["ewc", "mas"])
-def test_importance_of_the_head_has_a_closed_form(method: str) -> None:
+@pytest.mark.parametrize(("method", "decay"), [("ewc", 1.0), ("ewc", 0.25), ("mas", 0.5)])
+def test_importance_of_the_head_has_a_closed_form(method: str, decay: float) -> None:
     """Of scores o = W h + b: ∂ log p / ∂W = (1[y] - p) hᵀ, and ∂ |o|² / ∂W = 2 o hᵀ."""
-    model, made = model_for(method, penalty=0.0, examples=100)
+    model, made = model_for(method, penalty=0.0, examples=100, decay=decay)
     tasks = stream()
     made.begin_stream(model, tasks, 3)
     wanted_w, wanted_b = torch.zeros(4, 8).double(), torch.zeros(4).double()
@@ -81,7 +81,7 @@ def test_importance_of_the_head_has_a_closed_form(method: str) -> None:
     torch.testing.assert_close(found["importance/head.bias"], wanted_b)
     assert torch.equal(found["own/head.weight"], model.head.weight)
     made.end_task(tasks[0])
-    torch.testing.assert_close(made.state_dict()["importance/head.bias"], 2 * wanted_b)
+    torch.testing.assert_close(made.state_dict()["importance/head.bias"], (1 + decay) * wanted_b)
 
 
 @pytest.mark.parametrize("method", ["ewc", "mas"])

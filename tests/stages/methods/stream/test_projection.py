@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from stages.errors import UsageError
 from stages.methods.stream.projection import among, beside
 
 
@@ -60,3 +61,13 @@ def test_nothing_changes_where_nothing_points_apart() -> None:
     gradient, others = drawn(1, 3)
     along = others * torch.sign(others @ gradient)[:, None]
     assert among(gradient, along, 0.5) is gradient
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_gradient_that_is_no_number_is_said_to_be_one(wrong: float) -> None:
+    gradient, others = drawn(0, 2)
+    for one in (gradient, others[0]):
+        own, one[0] = one[0].item(), wrong
+        with pytest.raises(UsageError, match="--lr"):
+            among(gradient, others, 0.5)
+        one[0] = own
