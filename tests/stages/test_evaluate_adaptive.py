@@ -49,6 +49,16 @@ def test_every_token_is_read_with_the_neighbours_of_its_context(store, model, in
     assert shown["memories"][0]["policy"] == "adaptive"
 
 
+def test_a_context_that_finds_nothing_is_read_by_the_model_alone(store, index, monkeypatch) -> None:
+    monkeypatch.setattr(weight_network, "SHORTEST", 1)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    settings = {"split": "train", "exclude": "window:1000", "save_token_scores": True}
+    report = evaluated(store, index, SPEC, **settings)
+    assert report.json("choice-network.json")["network"] is not None
+    alone, final = (array(report, "scores.zarr", name) for name in ("logp_lm", "logp"))
+    np.testing.assert_array_equal(final, alone)
+
+
 def test_without_a_gain_one_number_for_all_is_read(store, index) -> None:
     """Forty tokens are too few to learn from."""
     report = evaluated(store, index, SPEC)

@@ -1,5 +1,7 @@
 """Text with drafts is the text without them, read in fewer steps."""
 
+from itertools import pairwise
+
 import pytest
 
 from stages.artifacts.artifact import Artifact
@@ -71,6 +73,15 @@ def test_a_draft_is_what_followed_the_longest_match(tokens: Artifact) -> None:
         pairs = zip(places, ends, strict=True)
         assert draft in [ids[place : min(place + min(most, 8), end)].tolist() for place, end in pairs]
     assert draft_exact(stream, 0) == [] and draft_exact(Stream(writer, []), 5) == []
+
+
+def test_a_draft_ends_where_its_document_does(tokens: Artifact) -> None:
+    model = text_model(tokens.store, tokens, ModelConfig().model)
+    writer = open_writer(Request(source=model.reference, memory=("none",), device="cpu"), tokens.store, "exact")
+    ids, offsets = (array(tokens, "tokens.zarr", f"train/{name}") for name in ("ids", "doc_offsets"))
+    assert len(offsets) > 2
+    for begin, end in pairwise(offsets.tolist()):  # all that is known of a document but its last two tokens
+        assert draft_exact(Stream(writer, ids[begin : end - 2].tolist()), 20) == ids[end - 2 : end].tolist()
 
 
 def test_it_names_no_passages() -> None:
