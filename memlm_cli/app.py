@@ -155,7 +155,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     close_log(code)
+    if argv is None:
+        end_zarr()
     return code
+
+
+def end_zarr() -> None:
+    """End the thread in which zarr reads and writes, if it runs: no more can be read then.
+
+    At exit zarr waits for it for 0.2 seconds, and prints a traceback where a busy machine takes longer.
+    """
+    zarr = sys.modules.get("zarr.core.sync")
+    if zarr is not None and zarr.loop[0] is not None:
+        zarr.loop[0].call_soon_threadsafe(zarr.loop[0].stop)
+        zarr.iothread[0].join(timeout=10)
 
 
 def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:

@@ -46,7 +46,7 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def source_line(context: "Context") -> str:
     """Where a context stands, and its text with the token that it holds in brackets."""
     where = place_of(context.source) if context.back is None else f"{context.back} back"
-    matched = "" if context.matched is None else f", {context.matched} tokens the same"
+    matched = "" if context.matched is None else f", {context.matched} token{'s' * (context.matched != 1)} the same"
     return f"{where}{matched}: {text_around(context.source)}"
 
 

@@ -42,6 +42,8 @@ SPLIT_WORDS = {
     "paragraphs": "lines up to a blank one, by which text that splits share is found",
     "types": "those of the vocabulary that a split has",
 }
+EXAMPLE_WORDS = {"pairs": {"documents": "pairs of sentences"}, "documents": {"documents": "records with a label"}}
+"""Meaning of the column where examples are no streams of text."""
 UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 
 
@@ -83,7 +85,8 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
     if artifact.kind == "model":
         from stages.reports.remarks.table import MODEL, remarks_on
 
-        for remark in remarks_on(MODEL, {**artifact.metrics, **_validated(artifact)}):
+        head = artifact.config.get("model", {}).get("head")
+        for remark in remarks_on(MODEL, {**artifact.metrics, **_validated(artifact), "head": head}):
             say(remark.text)
 
 
@@ -135,10 +138,11 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
 def _show_splits(title: str, artifact: "Artifact") -> None:
     metrics, asked = artifact.metrics, artifact.config.get("vocab_size")
     types, columns = metrics["vocabulary_size"], {name for split in metrics["splits"].values() for name in split}
-    fewer = f" ({asked:,} were asked for: train gives no more)" if asked and types < asked else ""
+    fewer = f" (of {asked:,} at most: train gives no more)" if asked and types < asked else ""
     title = title_of(title, metrics["tokenizer"], f"{types:,} types{fewer}")
     show_table(title, *splits_table(metrics["splits"]))
-    words = [f"{name}: {means}" for name, means in SPLIT_WORDS.items() if name in columns]
+    own = EXAMPLE_WORDS.get(metrics.get("examples", ""), {})
+    words = [f"{name}: {means}" for name, means in (SPLIT_WORDS | own).items() if name in columns]
     say("; ".join([*words, *([UNUSED_TYPES] if metrics["tokenizer"] == "bpe" else [])]))
 
 

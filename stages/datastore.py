@@ -17,7 +17,7 @@ from stages.artifacts.store import Store
 from stages.encoding.schema import BUILT
 from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedConfig, resolve_windows, state_bytes
-from stages.lineage.corpus import corpus_of, require_key, require_split
+from stages.lineage.corpus import corpus_of, require_key, require_split, require_text
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
 from stages.numbers import rate
@@ -80,7 +80,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     schema = BUILT
 
     def inputs(self, config: DatastoreConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        encoder = store.get(references["source"], "model")
+        encoder = require_text(store.get(references["source"], "model"))
         corpus = corpus_of(encoder, references, store)
         require_split(corpus, config.split)
         return Inputs({"encoder": encoder, "corpus": corpus})

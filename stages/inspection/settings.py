@@ -17,7 +17,7 @@ class ReadSettings(Settings):
     report: Annotated[str | None, Spelling("REPORT")] = None
     """Take the readings and windows that this evaluation settled on, and its model where none is named."""
     index: Annotated[str | None, Spelling("INDEX")] = None
-    """Memory of another encoder, searched."""
+    """Memory of another encoder, searched, or the text that exact memory and drafts match."""
     neighbors: Annotated[str | None, Spelling("NEIGHBORS")] = None
     """The same, as stored, or what a gate reads; for a text of no split their index is searched."""
     context: Annotated[int, Field(ge=1)] | None = None

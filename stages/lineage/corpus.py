@@ -106,14 +106,20 @@ def require_tune_split(tokens: Artifact, split: str) -> None:
         )
 
 
-def require_scoring(model: Artifact) -> Artifact:
-    """A model that scores tokens. Raises: ArtifactError, saying what the model is for, if it makes keys alone, or has
-    learnt labels."""
+def require_text(model: Artifact) -> Artifact:
+    """A model of text. Raises: ArtifactError if it has learnt labels."""
     if model_of(model).head is not None:
         raise ArtifactError(
             f"{model.reference} has learnt labels, and predicts no tokens: "
             f"{model.advise('evaluate-tasks', model.reference)} scores it. Elsewhere take a model of text."
         )
+    return model
+
+
+def require_scoring(model: Artifact) -> Artifact:
+    """A model that scores tokens. Raises: ArtifactError, saying what the model is for, if it makes keys alone, or has
+    learnt labels."""
+    require_text(model)
     if not model_of(model).scores_tokens:
         raise ArtifactError(
             f"{model.reference} is an encoder: it makes keys, and scores no tokens. Find neighbours with it "

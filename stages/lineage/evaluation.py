@@ -7,7 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, require_scoring, tokenizer_digest
-from stages.lineage.exact import require_vectors
+from stages.lineage.exact import is_exact, require_vectors
 from stages.lineage.neighbors import require_queries
 from stages.lineage.sources import tokenizer_of
 from stages.models.config import model_of
@@ -49,7 +49,10 @@ def memory_source(
     if len(named) == 2:
         raise UsageError("Give --index or --neighbors, not both: neighbors know their index.")
     if named:
-        return require_vectors(store.get(references[named[0]], named[0]))
+        memory = store.get(references[named[0]], named[0])
+        if memory.kind == "index" and is_exact(memory):
+            raise UsageError(f"{memory.reference} holds the contexts of a text: read it with --memory exact.")
+        return memory
     if source.kind != "model":
         return None if asked is False else source
     return _models_own(model, references, store) if of_the_model and asked else None

@@ -100,7 +100,10 @@ class LanguageModel(nn.Module):
         Raises: UsageError of a model that reads none.
         """
         if not isinstance(self.backbone, ReadsSource):
-            raise UsageError(f"A model with backbone {self.config.backbone!r} reads no source: it does not translate.")
+            raise UsageError(
+                f"A model with backbone {self.config.backbone!r} reads no source, so it does not translate: train one "
+                "with --backbone encoder-decoder on pairs, or write text with memlm generate."
+            )
         source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]
         state: State = self.backbone.begin(self.vocabulary.embed(source), mask)
         if len(self._prompt) > 1:

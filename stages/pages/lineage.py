@@ -60,11 +60,16 @@ class Member:
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
-    Raises: ArtifactError if there is none, or a reference leads nowhere.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or it is of tasks.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
         artifact = store.open(reference)
+        if artifact.kind == "matrix":
+            raise ArtifactError(
+                f"{artifact.reference} has the accuracy of tasks, of which no page is made: its charts are in "
+                f"{artifact.path / 'figures'}, its figures in metrics.json beside that."
+            )
         reports = [artifact] if artifact.kind == "report" else _made_from(artifact)
         if not reports:
             raise ArtifactError(

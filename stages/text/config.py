@@ -49,7 +49,7 @@ class TokenizeConfig(StageConfig):
     or that of a pretrained model, a folder, FILE.gguf or hf:NAME."""
     vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto, NUMBER] = None
     """Token types to keep or to learn, special ones included; None: auto: of bpe 512 to 32,768, as the text has room
-    for; else all of train's."""
+    for, of pairs 8,192; else all of train's."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto, NUMBER] = None
     """Words that train has less often are <unk>; None: auto: 1 if the text has <unk> already, else 2."""
     eos: Annotated[str | None, Spelling("TOKEN")] = None

@@ -49,6 +49,10 @@ def differences(split: str, train: Figures, other: Figures) -> list[str]:
     >>> train = {"characters": 700, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40}
     >>> differences("test", train, {"characters": 4000, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40})
     ['lines of 70 characters in train, of 400 in test']
+
+    >>> records = {"characters": 700, "line_ends": 0, "documents": 10, "curly_quotes": 0, "straight_quotes": 0}
+    >>> differences("test", records, records | {"characters": 420, "documents": 6})
+    []
     """
     return list(_differences(split, train, other))
 
@@ -66,8 +70,8 @@ def _differences(split: str, train: Figures, other: Figures) -> Iterator[str]:
 
 
 def _line_length(figures: Figures) -> float:
-    """Mean characters of a line, its end included."""
-    return float(figures["characters"] / max(1, figures["line_ends"]))
+    """Mean characters of a line, its end included; a document is a line at least."""
+    return float(figures["characters"] / max(1, figures["line_ends"], figures.get("documents", 0)))
 
 
 def _curly_share(figures: Figures) -> float | None:

@@ -32,7 +32,10 @@ def read_labels(file: TextFile, field: str | None) -> list[str]:
 def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
     value = next((record[field] for field in fields if field in record), None)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise DataError(f"{where}: expected a label, a text or a whole number, in its field {' or '.join(fields)}.")
+        raise DataError(
+            f"{where}: expected a label, a text or a whole number, in its field {' or '.join(fields)}. "
+            "--label names another field."
+        )
     return str(value)
 
 

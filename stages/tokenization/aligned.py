@@ -61,7 +61,8 @@ def _side(spec: str, language: str) -> tuple[str, str]:
     beside = sorted(path.name for path in folder.glob(f"{name}.*")) if name else []
     raise DataError(
         f"{names[0]} does not exist, nor with {', '.join(COMPRESSED)}; beside this prefix there "
-        f"{'is ' + ', '.join(beside[:8]) if beside else 'is nothing'}."
+        f"{'is ' + ', '.join(beside[:8]) if beside else 'is nothing'}. A split is named by what stands before "
+        f".{language}: data/train for data/train.{language}."
     )
 
 

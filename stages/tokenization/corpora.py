@@ -101,10 +101,18 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
             if len(inside) > 1:
                 raise DataError(f"{folder} has {inside[0].name} and {inside[1].name}: leave one.")
             if split == "train" and not inside:
-                raise DataError(f"{folder} is no folder of a task: it has no train.jsonl (also compressed).")
+                raise DataError(
+                    f"{folder} is no folder of a task: it has no train.jsonl (also compressed).{_inside(folder)}"
+                )
             if inside:
                 found.setdefault(split, []).append(NamedFile(str(inside[0].resolve()), None))
     return found
+
+
+def _inside(folder: str) -> str:
+    """A sentence about the folders of tasks inside a folder; empty where there are none."""
+    tasks = sorted({str(file.parent) for file in Path(folder).glob("*/train.jsonl*")})
+    return f" Name those inside, each as an argument: {', '.join(tasks[:8])}." if tasks else ""
 
 
 def _listed(specs: str | Sequence[str]) -> list[str]:

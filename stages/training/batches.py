@@ -120,10 +120,15 @@ class TaskOrder:
     @property
     def update_tokens(self) -> int:
         """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
-        lengths = sum(int(task.examples.lengths.sum()) for task in self.tasks)
+        lengths = self.pass_tokens
         if self.tasks[0].examples.by_tokens:
             return round(lengths / sum(order.batches_per_epoch for order in self._orders) * self._accumulate)
         return round(self._orders[0].size * self._accumulate * lengths / sum(t.examples.count for t in self.tasks))
+
+    @property
+    def pass_tokens(self) -> int:
+        """Tokens that one pass over all tasks reads, without what is cut off from long documents."""
+        return sum(int(task.examples.lengths.sum()) for task in self.tasks)
 
     def documents_in(self, step: int) -> int:
         """Documents of which an update reads a part, over all ranks."""

@@ -94,8 +94,11 @@ class Course:
         """Show the progress after a step."""
         step, loss = self._progress.step, self._progress.mean_loss
         speed = self._pace.tokens_per_second(step)
-        figures = {"loss": loss, "perplexity": exp(loss)} | ({} if speed is None else {"tokens_per_second": speed})
-        self._run.reporter.progress(step, self._run.config.steps, "steps", **figures)
+        config = self._run.config
+        figures = {"loss": loss} | ({} if speed is None else {"tokens_per_second": speed})
+        if config.method_settings.learns == "text":  # the loss of labels is no perplexity
+            figures["perplexity"] = exp(loss)
+        self._run.reporter.progress(step, config.steps, "steps", **figures)
 
 
 def exp(loss: float) -> float:

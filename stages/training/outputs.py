@@ -72,6 +72,8 @@ def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
     progress = trainer.progress
     tokens = progress.step * trainer.update_tokens
     valid = progress.valid_loss
+    learns_text = job.config.method_settings.learns == "text"
+    whole = train_tokens(job.inputs["tokens"]) if learns_text else trainer.order.pass_tokens
     return {
         "parameters": own_parameters(trainer.run.model),
         "steps": progress.step,
@@ -81,7 +83,7 @@ def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
         "valid_perplexity": None if valid is None else perplexity(valid, 1),
         "valid_step": progress.valid_step,
         "tokens_per_second": rate(tokens, progress.seconds) if progress.seconds else None,
-        **convergence(tokens / train_tokens(job.inputs["tokens"]), read_validations(job.draft.scratch / LINES)),
+        **convergence(tokens / whole, read_validations(job.draft.scratch / LINES)),
     }
 
 

@@ -38,7 +38,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
         of_layers = f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
         raise ResourceError(
             f"A model of {_parameters(model):,} parameters takes {size(weights)} in training (weights, gradients, "
-            f"moments of {config.optimizer.name}), a segment of {config.segment_length:,} tokens more than "
+            f"moments of {config.optimizer.name}), a sequence of {config.segment_length:,} tokens more than "
             f"{size(a_segment)} beside it{of_layers}, and {device} has {size(memory)}: choose smaller sizes "
             "(model.width, model.layers, model.ffn_width, model.lookup, model.feed_forward, the vocabulary, "
             "--segment-length, --long-length)."
@@ -47,7 +47,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     fitting = (memory - weights) // a_segment
     if batch > fitting:
         raise ResourceError(
-            f"A batch of {batch:,} segments of {config.segment_length:,} tokens takes more than "
+            f"A batch of {batch:,} sequences of {config.segment_length:,} tokens takes more than "
             f"{size(batch * a_segment)} beside the model, and {device} has {size(memory)}: "
             f"--batch-tokens {fitting * config.segment_length} fits, with --accumulate for as large updates."
         )

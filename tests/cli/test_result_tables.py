@@ -122,9 +122,21 @@ def test_words_of_an_index_a_datastore_and_a_model_are_explained_where_they_stan
     show_result(SimpleNamespace(kind="datastore", reference="datastore/3", metrics={"key": "ffn-input"}))
     assert "ffn-input, what enters the last feed-forward layer" in capsys.readouterr().err
     trained = {"steps": 9, "passes": 8.0, "still_falling": False, "last_validations": [], "valid_step": 9}
-    show_result(SimpleNamespace(kind="model", reference="model/3", metrics=trained))
+    show_result(SimpleNamespace(kind="model", reference="model/3", metrics=trained, config={}))
     told = capsys.readouterr().err
     assert "still falling" not in told and "8 passes" in told
+
+
+@pytest.mark.parametrize(
+    ("examples", "named"), [("pairs", "pairs of sentences"), ("documents", "records with a label"), (None, "files or")]
+)
+def test_documents_are_called_what_they_are(examples: str | None, named: str, capsys) -> None:
+    splits = {"train": {"documents": 4, "tokens": 20}}
+    metrics = {"tokenizer": "word", "vocabulary_size": 9, "splits": splits} | (
+        {"examples": examples} if examples else {}
+    )
+    show_result(SimpleNamespace(kind="tokens", reference="tokens/3", metrics=metrics, config={}))
+    assert f"documents: {named}" in capsys.readouterr().err
 
 
 def test_a_plain_table_is_aligned_text_of_any_width() -> None:

@@ -79,7 +79,7 @@ def test_a_second_file_behind_an_option_is_told_how_it_is_named(memlm: Memlm, te
 def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     ended = memlm("tokenize", "--train", text)
     assert "a bpe vocabulary of 512 types" in ended.err
-    assert re.search(r"bpe, 2\d\d types \(512 were asked for: train gives no more\)", ended.err)
+    assert re.search(r"bpe, 2\d\d types \(of 512 at most: train gives no more\)", ended.err)
     assert Store(tmp_path / "store").get(ended.reference).config["vocab_size"] == 512
     assert memlm("tokenize", "--train", text, "--vocab-size", "auto").reference == ended.reference
 

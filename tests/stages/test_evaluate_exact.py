@@ -132,6 +132,8 @@ def test_what_does_not_belong_together_is_refused(
         evaluated(store, model, reading, references={"index": foreign})
     with pytest.raises(UsageError, match="names a memory that no --memory reads"):
         evaluated(store, model, "none", references={"index": index})
+    with pytest.raises(UsageError, match="read it with --memory exact"):
+        evaluated(store, model, references={"index": index})
     with pytest.raises(UsageError, match="leave key out"):
         evaluated(store, model, f"{reading},key=hidden")
     with pytest.raises(UsageError, match="length is of exact"):

@@ -12,12 +12,14 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
+from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
 from stages.methods import METHODS
+from stages.pages.lineage import find_reports
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.plan import drawn
@@ -28,6 +30,7 @@ from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
+from tests.stages.training.test_loop import Notes
 
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
@@ -88,7 +91,19 @@ def test_each_task_is_learnt_and_the_ones_before_forgotten(store: Store, sequent
     assert metrics["tasks"] == list(ORDER) and scores.shape == (4, 3)
     assert np.diag(scores[1:]).min() > 0.8, "each task right after it"
     assert scores[3, :2].max() < 0.5, "but none of the others at the end"
+    assert sequential.metrics["passes"] == pytest.approx(12, abs=0.5), "what is cut off counts as read"
     assert found["forgetting"] > 0.4 and found["backward_transfer"] < -0.4
+
+
+def test_the_loss_of_labels_is_no_perplexity(store: Store, tokens: Artifact) -> None:
+    notes = Notes()
+    make(Train(), stream_config("seq", seed=5), {"source": tokens.reference}, store, Execution(reporter=notes))
+    assert "loss" in notes.figures and "perplexity" not in notes.figures
+
+
+def test_no_page_is_made_of_a_matrix(store: Store, sequential: Artifact) -> None:
+    with pytest.raises(ArtifactError, match="accuracy of tasks"):
+        find_reports([scored(store, sequential).reference], store)
 
 
 def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:
@@ -183,6 +198,8 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
     with pytest.raises(ArtifactError, match="has learnt labels"):
         make(Evaluate(), EvaluateConfig(), {"source": sequential.reference}, store, Execution())
     with pytest.raises(ArtifactError, match="has learnt labels"):
+        make(BuildDatastore(), DatastoreConfig(), {"source": sequential.reference}, store, Execution())
+    with pytest.raises(ArtifactError, match="has learnt labels"):
         references = {"source": tokens.reference, "init_from": sequential.reference}
         make(Train(), stream_config("replay"), references, store, Execution())
     with pytest.raises(UsageError, match="too few"):
@@ -200,6 +217,7 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
         ([{"text": "a", "label": 1.5}], "a text or a whole number"),
         ([{"text": "a", "label": " "}], "a text or a whole number"),
         ([{"label": "x"}], "text"),
+        ([{"text": "a", "topic": "x"}], "--label names another"),
     ],
 )
 def test_records_without_text_or_label_are_refused(records: list, named: str, store: Store, tmp_path: Path) -> None:
@@ -216,7 +234,8 @@ def test_folders_that_are_no_tasks_are_refused(store: Store, tmp_path: Path) -> 
     test_alone = write_task(tmp_path / "half", ("a", "b"), {"test": 4})
     strange = write_task(tmp_path / "strange", ("a",), {"train": 4})
     write_task(strange, ("a", "new"), {"test": 9})
-    for folders, named in (([one, same], "one"), ([test_alone], "train"), ([strange], "new")):
+    above = tmp_path / "other"
+    for folders, named in (([one, same], "one"), ([test_alone], "train"), ([strange], "new"), ([above], str(same))):
         with pytest.raises(DataError, match=named):
             tokenized(store, folders)
     with pytest.raises(UsageError, match="at most"):

@@ -9,10 +9,14 @@ from stages.reports.remarks.remark import Figures, Finding
 
 
 def long_enough(model: Figures) -> Iterator[Finding]:
-    """How often a model read its text, how validation ended, and whether a longer run would have made it better."""
+    """How often a model read its text, how validation ended, and whether a longer run would have made it better.
+
+    Of a model with a `head` for labels only the first is told: it is not validated, and no memory of text is read."""
     if "passes" not in model:
         return
     yield "passes", {"passes": passes(model["passes"])}
+    if model.get("head") is not None:
+        return
     validations = model["last_validations"]
     if len(validations) < 2:
         yield (

@@ -138,7 +138,7 @@ def test_bad_bytes_and_records_name_their_line(tmp_path: Path) -> None:
 
 def test_a_prefix_without_files_shows_those_beside_it(tmp_path: Path) -> None:
     files(tmp_path)
-    with pytest.raises(DataError, match=r"train\.fr does not exist.*train\.de, train\.en"):
+    with pytest.raises(DataError, match=r"train\.fr does not exist.*train\.de, train\.en\. .*before \.fr"):
         run(tmp_path / "store", {"train": [str(tmp_path / "train")]}, source_language="fr", target_language="en")
     write(tmp_path / "train.de.gz", "")
     with pytest.raises(DataError, match="both there"):

@@ -44,7 +44,7 @@ def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
     wanted = TrainConfig(segment_length=8, batch_tokens=8 * 10**6)
     require_room(wanted, model(), 10, CPU)  # of ten segments a batch has no more
-    with pytest.raises(ResourceError, match="A batch of 1,000,000 segments of 8 tokens") as refused:
+    with pytest.raises(ResourceError, match="A batch of 1,000,000 sequences of 8 tokens") as refused:
         require_room(wanted, model(), 10**9, CPU)
     (fitting,) = re.findall(r"--batch-tokens (\d+) fits", str(refused.value))
     require_room(wanted.model_copy(update={"batch_tokens": int(fitting)}), model(), 10**9, CPU)
@@ -55,7 +55,7 @@ def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
     sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1, "attention": attention}
     config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64})
     monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
-    with pytest.raises(ResourceError, match=r"A batch of 64 segments .*--batch-tokens 112 fits"):
+    with pytest.raises(ResourceError, match=r"A batch of 64 sequences .*--batch-tokens 112 fits"):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
 
 
@@ -68,7 +68,7 @@ def test_a_memory_that_no_batch_can_hold_is_refused(monkeypatch, name):
     def wanted(length):
         return parse_model(sizes | {"attention": {"name": name, "long_length": length}}).sized(50, 16)
 
-    with pytest.raises(ResourceError, match=r"a segment of 16 tokens .*GB of it what layers remember"):
+    with pytest.raises(ResourceError, match=r"a sequence of 16 tokens .*GB of it what layers remember"):
         require_room(config, wanted(10**9), 1000, CPU)
     require_room(config, wanted(1024), 1000, CPU)
 

@@ -28,6 +28,11 @@ def test_the_end_of_a_training_is_told(changed: dict, found: list[str]) -> None:
     assert sorted(codes) == sorted([*found, "passes"])
 
 
+def test_a_model_of_labels_is_told_its_passes_alone() -> None:
+    figures = {**TRAINED, "passes": 0.5, "last_validations": [], "head": {"name": "classifier"}}
+    assert [remark.code for remark in remarks_on(MODEL, figures)] == ["passes"]
+
+
 def test_a_model_from_elsewhere_has_no_such_remark() -> None:
     assert remarks_on(MODEL, {"parameters": 7}) == []
 
