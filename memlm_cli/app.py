@@ -165,10 +165,11 @@ def end_zarr() -> None:
 
     At exit zarr waits for it for 0.2 seconds, and prints a traceback where a busy machine takes longer.
     """
-    zarr = sys.modules.get("zarr.core.sync")
-    if zarr is not None and zarr.loop[0] is not None:
-        zarr.loop[0].call_soon_threadsafe(zarr.loop[0].stop)
-        zarr.iothread[0].join(timeout=10)
+    # These are names of zarr's own, which another version may not have: then only the traceback is back.
+    loops, threads = (getattr(sys.modules.get("zarr.core.sync"), name, [None]) for name in ("loop", "iothread"))
+    if loops[0] is not None and threads[0] is not None:
+        loops[0].call_soon_threadsafe(loops[0].stop)
+        threads[0].join(timeout=10)
 
 
 def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:

@@ -44,7 +44,7 @@ def evaluated(source: Artifact, **settings: Any) -> Artifact:
 
 
 def lines(report: Artifact) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in report.file("translations.jsonl").open(encoding="utf-8")]
+    return [json.loads(line) for line in report.file("translations.jsonl").read_text("utf-8").strip().split("\n")]
 
 
 def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
@@ -103,7 +103,9 @@ def test_a_split_of_the_datastore_does_not_find_its_own_sentence(index: Artifact
 
 def test_what_is_not_translated_is_said_before_work(index: Artifact, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--beam 0"):
-        evaluated(index, memory=("long:size=5,theta=0.1,lambda=0.2",))
+        evaluated(index, memory=("long:size=5,theta=0.1,lambda=0.2",), beam=4)
+    unsearched = evaluated(index, memory=("long:size=5,theta=0.1,lambda=0.2",))
+    assert unsearched.config["beam"] == 0 and "translation" not in unsearched.json("metrics.json")
     with pytest.raises(UsageError, match="13a"):
         evaluated(index, memory=SURE, bleu_tokenize="nonsense")
     store = Store(tmp_path / "store")
