@@ -53,6 +53,7 @@ def test_facts_are_the_same_whenever_they_are_asked_for() -> None:
     assert learned != asked and sorted(learned) == sorted(asked) and parts["all"].sum() == 64
 
 
+@pytest.mark.endurance
 def test_a_model_is_trained_and_read_by_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

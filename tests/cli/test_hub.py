@@ -174,6 +174,7 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
     assert not list((tmp_path / "home").rglob("*.bin")), "a pickle was fetched"
 
 
+@pytest.mark.endurance
 @pytest.mark.timeout(300)
 def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text: str) -> None:
     saved(tmp_path / "folder", "llama")

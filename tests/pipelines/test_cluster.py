@@ -154,6 +154,7 @@ class TestCluster:
         assert recipe.traces("saved").keys() == {"a", "b"}
         assert not ray.is_initialized()
 
+    @pytest.mark.endurance
     def test_a_lost_process_is_replaced_but_not_for_ever(self, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pipelines.cluster.MOST_LOSSES", 1)
         lost = "its process on the cluster was lost; it goes on from what is saved"
