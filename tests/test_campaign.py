@@ -19,6 +19,7 @@ SURVIVED = [
 """Attacks of which every case of this seed is refused or harmless."""
 
 
+@pytest.mark.endurance
 @pytest.mark.timeout(300)
 def test_a_short_campaign_finds_nothing() -> None:
     only = [part for name in SURVIVED for part in ("--only", name)]

@@ -127,6 +127,7 @@ class TestCluster:
         assert recipe.told["sums"].steps[-1] == 8
         assert not recipe.told["d"].words
 
+    @pytest.mark.endurance
     def test_the_first_error_ends_all_and_the_others_save(self, recipe: Recipe) -> None:
         failing = recipe.pause("bad", 3, until="long", error=DataError("line 3 is bad"))
         with pytest.raises(DataError, match="line 3 is bad"):

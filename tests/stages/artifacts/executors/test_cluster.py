@@ -131,6 +131,7 @@ def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(tmp
     assert older is not None and f"{here} has memlm {own}, and this command runs 0.0" in str(older.error())
 
 
+@pytest.mark.endurance
 @pytest.mark.usefixtures("machines")
 class TestLostMachine:
     def test_a_machine_that_is_lost_costs_its_shards(self, machines: Any, tmp_path: Path) -> None:
