@@ -3,7 +3,7 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from memlm_cli.options import Common
 from memlm_cli.output_files import has_display, open_page, tell_page
 from memlm_cli.run_stage import check_artifact_name, publish_name
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipelines.recipe import Recipe
+    from pipelines.trial import Plan
 
 
 def try_text(
@@ -54,7 +58,7 @@ def try_text(
     Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
     """
     from memlm_cli.plan_text import show_estimates
-    from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
+    from memlm_cli.run_recipe import show_plan
     from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
     from pipelines.estimates import tasks_of
@@ -87,6 +91,17 @@ def try_text(
     if dry_run:
         show_plan(recipe, common)
         return
+    _run(recipe, plan, file, output, common)
+    if open_ and on_terminal() and has_display():
+        open_page("try", output)
+    else:
+        tell_page("try", output)
+
+
+def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Common) -> None:
+    """Run what was planned, and write its page; the answer is the page's path."""
+    from memlm_cli.run_recipe import run_all, show_again, show_groups
+
     results = run_all(recipe, common, commands=True)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
@@ -102,10 +117,6 @@ def try_text(
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
         answer(str(output))
-    if open_ and on_terminal() and has_display():
-        open_page("try", output)
-    else:
-        tell_page("try", output)
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:

@@ -10,15 +10,15 @@ Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:
 network has ReLU; here as in `small_network` it has tanh, and begins at the best numbers for all contexts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.small_network import HIDDEN, fitted, standardized
+from stages.memory.small_network import HIDDEN, Network, first_layer, fitted
 
 ELSEWHERE = 0.05
 """Probability that a network begins with for all numbers but the best for all contexts, together."""
@@ -63,7 +63,7 @@ def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ChoiceNetwork:
+class ChoiceNetwork(Network):
     """The numbers of a network: x is (features − `mean`) / `spread`; W is `inner`, U `outer`, c `offset`."""
 
     mean: Float[Tensor, " f"]
@@ -76,16 +76,7 @@ class ChoiceNetwork:
     @classmethod
     def begun(cls, inputs: Float[Tensor, "n f"], offset: Tensor, seed: int = 0) -> Self:
         """The network that gives every context the same weights, softmax(offset)."""
-        mean, spread = standardized(inputs)
-        inner = torch.randn(HIDDEN, inputs.shape[1], generator=torch.Generator().manual_seed(seed)).double()
-        return cls(
-            mean,
-            spread,
-            inner / inputs.shape[1] ** 0.5,
-            torch.zeros(HIDDEN).double(),
-            torch.zeros(len(offset), HIDDEN).double(),
-            offset.double(),
-        )
+        return cls(*first_layer(inputs, seed), torch.zeros(len(offset), HIDDEN).double(), offset.double())
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n c1"]:
         """Logits of the weights, on the CPU."""
@@ -93,15 +84,6 @@ class ChoiceNetwork:
         return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.T
 
     logits = outputs
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Its numbers, JSON: all digits."""
-        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
 
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:

@@ -37,8 +37,31 @@ def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Flo
     return inputs.mean(0), torch.where(spread > 0, spread, 1.0)
 
 
+def first_layer(
+    inputs: Float[Tensor, "n f"], seed: int
+) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"], Float[Tensor, "h f"], Float[Tensor, " h"]]:
+    """Mean and spread of the inputs, W drawn with variance 1/F, and b = 0: where fitting begins."""
+    width = inputs.shape[1]
+    inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
+    return *standardized(inputs), inner, torch.zeros(HIDDEN).double()
+
+
 @dataclass(frozen=True)
-class SmallNetwork:
+class Network:
+    """A network as a dataclass of tensors, which is kept as JSON."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its numbers, JSON: all digits."""
+        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class SmallNetwork(Network):
     """The numbers of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`."""
 
     mean: Float[Tensor, " f"]
@@ -51,28 +74,13 @@ class SmallNetwork:
     @classmethod
     def constant(cls, inputs: Float[Tensor, "n f"], offset: float, seed: int = 0) -> Self:
         """The network that gives every context the same number, ready to be fitted to inputs like these."""
-        width = inputs.shape[1]
-        return cls(
-            *standardized(inputs),
-            torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width),
-            torch.zeros(HIDDEN).double(),
-            torch.zeros(HIDDEN).double(),
-            torch.tensor(offset, dtype=torch.float64),
-        )
+        outer, constant = torch.zeros(HIDDEN).double(), torch.tensor(offset, dtype=torch.float64)
+        return cls(*first_layer(inputs, seed), outer, constant)
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
         """o of each position, on the CPU."""
         standard = (inputs.double().cpu() - self.mean) / self.spread
         return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """Its numbers, JSON: all digits."""
-        return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
-
-    @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> Self:
-        return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
 
 
 def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Tensor], Tensor], seed: int = 0) -> N:

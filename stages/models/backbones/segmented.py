@@ -74,7 +74,7 @@ class Segmented(Backbone):
         """The blocks, their weights as they begin."""
 
     @abstractmethod
-    def entered(self, embedded: Tensor) -> Tensor:
+    def block_input(self, embedded: Tensor) -> Tensor:
         """The first block's input [B, n, d] of embeddings [B, n, d]."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class Segmented(Backbone):
         if self.leading is not None:
             rows = len(self.leading)
             embedded = torch.cat((self.leading.to(embedded.dtype).expand(len(embedded), -1, -1), embedded), 1)
-        x = self.entered(embedded)
+        x = self.block_input(embedded)
         passage = self._passage(x, number, carried)
         passage = passage._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
         after = (carried.place + number) % self.length
@@ -184,7 +184,7 @@ class SegmentedByDistance(Segmented):
         self.scale = config.width**0.5
         self.norm = nn.LayerNorm(config.width)
 
-    def entered(self, embedded: Tensor) -> Tensor:
+    def block_input(self, embedded: Tensor) -> Tensor:
         x: Tensor = self.dropout(embedded * self.scale)
         return x
 

@@ -98,7 +98,7 @@ class SRUPlusPlus(Segmented):
     def made_blocks(self, config: SRUPlusPlusConfig) -> list[StreamBlock]:
         return [Layer(config, number + 1) for number in range(config.layers)]
 
-    def entered(self, embedded: Tensor) -> Tensor:
+    def block_input(self, embedded: Tensor) -> Tensor:
         x: Tensor = self.dropout(embedded)
         return x.to(self.blocks[0].highway_bias.dtype)  # type: ignore[arg-type]
 
