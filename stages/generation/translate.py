@@ -20,7 +20,7 @@ from stages.retrieval.neighbors import IndexSearch
 from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts
 from stages.translation.settings import TranslationRequest
-from stages.translation.translator import BATCH, Translator, open_translator, step_memory
+from stages.translation.translator import Translator, open_translator, step_memory
 
 
 class TranslatedToken(NamedTuple):
@@ -53,9 +53,9 @@ class LineTranslator:
     def translate(self, lines: Iterable[str], attribute: bool) -> Iterator[Translated]:
         """Translations of lines in their order, in batches; a blank line stays blank."""
         lines = iter(lines)
-        while batch := list(islice(lines, BATCH)):
+        while batch := list(islice(lines, self.translator.batch)):
             sources = [self._ids(line) for line in batch if line.strip()]
-            found = self.translator.translate(sources) if sources else iter(())
+            found = iter(self.translator.translate(sources))
             for line in batch:
                 if not line.strip():
                     yield Translated(line, "", 0.0, 0.0, False, [] if attribute else None)
