@@ -68,9 +68,11 @@ def examine(defaults: Defaults, store: Path) -> Facts:
 
 
 def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
-    versions = [(name, value or ("missing", "red")) for name, value in found["versions"].items()]
+    versions: list[Row] = [(name, value or ("missing", "red")) for name, value in found["versions"].items()]
     yield "Versions", ("", ""), versions
-    extras = [(one["extra"], ", ".join(one["missing"]) or "nothing", one["command"]) for one in found["extras"]]
+    extras: list[Row] = [
+        (one["extra"], ", ".join(one["missing"]) or "nothing", one["command"]) for one in found["extras"]
+    ]
     yield "Extras", ("extra", "lacks", "what installs it"), extras
     yield "Machine", ("", ""), list(_machine(found["devices"]))
     yield "Store", ("", ""), list(_store_rows(found["store"]))
