@@ -62,7 +62,7 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
 
 
 class Found(NamedTuple):
-    """What is known of a text beforehand."""
+    """Figures of a text that is not tokenized yet."""
 
     splits: dict[str, dict[str, int]]
     tokenizer: TextTokenizer
