@@ -69,8 +69,9 @@ def _in_lists(index: Any, lists: Lists, sample: _Sample) -> Iterator[np.ndarray]
     ivf: Any = faiss.downcast_index(faiss.extract_index_ivf(index))
     keys = sample.keys
     if isinstance(index, faiss.IndexPreTransform):
-        for step in range(index.chain.size()):
-            keys = index.chain.at(step).apply(keys)
+        chain: Any = index.chain
+        for step in range(chain.size()):
+            keys = chain.at(step).apply(keys)
     stored = DecodedLists(ivf, lists)
     for number in np.flatnonzero(lists.sizes).tolist():
         rows = lists.ids(number)
