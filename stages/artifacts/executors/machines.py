@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
@@ -111,19 +112,15 @@ def _handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def computes_on_gpu(stage: Stage[Any], execution: Execution) -> bool:
-    return stage.device(execution) != "cpu"
-
-
 def pinned(stage: Stage[Any], execution: Execution) -> Execution:
     """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
-    return replace(execution, device="cuda" if computes_on_gpu(stage, execution) else "cpu")
+    return replace(execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda")
 
 
 def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
     """Resources of a worker, such that all workers fit side by side on the machines.
 
-    Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
+    Memory is the least that can do, of the largest machine at the most: there is no other.
     Of a GPU's memory Ray knows nothing.
 
     Args:
@@ -131,12 +128,13 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
         execution: says how many workers there are.
     """
     machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
-    if computes_on_gpu(stage, execution):
+    if execution.device_of(stage.Config) != "cpu":
         cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    memory = min(stage.memory(config, inputs) or 0, max(room, default=0))
+    needed = FORECASTS.load(stage.name)().memory(config, inputs) if stage.name in FORECASTS else None
+    memory = min(needed or 0, max(room, default=0))
     if memory:
         side_by_side = max(1, min(side_by_side, min(room) // memory))
     share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
