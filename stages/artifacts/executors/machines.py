@@ -5,17 +5,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
+from stages.interrupts import deferred_signals
 
 try:
     import ray
@@ -25,12 +27,14 @@ except ImportError:
 
 __all__ = ["RayActorError", "RayError", "ray"]
 
+T = TypeVar("T")
 NAMESPACE = "memlm"
 MOST_LOSSES = 3
 """Maximum number of workers lost at the same work: more are no accident."""
 SECONDS_TO_END = 30
 SECONDS_OF_PATIENCE = 20
 """After which it is said that the cluster has no room."""
+NO_ROOM = "waiting until the cluster has room, or a process has started"
 
 
 class Place(NamedTuple):
@@ -139,6 +143,33 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
         side_by_side = max(1, min(side_by_side, min(room) // memory))
     share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
     return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
+
+
+def answered(calls: Mapping[Any, T], meanwhile: Callable[[], object]) -> list[T]:
+    """Values of the calls that the cluster has answered, or lost, within a second; there may be none yet.
+
+    Args:
+        meanwhile: called once.
+    Raises: what a signal asks for.
+    """
+    with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
+        done, _ = ray.wait(list(calls), timeout=1)
+        meanwhile()
+        request.check()
+    return [calls[one] for one in done]
+
+
+class Losses(Counter[str]):
+    """How often processes were lost, by what they worked at."""
+
+    def note(self, work: str, error: Exception) -> None:
+        """Count another one. Raises: ResourceError if these are too many for accidents."""
+        self[work] += 1
+        if self[work] > MOST_LOSSES:
+            raise ResourceError(
+                f"{self[work]} processes of the cluster were lost at the same work ({work}), as happens when memory "
+                f"runs out; what is done is kept. The last one: {last_line(error)}"
+            ) from error
 
 
 def last_line(error: Exception) -> str:
