@@ -22,12 +22,12 @@ def test_without_a_cluster_it_is_said_how_to_start_one(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ray, "init", nowhere)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(ResourceError, match=r"There is no Ray cluster: start one \(ray start --head\)"):
+    with pytest.raises(ResourceError, match="--head"):
         machines.joined().__enter__()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
-    with pytest.raises(ResourceError, match=r"There is no Ray cluster at 127\.0\.0\.1:\d+: start one"):
+    with pytest.raises(ResourceError, match=r"127\.0\.0\.1"):
         machines.joined().__enter__()
 
 
