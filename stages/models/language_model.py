@@ -40,7 +40,7 @@ class LanguageModel(nn.Module):
         """ε of the loss in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
         self.frozen: LanguageModel | None = None
-        """What the model was before it learnt, for a head that reads it; its weights learn nothing."""
+        """The model before it learnt, for a head that reads it; its weights learn nothing."""
         if config.head is not None and config.head.reads_frozen:
             self.frozen = LanguageModel(config.model_copy(update={"head": None})).requires_grad_(False)
 

@@ -9,6 +9,7 @@ from stages.models.heads.classifier import pooled
 from stages.models.heads.classifier_settings import Pool
 from stages.models.language_model import LanguageModel
 
+
 def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
     """The pooled hidden states of some examples [n], float32 [n, d]."""
     size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[np.ndarray]()

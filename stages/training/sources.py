@@ -58,7 +58,7 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
         )
     if "episodes" in takes:
         return (
-            f"Method {method!r} looks for the nearest documents of a stream, and {source.reference} has no keys of any: "
+            f"Method {method!r} looks for the nearest documents of tasks, and {source.reference} has no keys of any: "
             "make them (memlm build-episodes ENCODER --tokens TOKENS) and train on what that prints."
         )
     tokens = source.input(TOKENS_OF[source.kind])

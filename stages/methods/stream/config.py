@@ -116,24 +116,26 @@ class MasConfig(AnchorSettings):
     """λ; it depends on model and tasks, so try powers of ten."""
 
 
-class OmlErConfig(ReplaySettings):
-    """Episodes: the head learns a support by itself, the encoder learns to make that useful.
+class EpisodeSettings(ReplaySettings):
+    """Episodes: fast weights learn a support by themselves, the others learn to make that useful.
 
     Source: Holla et al. 2020 (arXiv:2009.04891), section 4.
     """
 
-    method: Literal["oml-er"] = "oml-er"
     support: Positive = 5
     """Batches of the stream that the fast weights learn before the batch of a query, m."""
     inner_lr: Annotated[float, Field(gt=0)] = 1e-2
     """α, learning rate of the fast weights (in the paper 0.001)."""
 
 
-class AnmlErConfig(OmlErConfig):
-    """Encoder and head learn a support; what gates their features learns to make that useful.
+class OmlErConfig(EpisodeSettings):
+    """The fast weights are the head."""
 
-    Source: Holla et al. 2020 (arXiv:2009.04891), section 4.
-    """
+    method: Literal["oml-er"] = "oml-er"
+
+
+class AnmlErConfig(EpisodeSettings):
+    """The fast weights are encoder and head; the others gate their features."""
 
     method: Literal["anml-er"] = "anml-er"
 

@@ -12,7 +12,7 @@ from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import BatchIndex, SideInputs, Update
 from stages.methods.stream.classifying import add_gradients
-from stages.methods.stream.config import OmlErConfig
+from stages.methods.stream.config import EpisodeSettings
 from stages.methods.stream.memory import DrawsDocuments, learnt
 from stages.models.language_model import LanguageModel
 
@@ -28,7 +28,7 @@ def replay_interval(every: int, size: int, support: int) -> int:
     return math.ceil((every / size + 1) / (support + 1))
 
 
-class OmlEr(DrawsDocuments[OmlErConfig]):
+class OmlEr(DrawsDocuments[EpisodeSettings]):
     """θ = (φ, W). W' = W learns m batches by plain descent; then θ learns from the gradient of a query at (φ, W').
 
     Where W' began matters not to that gradient: it is of first order. The query is the next batch of the stream, in
@@ -37,7 +37,7 @@ class OmlEr(DrawsDocuments[OmlErConfig]):
     Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White 2019).
     """
 
-    def __init__(self, settings: OmlErConfig, side_inputs: SideInputs | None = None) -> None:
+    def __init__(self, settings: EpisodeSettings, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._fast = dict[str, Tensor]()
         """W', where an episode has begun."""

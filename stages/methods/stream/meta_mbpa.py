@@ -17,9 +17,7 @@ from stages.methods.stream.memory import WRITE, DrawsDocuments
 from stages.models.language_model import LanguageModel
 
 
-def far_ones(
-    distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator
-) -> np.ndarray:
+def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
     """Draw so many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
 
     The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
@@ -90,7 +88,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         return torch.stack(losses).sum()
 
     def _parts(self, batch: LabelledBatch) -> Iterator[tuple[LabelledBatch, float]]:
-        """What shares a step on neighbours, and its share of the batch."""
+        """The documents that share a step on neighbours, and their share of the batch."""
         if self.settings.adapt == "batch":
             yield batch, 1.0
             return

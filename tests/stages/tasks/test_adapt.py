@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from stages.errors import ArtifactError
-from stages.tasks.adapt import adapted
 from stages.memory.episodic import nearest, squared_distances
+from stages.tasks.adapt import adapted
 from stages.tasks.keys import document_keys
 from stages.tasks.reader import Memory, StreamReader
 from stages.tasks.readings import Mbpa, RandomAdaptation
