@@ -16,6 +16,7 @@ from stages.search.automatic import memory_to_search
 from stages.suffixes.indexing import TEXT_BYTES
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.plan import plan_stream
+from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
 from stages.training.materials import mapped_bytes
 from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
@@ -99,7 +100,7 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
     def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
         """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
         weights = 4 * int(inputs["model"].metrics["parameters"])
-        needed = weights * (3 if any(reading.adapts for reading in config.readings) else 1)
+        needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
         if "episodes" in inputs:
             episodes = inputs["episodes"]
             needed += 4 * int(episodes.input("encoder").metrics["parameters"])
