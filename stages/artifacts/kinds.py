@@ -62,7 +62,7 @@ FORECASTS = Registry(
         "evaluate-tasks": "stages.forecasts.models:EvaluateTasksForecast",
     },
 )
-"""What each stage would take, by the name of its command."""
+"""The forecast of each stage, by the name of its command."""
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
