@@ -1,6 +1,6 @@
 """The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an error.
 
-Home, contributing and changelog are the files beside `docs`; the references of commands and settings are made from the code.
+Home, contributing and changelog lie beside `docs`; the references of commands and settings are made from the code.
 """
 
 import re
