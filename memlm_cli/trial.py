@@ -102,7 +102,8 @@ def _name_of(paths: Sequence[str]) -> str:
 
 
 def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
-    from stages.text.files import file_digest, find_files, format_of
+    from stages.text.files import file_digest, format_of
+    from stages.text.finding import find_files
     from stages.text.records import TextFile
 
     found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
