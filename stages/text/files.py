@@ -1,4 +1,4 @@
-"""What files hold, by their names; their digests; the corpus that every CPython ships."""
+"""Names of files, which tell what is in them; their digests; the corpus that every CPython ships."""
 
 import hashlib
 from collections.abc import Iterable, Iterator

@@ -147,7 +147,7 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[Taken]:
 
 
 def record_lines(files: Iterable[TextFile], chosen: Sequence[Taken]) -> Iterator[str]:
-    """What is read, in that order, as lines of `.jsonl`, with what names records: their fields, else the file's name.
+    """Parts of records, in that order, as lines of `.jsonl`, with what names them: their fields, else the file's name.
 
     Args:
         files: what holds them.
