@@ -34,7 +34,7 @@ from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.automatic import memory_to_search
-from stages.suffixes.indexing import TEXT_BYTES
+from stages.suffixes.indexing import SORTING_BYTES, TEXT_BYTES
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
-        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
+        read = search_memory(inputs) + matching_memory(inputs)
+        return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
 
     def plan(self, job: Job[EvaluateConfig]) -> "Plan":
         from stages.evaluation.plan import plan_evaluation
@@ -285,6 +286,16 @@ def indexes_read(inputs: Inputs) -> list[Artifact]:
 def search_memory(inputs: Inputs) -> int:
     """Bytes of memory without which the index cannot be searched."""
     return sum(memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in indexes_read(inputs))
+
+
+def matching_memory(inputs: Inputs) -> int:
+    """Bytes of memory in which the largest text that is read is sorted, to find what of the split stands in it."""
+    from stages.evaluation.figures.control import MOST_TOKENS
+
+    splits = inputs["tokens"].metrics["splits"]
+    texts = [splits["train"]["tokens"] if "train" in splits else 0]
+    texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
+    return SORTING_BYTES * max(texts) if sum(texts) <= MOST_TOKENS else 0
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

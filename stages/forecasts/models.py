@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.artifacts.stage import Inputs
 from stages.encoding.window_settings import state_bytes
-from stages.evaluate import indexes_read, search_memory
+from stages.evaluate import indexes_read, matching_memory, search_memory
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
@@ -24,7 +24,7 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(metrics={"tokens": tokens}, host=state + search_memory(inputs))
+        return Cost(metrics={"tokens": tokens}, host=state + search_memory(inputs) + matching_memory(inputs))
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""
