@@ -8,12 +8,13 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.encoding.window_settings import state_bytes
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.figures.control import MOST_TOKENS
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.exact import EXACT
 from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
-from stages.suffixes.indexing import TEXT_BYTES
+from stages.suffixes.indexing import SORTING_BYTES, TEXT_BYTES
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.plan import plan_stream
 from stages.tasks.readings import Adaptation
@@ -28,13 +29,14 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(metrics={"tokens": tokens}, host=state + _search_memory(inputs))
+        return Cost(metrics={"tokens": tokens}, host=state + _search_memory(inputs) + matching_memory(inputs))
 
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
-        return model + state_bytes(inputs["model"], config.windows, tokens) + _search_memory(inputs) + matched
+        read = _search_memory(inputs) + matching_memory(inputs)
+        return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""
@@ -56,6 +58,14 @@ def _search_memory(inputs: Inputs) -> int:
     """Bytes of memory without which the index cannot be searched."""
     index = _searched(inputs)
     return 0 if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes")) or 0
+
+
+def matching_memory(inputs: Inputs) -> int:
+    """Bytes of memory in which the largest text that is read is sorted, to find what of the split stands in it."""
+    splits = inputs["tokens"].metrics["splits"]
+    texts = [splits["train"]["tokens"] if "train" in splits else 0]
+    texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
+    return SORTING_BYTES * max(texts) if sum(texts) <= MOST_TOKENS else 0
 
 
 SMALL_BYTES = 6_000
