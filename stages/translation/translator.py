@@ -47,7 +47,8 @@ class Translator:
         found: dict[int, Hypothesis] = {}
         for start in range(0, len(order), self.batch):
             numbers = order[start : start + self.batch]
-            found |= zip(numbers, self._translated([sources[n] for n in numbers], [first + n for n in numbers]))
+            translated = self._translated([sources[n] for n in numbers], [first + n for n in numbers])
+            found |= zip(numbers, translated, strict=True)
         return [found[number] for number in range(len(sources))]
 
     @property
