@@ -17,10 +17,11 @@ from stages.comparison.compare import against_baseline, compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate, matching_memory
+from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.windows import document_windows, windows
+from stages.forecasts.models import matching_memory
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.models.language_model import load_model
