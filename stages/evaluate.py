@@ -201,6 +201,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.evaluation.row_weights import RowWeights
         from stages.evaluation.translations import write_translations
         from stages.reports.remarks.table import REPORT, remarks_on
+        from stages.retrieval.weights import CHOICES
 
         shards, rows = plan.scoring.parts, rows_of_report(job)
         weights = RowWeights(job.folder, job.draft.record, rows, plan.tuning)
@@ -223,7 +224,10 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        more = weights.policies()[0].files if rows else {}
+        more = dict(weights.policies()[0].files) if rows else {}
+        of_contexts = weights.of_contexts()
+        if of_contexts is not None:
+            more[CHOICES] = of_contexts
         for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         drawn = with_model_named(made)

@@ -112,6 +112,12 @@ class IndexSearch:
     ) -> FoundNeighbors:
         assert keys is not None
         forbidden = self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
+        return self.search(keys, forbidden, rows)
+
+    def search(
+        self, keys: np.ndarray, forbidden: np.ndarray | None = None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
+        """Neighbours of keys, or of those of them in rows, that are none of their forbidden rows, int64 [n, 2]."""
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
         ids, distances = self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
