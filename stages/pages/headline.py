@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.data import Table
+from stages.charts.data import csv_text
 from stages.charts.reported import symbol
 from stages.errors import ArtifactError
 from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text, short_name
@@ -204,10 +204,10 @@ def comparison_words(rows: Sequence[Row]) -> str:
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
 
-def headline_table(rows: Sequence[Row]) -> Table:
+def headline_csv(rows: Sequence[Row]) -> str:
     """The table with all digits, memories as JSON."""
     columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
-    return Table(columns, [_line(row) for row in rows])
+    return csv_text([columns, *map(_line, rows)])
 
 
 def _line(row: Row) -> list[Any]:

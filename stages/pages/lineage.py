@@ -8,7 +8,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact, Home, descendants
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
-from stages.charts.data import Box, Chart, Graph, Table
+from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.errors import ArtifactError
 from stages.numbers import duration, number, size
 from stages.reports.remarks.gains import trained_with_memory
@@ -207,25 +207,15 @@ def lineage_chart(members: Sequence[Member]) -> Chart:
         "What was made from what, from left to right. A line that follows from others is left out; the table of "
         "artifacts has all of them.",
         Graph([_box(member) for member in members]),
-        Table(
-            ("artifact", "name", "role", "made from"),
-            [(m.reference, m.label, role, source) for m in members for role, source in m.inputs.items()],
-        ),
     )
 
 
-def artifacts_table(rows: Sequence[ArtifactRow]) -> Table:
+def artifacts_csv(rows: Sequence[ArtifactRow]) -> str:
     """The table as numbers."""
-    return Table(
-        ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark"),
-        [
-            (
-                *(r.member.reference, " ".join(r.member.names), r.facts),
-                *(r.bytes, r.seconds, r.speed, r.where),
-                r.member.remark,
-            )
-            for r in rows
-        ],
+    columns = ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark")
+    named = [(r, r.member.reference, " ".join(r.member.names)) for r in rows]
+    return csv_text(
+        [columns, *((*of, r.facts, r.bytes, r.seconds, r.speed, r.where, r.member.remark) for r, *of in named)]
     )
 
 

@@ -16,12 +16,12 @@ from stages.pages.headline import (
     Row,
     comparison_words,
     headline,
-    headline_table,
+    headline_csv,
     means_over_seeds,
     rankings,
     seed_tables,
 )
-from stages.pages.lineage import Member, artifact_rows, artifacts_table, lineage_chart, lineage_of
+from stages.pages.lineage import Member, artifact_rows, artifacts_csv, lineage_chart, lineage_of
 from stages.pages.sections import sections, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
@@ -65,7 +65,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
     rows, artifacts = headline(sources, means_over_seeds(seeds)), artifact_rows(list(members.values()))
     parts = sections(sources, list(members.values()))
     lineage = Figure(lineage_chart(list(members.values())))
-    tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
+    tables = {"results": headline_csv(rows), "artifacts": artifacts_csv(artifacts)}
     html = render(
         title=title(sources, rows),
         texts=text_lines(list(members.values())),

@@ -58,7 +58,7 @@ class Source:
     @property
     def report(self) -> Report:
         """The same for charts of several reports."""
-        return Report(self.metrics, self.scored, "" if self.alone else self.label, self.member.reference)
+        return Report(self.metrics, self.scored, "" if self.alone else self.label)
 
     def labelled(self, charts: Sequence[Chart]) -> list[Chart]:
         """Charts of this report alone, told from those of others."""
