@@ -96,8 +96,9 @@ class MemoryTokensProbe(LayerProbe):
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         model = model_of(read["model"])
-        has_them = isinstance(model, MemoryTransformerConfig) and model.memory_tokens
-        return cls(tuple(range(1, model.layers + 1))) if has_them else None
+        if not isinstance(model, MemoryTransformerConfig) or not model.memory_tokens:
+            return None
+        return cls(tuple(range(1, model.layers + 1)))
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Shares of attention, means over heads and scored tokens."""

@@ -99,7 +99,6 @@ SENTENCES = {
         CAUTION, "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}."
     ),
     # A report: what explains its figures
-    "look-wider": Sentence(NOTE, "To look beyond, evaluate the same with {memories}{kept}."),
     "more-memory-gains-on-scored": Sentence(
         NOTE,
         "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}. "

@@ -207,7 +207,7 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     found = lines({**report, "read": {"model": "model/9", "tokens": "tokens/1"}}, "Memory", "perplexity", "change")
     assert found == [
         ["plain (model/7) best", "60.00", ""],
-        ["plain (model/9)", "80.00", "+33.3%"],
+        ["plain", "80.00", "+33.3%"],
         ["knn-lm", "72.00", "+20.0%"],
     ]
     table = results({**report, "read": {"model": "model/9", "tokens": "tokens/1"}})
