@@ -125,7 +125,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
         from stages.encoding.state_store import StateStore
-        from stages.evaluation.range_reader import open_range_reader
+        from stages.evaluation.opening import open_range_reader
         from stages.evaluation.row_weights import RowWeights
         from stages.models.devices import resolve_device, tune_allocator
         from stages.retrieval.sources.source import Needs

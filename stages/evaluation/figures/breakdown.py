@@ -44,23 +44,26 @@ class Breakdown:
     """Which tokens of a split of T are reported apart.
 
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
-    `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
-    `repeated`: those texts, the model's and the datastores'.
-    `unknown_id`: of `<unk>`; None: the tokenizer has none.
-    `ends`: bool [T], that end documents; None where these have no `<eos>`, or last words alone count.
+    `parts`: bool [T] by name: `outside` (in no paragraph of a text that is known), `new` (in no long match with one),
+    `ends` (of documents); those that are not known are left out, and ends where last words alone count.
+    `unknown_id`: of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
+    `repeated`: the texts that are known, the model's and the datastores'. `matched`: what matches were found of.
     `frequencies`: by how often their type stands in a text; None if that is not known.
-    `matched`: tokens in long matches with texts that were read before; None where that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
 
     last_words: LastWords | None
-    outside: np.ndarray | None
+    parts: Mapping[str, np.ndarray]
     repeated: list[Repeated]
     frequencies: Frequencies | None
     accuracy: Accuracy
     unknown_id: int | None = None
-    ends: np.ndarray | None = None
     matched: Matched | None = None
+
+    @property
+    def outside(self) -> np.ndarray | None:
+        """Tokens in no paragraph that was read before, bool [T]."""
+        return self.parts.get("outside")
 
 
 def find_breakdown(
@@ -82,10 +85,15 @@ def find_breakdown(
     texts = known_texts(read)
     hashes = [text.hashes() for text in texts]
     inside = [repeated_tokens(read["tokens"], split, known) for known in hashes]
-    own = paragraphs_of(read["tokens"], split)
+    own, matched = paragraphs_of(read["tokens"], split), find_matched(read, split)
+    parts = {
+        "outside": ~np.logical_or.reduce(inside) if inside else None,
+        "new": None if matched is None else matched.new,
+        "ends": end_tokens(read["tokens"], split) if counted is None else None,
+    }
     return Breakdown(
         counted,
-        ~np.logical_or.reduce(inside) if inside else None,
+        {name: part for name, part in parts.items() if part is not None},
         [
             Repeated(text, _count(tokens, counted), None if tokens.any() else _undivided(len(known), own))
             for text, tokens, known in zip(texts, inside, hashes, strict=True)
@@ -93,8 +101,7 @@ def find_breakdown(
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
-        end_tokens(read["tokens"], split) if counted is None else None,
-        find_matched(read, split),
+        matched,
     )
 
 
