@@ -3,7 +3,7 @@
 import pytest
 
 from stages.pages.headline import headline
-from stages.pages.tables import bucket_table, curve_table, results_table, seeds_table
+from stages.pages.tables import bucket_table, results_table, seeds_table
 from stages.reports.tables import Table, change
 from tests.stages.pages.made import source
 
@@ -133,28 +133,6 @@ DRAWN = {"samples": 10, "confidence": 0.95, "block_tokens": None}
 def test_without_new_text_there_is_no_column_for_it(outside: dict | None) -> None:
     report = {**REPORT, "outside_repeated_paragraphs": outside}
     assert results(report).columns == ["Memory", "perplexity", "change", "bits/char", "tokens/s"]
-
-
-def test_neighbours_are_shown_by_their_number() -> None:
-    table = curve_table(source(REPORT).metrics, "k")
-    assert table and table.columns == ("k", "perplexity knn-lm", "temperature", "lambda", "retrieval accuracy@k")
-    assert table.lines == [["1", "79", "3", "0.1", "25.0%"], ["8", "-", "-", "-", "50.0%"]]
-    assert "not measured" in table.title
-    chance = curve_table(source({**REPORT, "retrieval_accuracy_by_chance": {"1": 0.01, "8": 0.08}}).metrics, "k")
-    assert chance and [line[-2:] for line in chance.lines] == [["25.0%", "1.0%"], ["50.0%", "8.0%"]]
-
-
-def test_caches_are_shown_by_their_size_with_the_settings_of_the_first() -> None:
-    table = curve_table(source(CACHE).metrics, "size")
-    assert table and table.columns == ("size", "perplexity neural-cache", "theta", "lambda", "perplexity unigram-cache")
-    assert table.lines == [["100", "81.6", "0.4", "0.1", "90"], ["2,000", "68.9", "0.3", "0.1", ""]]
-    short = curve_table({**source(CACHE).metrics, "tokens": 1990}, "size")
-    assert short and [line[0] for line in short.lines] == ["100", "2,000 (all)"]
-
-
-def test_a_curve_stands_in_the_table_of_what_it_runs_over_alone() -> None:
-    assert curve_table(source(CACHE).metrics, "k") is None
-    assert curve_table(source(REPORT).metrics, "size") is None
 
 
 def test_last_words_have_an_accuracy() -> None:
