@@ -19,6 +19,7 @@ from stages.methods.config import TRAIN
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.figures import stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, plan_stream
+from stages.tasks.readings import Adaptation
 from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
     def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
         """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
         weights = 4 * int(inputs["model"].metrics["parameters"])
-        needed = weights * (3 if any(reading.adapts for reading in config.readings) else 1)
+        needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
         if "episodes" in inputs:
             episodes = inputs["episodes"]
             needed += 4 * int(episodes.input("encoder").metrics["parameters"])

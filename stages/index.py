@@ -23,7 +23,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search import EXACT
 from stages.search.automatic import (
@@ -220,13 +220,25 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         }
 
 
+def _disagrees(index: Artifact) -> str | None:
+    """Describe the keys that are not those of the datastore; None: there are none, or no datastore to compare with."""
+    try:
+        datastore = index.input("datastore")
+    except ArtifactError:
+        return None
+    from stages.lineage.rows import stored_keys
+    from stages.search.comparing import wrong_rows
+
+    return wrong_rows(index.file(INDEX_FILE), stored_keys(datastore))
+
+
 class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     """Indexes the keys of a datastore or, with `--index exact`, the contexts of a text."""
 
     name = "build-index"
     kind = "index"
     Config = IndexConfig
-    schema = Schema(IndexFigures, context_arrays)
+    schema = Schema(IndexFigures, context_arrays, _disagrees)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         return _kind(config).inputs(config, references, store)

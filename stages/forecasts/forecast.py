@@ -50,8 +50,6 @@ class Work:
     signature: Mapping[str, Any]
     scale: int = 0
     """Number of keys that each unit is compared with, where time depends on that, too."""
-    weights: int = 0
-    """Weights that each unit is multiplied with: about what time grows with where signatures differ; 0: not known."""
 
     def is_like(self, other: "Work") -> bool:
         """Whether the times of the two can be compared."""

@@ -64,7 +64,7 @@ class TrainForecast(Forecast[TrainConfig]):
         settings = {"method", "memory", "segment_length", "batch_tokens", "precision", "lora"}
         signature = config.model_dump(include=settings)
         signature["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
-        return Work(metrics["tokens"], "tokens", signature, weights=metrics["parameters"])
+        return Work(metrics["tokens"], "tokens", signature)
 
 
 class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):

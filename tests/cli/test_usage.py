@@ -76,12 +76,6 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["train", "--stpes", "3"], "--steps"),
         (["evaluate", "--lamda", "0.3"], "--lamda; did you mean --memory SOURCES:lambda=X? (see memlm"),
         (["evaluate", "--exclude", "slf"], "exclude: expected self, window:N or document; did you mean 'self'? (given"),
-        (["tokenize", "--kind", "word"], "No such option: --kind; did you mean --tokenizer word?"),
-        (["tokenize", "--kind=char", "a.txt"], "No such option: --kind; did you mean --tokenizer char?"),
-        (
-            ["artifacts", "list", "--kind", "report"],
-            "No such option: --kind; it has no name: memlm artifacts list KIND",
-        ),
         (["train", "--kind"], "No such option: --kind (see memlm train --help)"),
         (["evaluate", "--plann"], "No such option: --plann (see memlm evaluate --help)"),
         (["train", "--dry-run"], "No such option: --dry-run; memlm plan train … says what would be made, how long"),
