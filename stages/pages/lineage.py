@@ -14,6 +14,8 @@ from stages.numbers import duration, number, size
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
+RESULTS = ("report", "matrix")
+"""Kinds that a page shows."""
 MISSING = "no longer in the store"
 OTHER_BYTES = "made again since, with other bytes"
 
@@ -60,17 +62,12 @@ class Member:
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
-    Raises: ArtifactError if there is none, a reference leads nowhere, or it is of tasks.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or some are of text and some of tasks.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
         artifact = store.open(reference)
-        if artifact.kind == "matrix":
-            raise ArtifactError(
-                f"{artifact.reference} has the accuracy of tasks, of which no page is made: its charts are in "
-                f"{artifact.path / 'figures'}, its figures in metrics.json beside that."
-            )
-        reports = [artifact] if artifact.kind == "report" else _made_from(artifact)
+        reports = [artifact] if artifact.kind in RESULTS else _made_from(artifact)
         if not reports:
             labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
             command = "evaluate-tasks" if labels else "evaluate"
@@ -81,6 +78,10 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         for report in reports:
             report.store.check_files(report)
             found.setdefault(report.reference, report)
+    if len({report.kind for report in found.values()}) > 1:
+        raise ArtifactError(
+            f"{', '.join(found)} are of text and of tasks, which have no figure in common: name either."
+        )
     return list(found.values())
 
 
@@ -119,7 +120,7 @@ def _made_from(artifact: Artifact) -> list[Artifact]:
     """All reports of its store whose lineage holds an artifact, the oldest first."""
     everything = artifact.store.artifacts()
     made_from_it = descendants(artifact.reference, everything)
-    return [a for a in everything if a.kind == "report" and a.reference in made_from_it]
+    return [a for a in everything if a.kind in RESULTS and a.reference in made_from_it]
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
@@ -227,6 +228,6 @@ def _box(member: Member) -> Box:
     if member.artifact is None:
         return Box(member.reference, f"{member.kind}, gone", member.reference, (), "missing", member.remark)
     label = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
-    look = "report" if member.kind == "report" else ""
+    look = "report" if member.kind in RESULTS else ""
     head = member.names[0] if member.names else member.kind
     return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, label)
