@@ -58,7 +58,7 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, for the rows of each report."""
-    found = {}
+    found: dict[tuple[str, str], OverSeeds] = {}
     for group in (group for table in tables for group in table["groups"] if len(group["reports"]) > 1):
         for row in group["rows"]:
             value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,6 @@ class Repeated(NamedTuple):
 
     text: "KnownText"
     tokens: int
-    undivided: Literal["known", "scored"] | None = None
-    """The side that is a single paragraph, where nothing was found: a part of it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,8 @@ def find_breakdown(
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    hashes = [text.hashes() for text in texts]
-    inside = [repeated_tokens(read["tokens"], split, known) for known in hashes]
-    own, matched = paragraphs_of(read["tokens"], split), find_matched(read, split)
+    inside = [repeated_tokens(read["tokens"], split, text.hashes()) for text in texts]
+    matched = find_matched(read, split)
     parts = {
         "outside": ~np.logical_or.reduce(inside) if inside else None,
         "new": None if matched is None else matched.new,
@@ -94,22 +91,12 @@ def find_breakdown(
     return Breakdown(
         counted,
         {name: part for name, part in parts.items() if part is not None},
-        [
-            Repeated(text, _count(tokens, counted), None if tokens.any() else _undivided(len(known), own))
-            for text, tokens, known in zip(texts, inside, hashes, strict=True)
-        ],
+        [Repeated(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
         matched,
     )
-
-
-def _undivided(known: int, scored: int) -> Literal["known", "scored"] | None:
-    """The side, of so many paragraphs each, that is a single one."""
-    if known == 1:
-        return "known"
-    return "scored" if scored == 1 else None
 
 
 def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
@@ -190,11 +177,6 @@ def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarr
     repeated = np.isin(_read(scored, split, HASHES), known)
     ends = _read(scored, split, "paragraph_ends")
     return np.repeat(repeated, np.diff(ends, prepend=0))
-
-
-def paragraphs_of(tokens: Artifact, split: str) -> int:
-    """How many paragraphs a split has."""
-    return len(_read(tokens, split, "paragraph_ends"))
 
 
 def _read(tokens: Artifact, split: str, name: str) -> np.ndarray:

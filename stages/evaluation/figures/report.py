@@ -111,7 +111,6 @@ def outside_repeated_paragraphs(
                 "split": one.text.split,
                 "read_by": list(one.text.read_by),
                 "repeated_share": one.tokens / totals.tokens,
-                **({} if one.undivided is None else {"undivided": one.undivided}),
             }
             for one in repeated
         ],
