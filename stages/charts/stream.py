@@ -5,6 +5,9 @@ from typing import Any
 
 from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
 
+FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
+"""Figures of a stream, as a matrix has them."""
+
 
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """`matrix` of each reading and `average-by-task`, where the weights after each task were scored; else none."""

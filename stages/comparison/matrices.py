@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.charts.stream import FIGURES
 from stages.errors import ArtifactError
-from stages.pages.tasks import FIGURES, share
-from stages.reports.tables import Cell, Group, Row, Table
+from stages.reports.tables import Cell, Group, Row, Table, share
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:

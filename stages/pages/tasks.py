@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.charts.figure import figures
-from stages.charts.stream import stream_charts
-from stages.numbers import tenths
+from stages.charts.stream import FIGURES, stream_charts
 from stages.pages.lineage import Member
 from stages.pages.sections import Section
-from stages.reports.tables import Cell, Group, Row, Table
+from stages.reports.tables import Cell, Group, Row, Table, share
 
 Stream = tuple[Member, Mapping[str, Any]]
 """A matrix, and the content of its `metrics.json`."""
-FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
 
 
 def tasks_table(streams: Sequence[Stream]) -> Table:
@@ -26,11 +24,6 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
         "Accuracy after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     )
     return Table("Results", ("Memory", *(name.replace("_", " ") for name in FIGURES)), groups, caption)
-
-
-def share(value: float | None, sign: str = "") -> Cell:
-    """A share in hundredths; empty where there is none."""
-    return Cell("") if value is None else Cell(f"{tenths(value, sign)}%", value)
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:
