@@ -8,6 +8,7 @@ HEADS = Registry(
         "classifier": Part.within(
             "stages.models.heads", "classifier_settings:ClassifierSettings", "classifier:Classifier"
         ),
+        "language": Part.within("stages.models.heads", "language_settings:LanguageSettings", "language:Language"),
         "modulated": Part.within("stages.models.heads", "modulated_settings:ModulatedSettings", "modulated:Modulated"),
     },
 )
