@@ -35,7 +35,7 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6}
 """Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
@@ -130,6 +130,14 @@ def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequ
     tasks = tokens.zarr("tokens.zarr")["train/tasks"][:]
     assert len(set(memory["rows"].tolist())) == len(memory["rows"]) == 40 + 44 + 48
     assert [ORDER[task] for task in memory["tasks"]] == [names[tasks[row]] for row in memory["rows"]]
+
+
+def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    model = stream_model(store, tokens, "emar", order=ORDER, epochs=12, memory={"size": 8})
+    (row,) = scored(store, model).metrics["rows"]
+    plain = average(scored(store, sequential))
+    assert row["average"] > plain + 0.2 and max(row["matrix"][1][2], row["matrix"][2][2]) == 0, row
+    assert np.bincount(load_file(model.file("memory.safetensors"))["tasks"]).max() <= 8
 
 
 @pytest.mark.parametrize("samples", ["task", "real"])

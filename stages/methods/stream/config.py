@@ -10,6 +10,7 @@ from stages.methods.config import Batches, Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
 from stages.models.heads.classifier_settings import ClassifierSettings, Pool
 from stages.models.heads.language_settings import LanguageSettings
+from stages.models.heads.matcher_settings import MatcherSettings
 from stages.models.heads.modulated_settings import ModulatedSettings
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class TaskSettings(WithoutNeighbors):
         """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
         return model.model_copy(update={"head": self.head(len(tokens.metrics["labels"]))})
 
-    def head(self, labels: int) -> ClassifierSettings:
+    def head(self, labels: int) -> ClassifierSettings | MatcherSettings:
         """The head of its models."""
         return ClassifierSettings(labels=labels, pool=self.pool)
 
@@ -216,3 +217,19 @@ class LamolConfig(TaskSettings):
         head = LanguageSettings(answers=answers, first=types)
         size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
         return model.model_copy(update={"head": head, "vocab_size": size})
+
+
+class EmarConfig(TaskSettings):
+    """Memory is activated and reconsolidated: `--epochs 3` has the paper's two rounds.
+
+    Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573).
+    """
+
+    method: Literal["emar"] = "emar"
+    size: Positive = 50
+    """Documents of a task that are kept, B."""
+    consolidation_batch: Positive = 5
+    """Documents of memory that a step of reconsolidation reads."""
+
+    def head(self, labels: int) -> MatcherSettings:
+        return MatcherSettings(labels=labels, pool=self.pool)
