@@ -183,14 +183,13 @@ def _estimate(
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
-    stage.require(config, inputs, execution)
     forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
-    cost, device = forecast.cost(config, inputs), stage.device(execution)
+    cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
     cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
-    needed = {CPU: cost.host, device: stage.memory(config, inputs)}
+    needed = {CPU: cost.host, device: forecast.memory(config, inputs)}
     estimate = Estimate(
         name=task.name,
         command=task.command,

@@ -30,8 +30,6 @@ from stages.search.automatic import (
     automatic_kind,
     check_keys,
     cost_in_words,
-    grows_whole,
-    index_bytes,
     resolve,
 )
 from stages.search.config import IndexConfig, Keys, check_probe
@@ -144,13 +142,6 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
         return resolved
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        keys = described_keys(inputs)
-        size = index_bytes(config, keys)
-        if size is None:
-            return None
-        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
@@ -245,9 +236,6 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         return _kind(config).resolve(config, inputs, execution)
-
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        return _kind(config).memory(config, inputs)
 
     def plan(self, job: Job[IndexConfig]) -> Any:
         return _kind(job.config).plan(job)

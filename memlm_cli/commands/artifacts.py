@@ -66,8 +66,9 @@ def list_(
 @app.command()
 def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
     """The manifest of an artifact: settings, inputs, files, metrics; always JSON, with --json in one line."""
-    text = _store(store).get(reference).manifest.dumps()
-    answer(json.dumps(json.loads(text)) if json_ else text.rstrip())
+    manifest = json.loads(_store(store).get(reference).manifest.dumps())
+    manifest["files"] = manifest.pop("files")  # the long table of digests comes last
+    answer(json.dumps(manifest, indent=None if json_ else 2))
 
 
 @app.command()

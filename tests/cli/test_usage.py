@@ -91,6 +91,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         ),
         (["train", "--steps", "1", "--epochs", "1"], "give one of them"),
         (["train", "--set", "optimizer.lrr=1"], "did you mean 'optimizer.lr'"),
+        (["train", "--backbone", "memformer", "--set", "model.attention.name=x"], "transformer, transformer-xl"),
         (["train", "--set", "model.dropuot=0.1"], "There is no setting 'model.dropuot'; did you mean 'model.dropout'?"),
         (["train", "--set", "droput=0.1"], "There is no setting 'droput'; did you mean 'model.dropout'?"),
         (["train", "--set", "steps"], "--set takes NAME=VALUE"),

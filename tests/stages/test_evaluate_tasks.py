@@ -18,6 +18,7 @@ from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
+from stages.forecasts.models import EvaluateTasksForecast
 from stages.methods import METHODS
 from stages.pages.lineage import find_reports
 from stages.tasks.config import EvaluateTasksConfig
@@ -301,7 +302,9 @@ def episodes(store: Store, tokens: Artifact) -> Artifact:
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
     def needed(reading: str, **more: Artifact) -> int | None:
-        return EvaluateTasks().memory(EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more}))
+        return EvaluateTasksForecast().memory(
+            EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more})
+        )
 
     weights = 4 * sequential.metrics["parameters"]
     keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]

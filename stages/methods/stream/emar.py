@@ -67,10 +67,10 @@ class Emar(KeepsDocuments[EmarConfig]):
             loss = self._beside_memory(update, batch) / update.accumulate
             update.backward(loss)
             losses.append(loss.detach())
-            self._batches += 1
+            self._batches, of_pass = self._batches + 1, self._of_pass(len(batch.labels))
         update.change_weights()
-        if draws_due(before, self._batches, self._of_pass(len(batch.labels))):
-            self._end_pass(update, self._batches // self._of_pass(len(batch.labels)))
+        if draws_due(before, self._batches, of_pass):
+            self._end_pass(update, self._batches // of_pass)
         return torch.stack(losses).sum()
 
     def _of_pass(self, size: int) -> int:
