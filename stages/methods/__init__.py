@@ -19,6 +19,8 @@ METHODS = Registry(
         "mas": Part.within("stages.methods.stream", "config:MasConfig", "mas:Mas"),
         "oml-er": Part.within("stages.methods.stream", "config:OmlErConfig", "meta:OmlEr"),
         "anml-er": Part.within("stages.methods.stream", "config:AnmlErConfig", "meta:AnmlEr"),
+        "emar": Part.within("stages.methods.stream", "config:EmarConfig", "emar:Emar"),
+        "lamol": Part.within("stages.methods.stream", "config:LamolConfig", "lamol:Lamol"),
         "meta-mbpa": Part.within("stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"),
     },
 )
