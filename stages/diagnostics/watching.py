@@ -175,7 +175,7 @@ class LayerWatch(RangeProbe):
         return watched
 
     def look(self, module: Any, given: Any, output: Any) -> Any:
-        """What is kept of a call: of a module, what it was given, and what it gave."""
+        """Makes the part of a call that is kept: of a module, what it was given, and what it gave."""
         return output
 
     @abstractmethod
