@@ -12,7 +12,7 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class SparseMemoryConfig(WithoutNeighbors):
-    """Of a model with product keys, only slots learn that a batch uses more than the text that it was trained on.
+    """Slots of a model with product keys learn, those that a batch uses more than the text before did.
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
