@@ -78,6 +78,7 @@ class MemoryRow:
 def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
     """The row that was asked for, with a composition each of its readings alone.
 
+    Three readings or more are also read without the last, without the last two, and so on: what each adds is seen.
     With a lone reading comes what it is compared with, and with a weight of each context one for all. One that leaves
     searches out stands alone: for all others they would have to be made.
 
@@ -92,8 +93,9 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
     if rows[0].searched < 1:
         return tuple(rows)
     if len(sources) > 1:
-        alone = [MemoryRow((source,), trained) for source in sources]
-        return *rows, *(replace(row, distinction=_number(alone, place)) for place, row in enumerate(alone))
+        rows += [MemoryRow(sources[:count], trained) for count in range(len(sources) - 1, 1, -1)]
+        rows += [MemoryRow((source,), trained) for source in sources]
+        return tuple(replace(row, distinction=_number(rows, place)) for place, row in enumerate(rows))
     compared_with = sources[0].about.compared_with
     if compared_with is not None:
         row = MemoryRow((open_source(compared_with, inputs),), trained)

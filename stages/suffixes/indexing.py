@@ -92,10 +92,6 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Sorting | Writing]):
             raise UsageError(f"{other} means nothing to an {EXACT!r} index: leave it out.")
         return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
-        return TEXT_BYTES * tokens + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
         text = text_of(job.inputs[TEXT], str(job.config.split))
         rows, wide = len(text), len(text) >= 2**32

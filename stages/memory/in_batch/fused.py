@@ -237,7 +237,7 @@ def _same(targets, values, rows, columns, n, m):
 
 @triton.jit
 def _bounds_of(bounds, rows, n):
-    """What each query reads; nothing of a query that is not there."""
+    """Bounds of what each query reads; nothing of a query that is not there."""
     there = rows < n
     start, stop = tl.load(bounds + rows, there, 0), tl.load(bounds + n + rows, there, 0)
     return start, stop, tl.load(bounds + 2 * n + rows, there, 0), tl.load(bounds + 3 * n + rows, there, 0)

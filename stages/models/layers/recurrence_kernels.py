@@ -30,19 +30,19 @@ class _FusedCells(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *given: Tensor) -> Tensor:
         candidate, forget, carry, before = (part.contiguous() for part in given)
-        cell, gate = torch.empty_like(candidate), torch.empty_like(forget)
-        arguments = (candidate, forget, carry, before, cell, gate)
+        cells, gate = torch.cat((before[None], torch.empty_like(candidate))), torch.empty_like(forget)
+        arguments = (candidate, forget, carry, cells, gate)
         _walk[(triton.cdiv(before.numel(), BLOCK),)](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
-        ctx.save_for_backward(candidate, carry, before, cell, gate)
-        return cell
+        ctx.save_for_backward(candidate, carry, cells, gate)
+        return cells[1:]
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        candidate, carry, before, cell, gate = ctx.saved_tensors
-        into = [torch.empty_like(like) for like in (candidate, gate, before, before)]
-        arguments = (grad.contiguous(), candidate, carry, before, cell, gate, *into)
-        _walk_back[(triton.cdiv(before.numel(), BLOCK),)](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
+        candidate, carry, cells, gate = ctx.saved_tensors
+        into = [torch.empty_like(like) for like in (candidate, gate, cells[0], cells[0])]
+        arguments = (grad.contiguous(), candidate, carry, cells, gate, *into)
+        _walk_back[(triton.cdiv(cells[0].numel(), BLOCK),)](*arguments, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
         to_candidate, to_forget, to_carry, to_before = into
         return to_candidate, to_forget, to_carry.sum(0), to_before
 
@@ -53,36 +53,36 @@ def _sizes(candidate: Tensor) -> tuple[int, int, int]:
 
 
 @triton.jit
-def _walk(candidate, forget, carry, before, cell, gate, length, size, width, BLOCK: tl.constexpr):
+def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.constexpr):
+    """`cells`: [L + 1, B, d], of which the first row is there."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)
-    c = tl.load(before + place, there, 0.0)
+    c = tl.load(cells + place, there, 0.0)
     for t in range(length):
         at = t * size.to(tl.int64) + place
         u = tl.load(candidate + at, there, 0.0)
         f = 1 / (1 + tl.exp(-tl.load(forget + at, there, 0.0) - v * c))
         c = u + f * (c - u)
-        tl.store(cell + at, c, there)
+        tl.store(cells + at + size, c, there)
         tl.store(gate + at, f, there)
 
 
 @triton.jit
 def _walk_back(
-    grad, candidate, carry, before, cell, gate, to_candidate, to_forget, to_carry, to_before, length, size, width,
+    grad, candidate, carry, cells, gate, to_candidate, to_forget, to_carry, to_before, length, size, width,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)
-    first = tl.load(before + place, there, 0.0)
-    by_cell, by_carry = first * 0, first * 0
+    by_cell, by_carry = v * 0, v * 0
     for back in range(length):
         t = length - 1 - back
         at = t * size.to(tl.int64) + place
         by_cell += tl.load(grad + at, there, 0.0)
         u, f = tl.load(candidate + at, there, 0.0), tl.load(gate + at, there, 0.0)
-        earlier = tl.where(t == 0, first, tl.load(cell + at - size, there & (t > 0), 0.0))
+        earlier = tl.load(cells + at, there, 0.0)
         slope = (earlier - u) * f * (1 - f)
         tl.store(to_candidate + at, by_cell * (1 - f), there)
         tl.store(to_forget + at, by_cell * slope, there)
