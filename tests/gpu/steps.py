@@ -198,6 +198,8 @@ def training_loop() -> Step:
 
 def compiled_training() -> Step:
     runs = [_training(shape, "bf16", " --compile") for shape in SHAPES]
+    replayed = _training("small", "bf16", " --compile --cuda-graphs")
+    runs.append(Run(f"{replayed.row}, as CUDA graphs", replayed.commands))
     figures = LOOP | {
         "compiled": "ours, compiled/tokens_per_second",
         "first update, s": "ours, compiled/first_turn",
