@@ -111,6 +111,7 @@ class SideInputs:
     packing: np.ndarray | None = None
     neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     keys: np.ndarray | None = None
+    background: Examples | None = None
 
 
 class Method(ABC, Generic[S]):

@@ -106,13 +106,18 @@ class StreamReader:
         return probabilities
 
     def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> np.ndarray:
-        """The label that the model writes for each example, int64 [n]; -1: it writes none."""
+        """The label that the model writes for each example, int64 [n]; -1: it writes none.
+
+        Labels that are written alike, as of tasks that spell one differently, are one: the example's, if it is of them.
+        """
         spelling, numbers = Spelling(head, examples.eos, examples.cutting.context), list[int]()
         size = max(1, BATCH_TOKENS // examples.cutting.context)
         for start in range(0, len(which), size):
-            texts = spelling.texts(examples.batch(which[start : start + size]))
-            found = answers(self.model, texts, spelling)
-            numbers += [head.answers.index(one) if one in head.answers else -1 for one in found]
+            batch = examples.batch(which[start : start + size])
+            found = answers(self.model, spelling.texts(batch), spelling)
+            for own, one in zip(batch.labels.tolist(), found, strict=True):
+                number = head.answers.index(one) if one in head.answers else -1
+                numbers.append(own if head.answers[own] == one else number)
         return np.array(numbers)
 
     def _of_neighbors(

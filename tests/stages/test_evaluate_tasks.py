@@ -156,12 +156,12 @@ def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, 
         scored(store, model, memory="random")
 
 
-def test_labels_that_read_alike_cannot_be_written(store: Store, tmp_path: Path) -> None:
+def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
     one = write_task(tmp_path / "one", ("a", "b"), {"train": 8})
     (one / "train.jsonl").write_text(
         "".join(json.dumps({"text": f"x {i}", "label": f"rare{i % 2}"}) + chr(10) for i in range(8))
     )
-    with pytest.raises(UsageError, match="rare1"):
+    with pytest.raises(UsageError, match="rare0"):
         stream_model(store, tokenized(store, [one], min_count=5), "lamol")
 
 

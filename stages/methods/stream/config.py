@@ -207,12 +207,11 @@ class LamolConfig(TaskSettings):
             raise UsageError("Method 'lamol' adds tokens to a full softmax: leave model.cutoffs out.")
         tokenizer = tokenizer_of(tokens)
         answers = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
-        for number, answer in enumerate(answers):
-            if not answer or answers.index(answer) < number:
-                same = "no tokens" if not answer else f"the tokens of {names[answers.index(answer)]!r}"
+        for name, answer in zip(names, answers, strict=True):
+            if not answer or tokenizer.unk_id in answer:
                 raise UsageError(
-                    f"Label {names[number]!r} of {tokens.reference} has {same}, so method 'lamol' cannot write it: "
-                    "tokenize with --tokenizer bpe, or a smaller --min-count."
+                    f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so method 'lamol' "
+                    "cannot write it: tokenize with --tokenizer bpe, or a smaller --min-count."
                 )
         head = LanguageSettings(answers=answers, first=types)
         size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
