@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from memlm_cli.console import Work
+from memlm_cli.progress import Work
 from stages.errors import ArtifactError, UsageError
 from stages.examples.windows import windows
 from stages.interrupts import Terminated
