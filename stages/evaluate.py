@@ -34,7 +34,6 @@ from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
 from stages.search.automatic import memory_to_search
-from stages.suffixes.indexing import TEXT_BYTES
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
@@ -108,9 +107,11 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         )
 
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
+        from stages.suffixes.open import opened_bytes
+
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
+        matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
         return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
 
     def plan(self, job: Job[EvaluateConfig]) -> "Plan":
