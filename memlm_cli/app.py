@@ -88,12 +88,9 @@ app = Commands(name="memlm", cls=AllCommands, no_args_is_help=True, rich_markup_
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from memlm_cli.packages import installed
 
-        try:
-            answer(f"memlm {version('memlm')}")
-        except PackageNotFoundError:
-            answer("memlm, not installed")
+        answer(f"memlm {installed('memlm') or '(not installed)'}")
         raise typer.Exit
 
 

@@ -159,7 +159,7 @@ def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        named = [f"{d.shown} (line {d.line})" for d in defaults.values() if d.parameter not in HOW]
+        named = [d.shown for d in defaults.values() if d.parameter not in HOW]
         if named and type(error) is UsageError:
             raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}.") from error
         raise

@@ -104,10 +104,10 @@ def usage_message(error: BaseException) -> str:
 
 
 def _instead(option: str, context: Any) -> str:
-    """Options of a command that do the same as an option of another command, or are spelled like it."""
+    """An option of a command that may have been meant."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
-    return _argument(option, context) or _nearest(option, context) or _of_value(option, context)
+    return _nearest(option, context)
 
 
 def _nearest(option: str, context: Any) -> str:
@@ -120,23 +120,6 @@ def _nearest(option: str, context: Any) -> str:
         spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
     near = get_close_matches(option.lstrip("-"), spelled, n=1)
     return f"; did you mean {spelled[near[0]]}?" if near else ""
-
-
-def _argument(option: str, context: Any) -> str:
-    """That what has the name of an option is the command's argument, which has none: `--kind report`."""
-    called = option.lstrip("-")
-    arguments = [p.metavar or p.name for p in context.command.params if p.param_type_name == "argument"]
-    wanted = next((name for name in arguments if name.lower() == called), None)
-    return f"; it has no name: {context.command_path} {wanted.upper()}" if wanted else ""
-
-
-def _of_value(option: str, context: Any) -> str:
-    """The option that takes the value that was typed behind one that is not there: `--kind word`."""
-    words = [part for word in getattr(context.find_root().obj, "arguments", ()) for part in word.split("=", 1)]
-    value = words[words.index(option) + 1] if option in words[:-1] else ""
-    takes = (p for p in context.command.params if value and value in str(p.metavar or "").split("|"))
-    found = next(takes, None)
-    return f"; did you mean {found.opts[0]} {value}?" if found else ""
 
 
 def _shortage(error: BaseException) -> Failure | None:

@@ -56,6 +56,8 @@ _show_warning = warnings.showwarning
 def open_log(path: Path, arguments: Sequence[str]) -> None:
     """Keep a log of the command with these arguments from now on. Raises: UsageError if the file cannot be written."""
     global _open
+    from memlm_cli.packages import installed  # which takes time, for a log alone
+
     opened = LogFile(path)
     if _open is not None:
         _open.close()
@@ -63,7 +65,7 @@ def open_log(path: Path, arguments: Sequence[str]) -> None:
     log_to(_open.write)
     warnings.showwarning = _warned
     _open.write(f"$ {shlex.join(['memlm', *arguments])}")
-    _open.write(f"memlm {_version()}, process {os.getpid()}, in {Path.cwd()}")
+    _open.write(f"memlm {installed('memlm')}, process {os.getpid()}, in {Path.cwd()}")
 
 
 def log_path() -> Path | None:
@@ -104,12 +106,3 @@ def _warned(message, category, filename, lineno, file=None, line=None) -> None: 
     _show_warning(message, category, filename, lineno, file, line)
     if _open is not None and file in (None, sys.stderr):
         _open.write(warnings.formatwarning(message, category, filename, lineno, line))
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # which takes time, for a log alone
-
-    try:
-        return version("memlm")
-    except PackageNotFoundError:
-        return "not installed"

@@ -50,12 +50,13 @@ def _dependencies(requirements: Iterable[str]) -> Iterator[Dependency]:
         extra = _extra(condition)
         if requirement.name == "memlm":
             continue
-        found = _version(requirement.name)
+        found = installed(requirement.name)
         fits = found is not None and requirement.specifier.contains(found, prereleases=True)
         yield Dependency(requirement.name, line.strip(), extra, found, fits)
 
 
-def _version(package: str) -> str | None:
+def installed(package: str) -> str | None:
+    """Version of a package; None: it is not there."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = "?"
 COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
-GPU_COLUMN = "GPU memory"
-"""Shown where a GPU computes."""
 
 
 def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
@@ -61,7 +59,7 @@ def _existing(store: Path) -> Path:
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
     """Bytes of memory by GPU; none is looked for where nothing is computed on one."""
-    if all(estimate.device == "cpu" for estimate in found):
+    if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
         return {}
     from stages.models.devices import gpus
 
@@ -69,13 +67,11 @@ def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
 
 
 def _text(found: "Sequence[Estimate]", fit: "Fit", takes: str) -> str:
-    on_gpu = any(estimate.device != "cpu" for estimate in found)
-    columns = (*COLUMNS, GPU_COLUMN) if on_gpu else COLUMNS
-    rows = [(*_row(estimate), *([_gpu(estimate)] if on_gpu else [])) for estimate in found]
     new = [estimate for estimate in found if estimate.state != "done"]
     more = _and_more(not fit.complete)
     disk = f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free"
-    return "\n".join([table("", columns, rows, terminal=answers_on_terminal()), "", *_times(new, takes), disk])
+    drawn = table("", COLUMNS, map(_row, found), terminal=answers_on_terminal())
+    return "\n".join([drawn, "", *_times(new, takes), disk])
 
 
 def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
@@ -89,9 +85,6 @@ def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
         lines.append("time: not known, nothing comparable was made in this store")
     if takes and len(known) < len(new):
         lines.append(f"all of it, with the settings of the recipe: {takes}")
-    continued = [one.name for one in new if one.state == "continues" and one.seconds is not None]
-    if continued:
-        lines.append(f"the time of the whole work, part of which is done already: {', '.join(continued)}")
     by_recipe = [estimate.name for estimate in new if estimate.by_recipe]
     if by_recipe:
         lines.append(f"the time that the recipe names: {', '.join(by_recipe)}")
@@ -103,25 +96,19 @@ def _and_more(more: bool) -> str:
 
 
 def _row(estimate: "Estimate") -> tuple[str, ...]:
-    about = "~" if estimate.approximate else ""
-    work = estimate.work
+    name = (estimate.name, estimate.command, estimate.state)
     if estimate.state == "done":
-        return (estimate.name, estimate.command, estimate.state, "", "", _bytes(estimate.disk), "", "")
+        return (*name, "", "", _bytes(estimate.disk), "", "")
+    about = "~" if estimate.approximate else ""
+    memory = [f"≥ {size(count)}{'' if device == 'cpu' else ' of the GPU'}" for device, count in estimate.memory.items()]
     return (
-        estimate.name,
-        estimate.command,
-        estimate.state,
-        UNKNOWN if work is None else f"{about}{work.amount:,} {work.unit}",
+        *name,
+        UNKNOWN if estimate.work is None else f"{about}{estimate.work.amount:,} {estimate.work.unit}",
         UNKNOWN if estimate.seconds is None else _span(estimate.seconds),
-        _bytes(estimate.disk, "~" if estimate.like_others else about),
+        _bytes(estimate.disk, about),
         _bytes(estimate.scratch, about),
-        _bytes(estimate.memory, "≥ "),
+        ", ".join(memory) or UNKNOWN,
     )
-
-
-def _gpu(estimate: "Estimate") -> str:
-    """Memory of a GPU; empty where none computes, or all is done."""
-    return "" if estimate.device == "cpu" or estimate.state == "done" else _bytes(estimate.gpu_memory, "≥ ")
 
 
 def _bytes(count: int | None, prefix: str = "") -> str:
@@ -143,22 +130,7 @@ def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
 
 
 def _entry(estimate: "Estimate") -> dict[str, Any]:
-    work = estimate.work
-    return {
-        "stage": estimate.name,
-        "command": estimate.command,
-        "state": estimate.state,
-        "reference": estimate.reference,
-        "amount": None if work is None else work.amount,
-        "unit": None if work is None else work.unit,
-        "seconds": estimate.seconds,
-        "runs": estimate.runs,
-        "by_recipe": estimate.by_recipe,
-        "disk": estimate.disk,
-        "disk_like_others": estimate.like_others,
-        "scratch": estimate.scratch,
-        "memory": estimate.memory,
-        "gpu_memory": estimate.gpu_memory,
-        "device": estimate.device,
-        "approximate": estimate.approximate,
-    }
+    amount, unit = (None, None) if estimate.work is None else (estimate.work.amount, estimate.work.unit)
+    names = ("command", "state", "reference", "seconds", "by_recipe", "disk", "scratch", "memory", "approximate")
+    fields = {name: getattr(estimate, name) for name in names}
+    return {"stage": estimate.name, "amount": amount, "unit": unit, **fields}

@@ -17,6 +17,7 @@ from stages.numbers import joined, size
 if TYPE_CHECKING:
     from pipelines.trial_budget import Budget, Machine, Shares
     from stages.text.records import TextFile
+    from stages.text.sample import Part
 
 TRIALS = "trials"
 """Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
@@ -102,7 +103,8 @@ def _name_of(paths: Sequence[str]) -> str:
 
 
 def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
-    from stages.text.files import file_digest, find_files, format_of
+    from stages.text.files import file_digest, format_of
+    from stages.text.finding import find_files
     from stages.text.records import TextFile
 
     found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
@@ -154,17 +156,17 @@ def _plan(
     measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
-    records = length = None
+    taken = None
     if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
-        part, records, length = _part(texts, budget, total, folder)
+        part, taken = _part(texts, budget, total, folder)
         if broken:
             Path(texts[0].path).unlink()
         texts = [part]
         measured = token_bytes(texts)
     surveyed = survey(texts)
-    if records is not None:
+    if taken is not None:
         budget = replace(budget, bytes=surveyed.bytes)
-    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, records, length, broken=broken)
+    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, taken, broken=broken)
     write_atomically(recipe, recipe_text(trial))
 
 
@@ -180,25 +182,20 @@ def _in_sentences(texts: "list[TextFile]", folder: Path) -> "TextFile":
     return TextFile(str(file), format_of(str(file)), file_digest(str(file)))
 
 
-def _part(
-    texts: "list[TextFile]", budget: "Budget", total: int, folder: Path
-) -> "tuple[TextFile, tuple[int, int] | None, int | None]":
-    """A part of a text in a file: records from all over it, how many, and after how many bytes they are cut.
-
-    Else its beginning, and None.
-    """
+def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -> "tuple[TextFile, Part | None]":
+    """A part of a text in a file: records from all over it, and which; else its beginning, and None."""
     from stages.artifacts.durable import write_atomically
     from stages.text.files import file_digest, format_of
     from stages.text.records import TextFile
-    from stages.text.sample import choose_records, record_lines, record_sizes
+    from stages.text.sample import Part, choose_records, record_lines, record_sizes
     from stages.text.survey import first_bytes, within
 
-    most, sizes, length = budget.bytes, record_sizes(texts), None
+    most, sizes = budget.bytes, record_sizes(texts)
     chosen = choose_records(sizes, most, int(budget.test * most))
-    records = (len(chosen), len(sizes)) if chosen else None
-    if records is not None:
-        length = max((read for number, read in chosen.items() if read < sizes[number]), default=None)
-        part = folder / part_name([text.path for text in texts], sum(chosen.values()), total, records)
+    taken = Part.of_taken(chosen, sizes) if chosen else None
+    if taken is not None:
+        read = sum(stop - start for _, start, stop in chosen)
+        part = folder / part_name([text.path for text in texts], read, total, taken[:2])
         write_atomically(part, "".join(record_lines(texts, chosen)))
     else:
         tried = list(within(texts, most))
@@ -206,4 +203,4 @@ def _part(
             say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
         part = folder / part_name([text.path for text in tried], most, total)
         write_atomically(part, "".join(first_bytes(tried, most)))
-    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), records, length
+    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), taken

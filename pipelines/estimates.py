@@ -1,8 +1,8 @@
 """Estimates of commands, and whether they fit: disk by arithmetic, time by the same work done before in this store."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -30,8 +30,7 @@ class ExpectedStore(Store):
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
         self._expected: dict[str, Artifact] = {}
-        self.approximate: set[str] = set()
-        """Those whose metrics follow from samples."""
+        self._approximate: set[str] = set()
 
     def expect(self, work: ResolvedWork, inputs: Inputs, cost: Cost) -> Artifact:
         """An artifact as its cost describes it."""
@@ -52,11 +51,15 @@ class ExpectedStore(Store):
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
         if cost.approximate:
-            self.approximate.add(artifact.reference)
+            self._approximate.add(artifact.reference)
         return artifact
 
     def is_expected(self, artifact: Artifact) -> bool:
         return artifact.reference in self._expected
+
+    def is_approximate(self, artifact: Artifact) -> bool:
+        """Whether its metrics follow from samples."""
+        return artifact.reference in self._approximate
 
     def open(self, reference: str) -> Artifact:
         return self._expected.get(reference) or super().open(reference)
@@ -99,11 +102,6 @@ class Task(NamedTuple):
     seconds: float | None = None
     """The time that its recipe names."""
 
-    @property
-    def recipe_seconds(self) -> tuple[float, float] | None:
-        """The range of times that its recipe names."""
-        return None if self.seconds is None else (RANGE[0] * self.seconds, RANGE[1] * self.seconds)
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -116,19 +114,13 @@ class Estimate:
     """None as long as it depends on something that is not made."""
     work: Work | None = None
     seconds: tuple[float, float] | None = None
-    runs: int = 0
-    """Number of artifacts of this store that the time follows from."""
+    """From the least to the most."""
     by_recipe: bool = False
     """Whether the time is the recipe's."""
     disk: int | None = None
-    like_others: bool = False
-    """Whether `disk` is the median of comparable artifacts, and not arithmetic."""
     scratch: int | None = None
-    memory: int | None = None
-    """Minimum bytes of the machine's memory."""
-    device: str = CPU
-    gpu_memory: int | None = None
-    """Minimum bytes of a GPU's memory, where one computes."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """Minimum bytes of memory, by device: `cpu`, and the name of a GPU."""
     approximate: bool = False
     remedy: str = ""
     written: int = 0
@@ -138,14 +130,6 @@ class Estimate:
     def missing(self) -> int:
         """Bytes that it still adds to the disk, for good and while it works."""
         return max(0, (self.disk or 0) + (self.scratch or 0) - self.written)
-
-
-class Run(NamedTuple):
-    """Comparable work that was done before."""
-
-    work: Work
-    seconds: float
-    bytes: int
 
 
 def tasks_of(recipe: Recipe) -> list[Task]:
@@ -163,20 +147,18 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iter
     """
     expected = ExpectedStore(store.root)
     made: dict[str, Artifact] = {}
-    done = [artifact for artifact in store.artifacts() if artifact.manifest.seconds > 0]
     names = {task.name for task in tasks}
     for task in tasks:
-        waits = [value for value in task.references.values() if isinstance(value, str)]
-        if any(name in names and name not in made for name in waits):
+        reads = {value for value in task.references.values() if isinstance(value, str)} & names
+        if not reads <= made.keys():
             yield _unknown(task)
             continue
         try:
-            estimate, artifact = _estimate(task, made, expected, done, execution)
+            estimate, artifact = _estimate(task, made, expected, execution)
         except (MemlmError, LookupError, OSError):  # it reads a file of an artifact that is not made yet
-            if any(name in made and expected.is_expected(made[name]) for name in waits):
-                yield _unknown(task)
-                continue
-            raise
+            if not any(expected.is_expected(made[name]) for name in reads):
+                raise
+            estimate, artifact = _unknown(task), None
         if artifact is not None:
             made[task.name] = artifact
         yield estimate
@@ -184,12 +166,16 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iter
 
 def _unknown(task: Task) -> Estimate:
     """A task that reads what is not made and cannot be estimated either."""
-    seconds = task.recipe_seconds
+    seconds = _around(task.seconds)
     return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=seconds is not None)
 
 
+def _around(seconds: float | None) -> tuple[float, float] | None:
+    return None if seconds is None else (RANGE[0] * seconds, RANGE[1] * seconds)
+
+
 def _estimate(
-    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, done: Sequence[Artifact], execution: Execution
+    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, execution: Execution
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
     work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
@@ -197,81 +183,64 @@ def _estimate(
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
-    stage.require(config, inputs, execution)
     forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
-    cost, device = forecast.cost(config, inputs), stage.device(execution)
-    approximate = cost.approximate or any(a.reference in store.approximate for a in inputs.artifacts.values())
+    cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
+    cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
-    runs = [] if amount is None else list(_comparable(task.command, amount, device, done))
-    disk = round(median(run.bytes for run in runs)) if cost.disk is None and runs else cost.disk
-    runs = runs or (
-        [] if amount is None else list(_comparable(task.command, amount, device, done, of_other_shapes=True))
-    )
-    seconds = _seconds(amount, runs) if amount is not None and runs else None
-    needed = stage.memory(config, inputs)
+    seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
+    draft = store.draft_folder(work.kind, work.id)
+    needed = {CPU: cost.host, device: forecast.memory(config, inputs)}
     estimate = Estimate(
         name=task.name,
         command=task.command,
-        state=CONTINUES if store.draft_folder(work.kind, work.id).is_dir() else NEW,
+        state=CONTINUES if draft.is_dir() else NEW,
         reference=None if any(map(store.is_expected, inputs.artifacts.values())) else work.reference,
         work=amount,
-        seconds=seconds or task.recipe_seconds,
-        runs=len(runs),
+        seconds=seconds or _around(task.seconds),
         by_recipe=seconds is None and task.seconds is not None,
-        disk=disk,
-        like_others=cost.disk is None and disk is not None,
+        disk=cost.disk,
         scratch=cost.scratch,
-        memory=needed if device == CPU else cost.host,
-        device=device,
-        gpu_memory=None if device == CPU else needed,
-        approximate=approximate,
+        memory={name: count for name, count in needed.items() if count is not None},
+        approximate=cost.approximate,
         remedy=cost.remedy,
-        written=folder_bytes(store.draft_folder(work.kind, work.id)),
+        written=folder_bytes(draft),
     )
-    if not cost.metrics:
-        return estimate, None
-    artifact = store.expect(work, inputs, cost)
-    if approximate:
-        store.approximate.add(artifact.reference)
-    return estimate, artifact
+    return estimate, store.expect(work, inputs, cost) if cost.metrics else None
 
 
-def _comparable(
-    command: str, work: Work, device: str, done: Sequence[Artifact], *, of_other_shapes: bool = False
-) -> Iterator[Run]:
-    """Artifacts that the same kind of work made on such a device; or work of other shapes, by its weights alone."""
+Run = tuple[int, float]
+"""Amount and seconds of comparable work that was done before."""
+
+
+def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
+    """Artifacts that the same kind of work made on such a device."""
     stage, forecast = stage_of(command), forecast_of(command)
-    for artifact in done:
-        if artifact.kind != stage.kind or artifact.manifest.producer.get("device") != device:
+    for artifact in store.artifacts(stage.kind):
+        if artifact.manifest.stage != stage.name or artifact.manifest.producer.get("device") != device:
             continue
-        with suppress(MemlmError, ValueError, LookupError, TypeError):  # made by another command, or inputs are gone
-            inputs = {role: artifact.store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
+        with suppress(MemlmError, ValueError, LookupError, TypeError):  # inputs are gone, or a part is missing
+            inputs = {role: store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
             config = stage.Config.model_validate(artifact.config)
             other = forecast.work(config, Inputs(inputs), artifact.metrics)
-            if other.amount > 0 and (work.weights * other.weights if of_other_shapes else work.is_like(other)):
-                yield Run(other, artifact.manifest.seconds, artifact.manifest.bytes)
+            if other.amount > 0 and work.is_like(other):
+                yield other.amount, artifact.manifest.seconds
 
 
-def _seconds(work: Work, runs: Sequence[Run]) -> tuple[float, float]:
-    """The range of expected times, by the median rate of the runs nearest in amount.
+def expected_seconds(work: Work, before: Iterable[Run]) -> tuple[float, float] | None:
+    """The range of expected times, by the median rate of the runs nearest in amount; None: there was none.
 
-    Runs of another shape say little: they are compared by their amount times their weights.
-
-    >>> one = Run(Work(1000, "tokens", {}), 1000.0, 0)
-    >>> _seconds(Work(2000, "tokens", {}), [one])
+    >>> expected_seconds(Work(2000, "tokens", {}), [(1000, 1000.0)])
     (1400.0, 3000.0)
-    >>> _seconds(Work(100_000, "tokens", {}), [one])
+    >>> expected_seconds(Work(100_000, "tokens", {}), [(1000, 1000.0)])
     (20000.0, 250000.0)
     """
-    alike = all(work.is_like(run.work) for run in runs)
-    near = [run for run in runs if alike and 1 / FAR <= work.amount / run.work.amount <= FAR]
-
-    def size(work: Work) -> int:
-        return work.amount if alike else work.amount * work.weights
-
-    rate = median(run.seconds / size(run.work) for run in near or runs)
+    runs = list(before)
+    near = [(amount, seconds) for amount, seconds in runs if 1 / FAR <= work.amount / amount <= FAR]
+    if not runs:
+        return None
+    rate = median(seconds / amount for amount, seconds in near or runs)
     low, high = RANGE if near else FAR_RANGE
-    return low * rate * size(work), high * rate * size(work)
+    return low * rate * work.amount, high * rate * work.amount
 
 
 USABLE_PERCENT = 98
@@ -289,7 +258,7 @@ class Fit:
     """Whether every task is counted, or some are not known."""
     free: int
     memory: Mapping[str, int]
-    """Bytes of memory by device."""
+    """Bytes of memory there are, by device."""
     problems: tuple[str, ...]
 
 
@@ -320,11 +289,10 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
 
 def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
     """Sentences about memory that does not suffice."""
-    for device, needed in ((CPU, estimate.memory), (estimate.device, estimate.gpu_memory)):
-        limit = memory.get(device)
-        if needed is not None and limit is not None and needed > limit:
+    for device, needed in estimate.memory.items():
+        if needed > memory.get(device, needed):
             needs = f"{estimate.name} takes at least {size(needed)} of memory"
-            yield f"{needs}, {device} has {size(limit)}{_hint(estimate)}"
+            yield f"{needs}, {device} has {size(memory[device])}{_hint(estimate)}"
 
 
 def _hint(estimate: Estimate) -> str:

@@ -84,11 +84,7 @@ def _work(
     store: Store,
     execution: Execution,
 ) -> ResolvedWork:
-    stage = stage_of(command)
-    work, resolved, inputs = plan(stage, config, references, store, execution)
-    if not store.has(work.kind, work.id):
-        stage.require(resolved, inputs, execution)
-    return work
+    return plan(stage_of(command), config, references, store, execution)[0]
 
 
 def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:

@@ -87,9 +87,9 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
     """One complaint a setting, though each member of a union has its own."""
     wrong: dict[str, list[ErrorDetails]] = {}
     for problem in error.errors(include_url=False):
-        path, known = _walk(model, problem["loc"])
+        path, known, elsewhere = _walk(model, problem["loc"])
         if problem["type"] == "extra_forbidden":
-            yield f"There is no setting {path!r}; {_suggestion(path, known, model)}"
+            yield f"There is no setting {path!r}{elsewhere or f'; {_suggestion(path, known, model)}'}"
         elif isinstance(said := problem.get("ctx", {}).get("error"), UsageError):
             yield str(said).rstrip(".")
         elif problem["type"] == "missing":
@@ -129,13 +129,21 @@ def _wrong_value(path: str, message: str, value: Any) -> str:
     return f"{path}: {message[:1].lower()}{message[1:]}{given}"
 
 
-def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str]]:
-    """The dotted name of a location, without the tags of unions, and the names that are legal beside it."""
+def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str], str]:
+    """The dotted name of a location, without the tags of unions, and the names that are legal beside it.
+
+    The last are words on which other members of a union have it; empty where none has.
+    """
     models, path, known, any_name, named = [model], [], list[str](), False, False
+    elsewhere = ""
     for number, part in enumerate(location):
         fields = {name: field for m in models for name, field in _fields(m).items()}
         unknown = bool(models) and number == len(location) - 1
         if (named or part not in fields) and (meant := _tagged(models, part)):
+            others = [tag for m in models if location[-1] in _fields(m) for tag in _tags(m)]
+            elsewhere = (
+                f" of {part}; it is one of {', '.join(others)}" if others and number == len(location) - 2 else ""
+            )
             models, named = meant, False
             continue
         named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)
@@ -148,12 +156,18 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
             continue
         path.append(str(part))
         any_name = part in fields and get_origin(fields[part].annotation) is dict
-    return ".".join(path), known
+    return ".".join(path), known, elsewhere
 
 
 def _tagged(models: list[type[BaseModel]], tag: int | str) -> list[type[BaseModel]]:
-    """The member of a union that a tag means: it has a field that can have no other value."""
-    return [m for m in models if any(get_args(f.annotation) == (tag,) for f in m.model_fields.values())]
+    """The member of a union that a tag means."""
+    return [m for m in models if tag in _tags(m)]
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    """The name of a member of a union: a field of it can have no other value."""
+    values = (get_args(field.annotation) for field in model.model_fields.values())
+    return [value[0] for value in values if len(value) == 1 and isinstance(value[0], str)]
 
 
 def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:

@@ -29,6 +29,7 @@ from stages.config import Settings
 from stages.errors import DataError, UsageError
 from stages.numbers import duration, joined, number, passes, percent, size
 from stages.text.config import TokenizeConfig
+from stages.text.sample import FEWEST_TESTED, Part
 from stages.text.survey import Documents, Survey
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
@@ -44,7 +45,7 @@ Perplexity without memory in equal processor time (32 s on one core, one seed), 
 """
 WARM_UP = 0.1
 """Share of all steps in which the learning rate rises, where they are few."""
-RULES = 9
+RULES = 10
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -54,6 +55,7 @@ SECOND = "a second model, trained with memory (TRIME-long) for as many steps, ag
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
 MORE_STEPS = "more --minutes make no more passes over so large a text; --set model.steps=N does"
 BROKEN = "a text of few lines: each of its sentences is made one, up to . ! ? (what ends in Mr. is taken for one, too)"
+ENDS = f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
@@ -96,10 +98,8 @@ class Trial:
     """Shares of the text for valid and test, where they were asked for."""
     good: int | None = None
     """Minutes in which a model is trained well, where there is no time for it."""
-    records: tuple[int, int] | None = None
-    """How many of how many records of the text the budget has; None: its beginning, or all."""
-    length: int | None = None
-    """Bytes after which those are cut; None: whole."""
+    part: Part | None = None
+    """The records of the text that the budget has; None: its beginning, or all."""
     broken: bool = False
     """Whether lines were made of its sentences, as it had hardly any."""
 
@@ -155,8 +155,7 @@ def plan_trial(
     machine: Machine,
     training: TrainConfig,
     shares: Shares | None = None,
-    records: tuple[int, int] | None = None,
-    length: int | None = None,
+    part: Part | None = None,
     *,
     broken: bool = False,
 ) -> Trial:
@@ -169,8 +168,7 @@ def plan_trial(
         token_bytes: of the text, `<eos>` left aside.
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
-        records: how many of how many are tried, if the part is of records.
-        length: bytes after which those are cut.
+        part: the records that are tried; None: all of the text, or its beginning.
         broken: whether it is a text of few lines, of whose sentences more were made.
     Raises: DataError for a text that is too few lines.
     """
@@ -190,7 +188,7 @@ def plan_trial(
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
     good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good, records, length, broken)
+    return Trial(found, machine, total, documents, steps, everything, shares, good, part, broken)
 
 
 def require_lines(count: int, sentences: int = 0) -> None:
@@ -225,7 +223,7 @@ def _plan(trial: Trial) -> Plan:
     said[-1:-1] = [] if ample is None else [ample]
     return Plan(
         said=said,
-        page=[*(line for line in said if SPREAD in line), context],
+        page=[*(line for line in said if SPREAD in line or line == ENDS), context],
         ample=ample,
     )
 
@@ -257,15 +255,17 @@ def _described(trial: Trial) -> Iterator[str]:
     chosen = " (what there is time to score; --split for other shares)"
     if budget.bytes < trial.total:
         part = f"{size(budget.bytes)} of {size(trial.total)} of text"
-        if trial.records is not None:
-            cut = "" if trial.length is None else f", the first {size(trial.length)} of each that is longer"
-            part = f"{trial.records[0]:,} of {trial.records[1]:,} {SPREAD}{cut}, {part}"
+        if trial.part is not None:
+            cut = "" if trial.part.length is None else f", the first {size(trial.part.length)} of each that is longer"
+            part = f"{trial.part.taken:,} of {trial.part.of:,} {SPREAD}{cut}, {part}"
         yield (
-            f"{'the first ' if trial.records is None else ''}{part}: what a model can be "
+            f"{'the first ' if trial.part is None else ''}{part}: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
         if budget.bytes <= LITTLE:
             yield "that is little: figures are of a few pages, and another part of the text would give others"
+    if trial.part is not None and trial.part.ends:
+        yield ENDS
     if trial.broken:
         yield BROKEN
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"

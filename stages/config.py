@@ -66,6 +66,8 @@ class StageConfig(Settings):
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that change how the work is done but not what comes out (logging, how often to save); no manifest has
     them."""
+    runs_models: ClassVar[bool] = False
+    """Whether models compute, though `precision` is no setting."""
 
     def stored(self) -> dict[str, Any]:
         """All that can change the result, as JSON values."""

@@ -15,7 +15,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
-from stages.encoding.window_settings import resolve_windows, state_bytes
+from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.schema import REPORT
@@ -33,7 +33,6 @@ from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
-from stages.search.automatic import memory_to_search
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
@@ -106,20 +105,12 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             }
         )
 
-    def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
-        from stages.suffixes.open import opened_bytes
-
-        model = 4 * int(inputs["model"].metrics["parameters"])
-        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
-        return model + state_bytes(inputs["model"], config.windows, tokens) + search_memory(inputs) + matched
-
     def plan(self, job: Job[EvaluateConfig]) -> "Plan":
         from stages.evaluation.plan import plan_evaluation
         from stages.search.open import tell_of_large
 
-        for index in indexes_read(job.inputs):
-            tell_of_large(index.file("index.faiss"), job.reporter)
+        if "index" in job.inputs and "neighbors" not in job.inputs:
+            tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
         if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
             job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-lm of an index is")
         return plan_evaluation(job)
@@ -276,16 +267,6 @@ def resolve_decoding(
 
     require_sacrebleu(config.bleu)
     return dict(config.decoding)
-
-
-def indexes_read(inputs: Inputs) -> list[Artifact]:
-    """The index that is searched, if one is."""
-    return [inputs["index"]] if "index" in inputs and "neighbors" not in inputs else []
-
-
-def search_memory(inputs: Inputs) -> int:
-    """Bytes of memory without which the index cannot be searched."""
-    return sum(memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in indexes_read(inputs))
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

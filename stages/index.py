@@ -23,7 +23,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage import exact
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search import EXACT
@@ -31,8 +31,6 @@ from stages.search.automatic import (
     automatic_kind,
     check_keys,
     cost_in_words,
-    grows_whole,
-    index_bytes,
     resolve,
 )
 from stages.search.config import IndexConfig, Keys, check_probe
@@ -145,13 +143,6 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
         return resolved
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        keys = described_keys(inputs)
-        size = index_bytes(config, keys)
-        if size is None:
-            return None
-        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
@@ -221,13 +212,25 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         }
 
 
+def _disagrees(index: Artifact) -> str | None:
+    """Describe the keys that are not those of the datastore; None: there are none, or no datastore to compare with."""
+    try:
+        datastore = index.input("datastore")
+    except ArtifactError:
+        return None
+    from stages.lineage.rows import stored_keys
+    from stages.search.comparing import wrong_rows
+
+    return wrong_rows(index.file(INDEX_FILE), stored_keys(datastore))
+
+
 class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     """Indexes the keys of a datastore or, with `--index exact`, the contexts of a text."""
 
     name = "build-index"
     kind = "index"
     Config = IndexConfig
-    schema = Schema(IndexFigures, context_arrays)
+    schema = Schema(IndexFigures, context_arrays, _disagrees)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         read = _kind(config).inputs(config, references, store)
@@ -236,9 +239,6 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         return _kind(config).resolve(config, inputs, execution)
-
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        return _kind(config).memory(config, inputs)
 
     def plan(self, job: Job[IndexConfig]) -> Any:
         return _kind(job.config).plan(job)

@@ -80,9 +80,8 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
         from stages.text.pretrained import special_ids
         from stages.tokenization import size_warnings
-        from stages.tokenization.assembly import assemble
+        from stages.tokenization.assembly import assemble, write_tasks
         from stages.tokenization.encoded import eos_rule
-        from stages.tokenization.tasks import write_tasks
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan.texts), work.tokenizer

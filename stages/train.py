@@ -65,21 +65,6 @@ class Train(Stage[TrainConfig]):
         resolved = config.model_copy(update=update)
         return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
 
-    def require(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
-        """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled
-        that is to be."""
-        from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
-
-        require_memory(config, inputs["tokens"], execution)
-        warn_of_bf16(config, execution)
-        if config.compile:
-            require_compiler(execution.device)
-
-    def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
-        from stages.training.sizes import segments, training_bytes
-
-        return training_bytes(config, config.model, segments(config, inputs["tokens"]))
-
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
         from stages.training.sources import training_warnings
@@ -112,10 +97,19 @@ class Train(Stage[TrainConfig]):
 
 
 def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
-    """Train to the last step, with checkpoints in `folder`."""
+    """Train to the last step, with checkpoints in `folder`.
+
+    Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled that
+        is to be.
+    """
     from stages.training.loop import Trainer
     from stages.training.materials import open_run
+    from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
 
+    require_memory(config, inputs["tokens"], execution)
+    warn_of_bf16(config, execution)
+    if config.compile:
+        require_compiler(execution.device)
     trainer = Trainer(open_run(config, inputs, execution, folder))
     trainer.train()
     return trainer

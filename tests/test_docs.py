@@ -2,9 +2,11 @@
 
 import re
 import shlex
+import tomllib
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import typer
@@ -19,6 +21,8 @@ from stages.training.presets import load_preset
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DATA = sorted((ROOT / "docs/results/data").glob("*/*.toml"))
+"""Tables of results, whose commands are documents, too."""
 GROUP = typer.main.get_command(app)
 
 
@@ -27,6 +31,12 @@ def shown_commands(text: str) -> list[list[str]]:
     blocks = re.sub(r"\\\n\s*", "", "\n".join(re.findall(r"^    .*$", text, re.M)))
     parts = [part.strip() for line in blocks.splitlines() for part in re.split(r"\||&&", line.partition(" # ")[0])]
     return [unplanned(shlex.split(part)) for part in parts if re.match(r"memlm [a-z]", part)]
+
+
+def text_of(document: Path) -> str:
+    """A page as it stands; of a file of data its command, as a page would show it."""
+    text = document.read_text("utf-8")
+    return text if document.suffix == ".md" else indent(tomllib.loads(text).get("command", ""), "    ")
 
 
 def unplanned(words: list[str]) -> list[str]:
@@ -44,9 +54,9 @@ def options_of(words: list[str]) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts} | {"--help"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS + DATA, ids=lambda path: path.name)
 def test_commands_and_their_options_exist(document: Path) -> None:
-    for words in shown_commands(document.read_text("utf-8")):
+    for words in shown_commands(text_of(document)):
         unknown = {word for word in words if word.startswith("--")} - options_of(words)
         assert not unknown, f"{document.name}: {' '.join(words)}"
 
@@ -56,9 +66,9 @@ def values_of(words: list[str], option: str) -> list[str]:
     return [value for name, value in pairwise(words) if name == option]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS + DATA, ids=lambda path: path.name)
 def test_memories_presets_recipes_and_settings_of_training_exist(document: Path) -> None:
-    for words in shown_commands(document.read_text("utf-8")):
+    for words in shown_commands(text_of(document)):
         if words[1] == "evaluate-tasks":
             EvaluateTasksConfig.model_validate({"memory": values_of(words, "--memory") or ["none"]})
         else:

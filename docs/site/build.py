@@ -1,6 +1,6 @@
 """The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an error.
 
-Home, contributing and changelog are the files beside `docs`; the reference of commands is made from the command line.
+Home, contributing and changelog lie beside `docs`; the references of commands and settings are made from the code.
 """
 
 import re
@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import settings  # noqa: E402
+
 ROOT = HERE.parent.parent
 BESIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside `docs`, and what they are called on the site."""
@@ -27,7 +31,7 @@ SHELVES = {
     "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
 }
 """Folder of each shelf, and the pages that come first; the others follow by name."""
-ALSO = {"Reference": ["commands", "contributing", "changelog"]}
+ALSO = {"Reference": ["commands", "settings", "contributing", "changelog"]}
 """Pages of a shelf that are made here or lie beside `docs`."""
 
 
@@ -42,6 +46,9 @@ def build(output: Path) -> int:
             text = linked((ROOT / file).read_text("utf-8"))
             (source / page).write_text(text + (contents() if page == "index.md" else ""), "utf-8")
         (source / "commands.md").write_text(commands(), "utf-8")
+        (source / "settings.md").write_text(settings.settings(), "utf-8")
+        for page in source.rglob("*.md"):
+            page.write_text(settings.linked(page.read_text("utf-8")), "utf-8")
         return main(["-W", "--keep-going", "-q", "-c", str(HERE), "-d", f"{folder}/doctrees", str(source), str(output)])
 
 

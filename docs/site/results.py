@@ -10,6 +10,9 @@ and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `c
 `notes` are measurements of the same runs that have no row. A cell is a text, a number, a mean with its interval, a
 change in percent with its interval, or a list of these.
 
+The page shows the columns numbered in `show`, rows without `more = true`, and commands of at most two lines, and links
+the file for the rest. A page may also link a file without showing its table.
+
     [chart]
     title, caption, up = "Change of perplexity", "TRIME gains …", "change, %"
     bars = {here = 2, "the paper" = 3}
@@ -36,6 +39,8 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 CHARTS = RESULTS / "charts"
 MARKED = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.S)
 MINUS = "−"
+LINES = 2
+"""Lines of a command that a page shows."""
 
 
 def main() -> int:
@@ -64,7 +69,7 @@ def with_tables(text: str, page: str) -> str:
 
     def table(marked: re.Match[str]) -> str:
         name = marked["name"]
-        return f"<!-- table: {name} -->\n{markdown(read(page, name))}\n<!-- end -->"
+        return f"<!-- table: {name} -->\n{markdown(read(page, name), f'data/{page}/{name}.toml')}\n<!-- end -->"
 
     return MARKED.sub(table, text)
 
@@ -130,31 +135,39 @@ def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
     return (float(cell["low"]), float(cell["high"])) if "low" in cell else None
 
 
-def markdown(table: dict[str, Any]) -> str:
-    """A table as Markdown, with a line of what is true of all its rows below it."""
-    columns = table["columns"]
-    lines = [columns, ["---"] * len(columns), *([cell_text(cell) for cell in row["cells"]] for row in table["rows"])]
-    shown = "\n".join(_line(cells, len(columns)) for cells in lines)
-    return "\n\n".join([shown, *_about(table)])
+def markdown(table: dict[str, Any], file: str) -> str:
+    """What a page shows of a table, as Markdown; below it what is true of all rows, and a link where there is more."""
+    columns, rows = table["columns"], table["rows"]
+    shown = table.get("show", range(len(columns)))
+    lines = [
+        [columns[place] for place in shown],
+        ["---"] * len(shown),
+        *(
+            [cell_text(row["cells"][place]) if place < len(row["cells"]) else "" for place in shown]
+            for row in rows
+            if not row.get("more")
+        ),
+    ]
+    command = table.get("command", "").strip().splitlines()
+    known = " ".join([*_about(table), f"[Data]({file})."])
+    code = "\n".join(f"    {line}" for line in command if len(command) <= LINES)
+    notes = "\n".join(f"- {note}" for note in table.get("notes", []))
+    return "\n\n".join(part for part in ("\n".join(map(_line, lines)), known, code, notes) if part)
 
 
-def _line(cells: list[str], width: int) -> str:
-    """A row of a Markdown table, filled up to `width` cells."""
+def _line(cells: list[str]) -> str:
+    """A row of a Markdown table."""
     if cells[0] == "---":
-        return "|---" * width + "|"
-    return "|" + "".join(f" {cell} |" if cell else " |" for cell in [*cells, *[""] * (width - len(cells))])
+        return "|---" * len(cells) + "|"
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
 
 
 def _about(table: dict[str, Any]) -> list[str]:
-    """Setup, seeds, machine, date, commands and notes of a table, as paragraphs; empty where none is known."""
+    """Setup and seeds of a table, or its machine and date, a sentence each: what has no seeds is of a machine."""
     known = [table["setup"]] if "setup" in table else []
     if "seeds" in table:
-        known.append("One seed." if table["seeds"] == 1 else f"{table['seeds']} seeds.")
-    known += [f"{table['machine']}."] if "machine" in table else []
-    known += [f"{table['date']}."] if "date" in table else []
-    lines = [f"    {line}" for line in table.get("command", "").strip().splitlines()]
-    notes = [f"- {note}" for note in table.get("notes", [])]
-    return [part for part in (" ".join(known), "\n".join(lines), "\n".join(notes)) if part]
+        return [*known, "One seed." if table["seeds"] == 1 else f"{table['seeds']} seeds."]
+    return known + [f"{table[name]}." for name in ("machine", "date") if name in table]
 
 
 def cell_text(cell: Any) -> str:

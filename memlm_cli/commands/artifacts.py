@@ -66,8 +66,9 @@ def list_(
 @app.command()
 def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
     """The manifest of an artifact: settings, inputs, files, metrics; always JSON, with --json in one line."""
-    text = _store(store).get(reference).manifest.dumps()
-    answer(json.dumps(json.loads(text)) if json_ else text.rstrip())
+    manifest = json.loads(_store(store).get(reference).manifest.dumps())
+    manifest["files"] = manifest.pop("files")  # the long table of digests comes last
+    answer(json.dumps(manifest, indent=None if json_ else 2))
 
 
 @app.command()
@@ -78,7 +79,10 @@ def verify(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Hash every file again and compare, with the manifest's own digest and the id; exit 4 if one is damaged."""
+    """Hash every file again and compare, with the manifest's own digest and the id; an index, with its datastore.
+
+    Exit 4 if one is damaged.
+    """
     from stages.artifacts.manifest import UncheckedArtifact
     from stages.errors import ArtifactError
 
@@ -245,6 +249,7 @@ def _verified(
     store: "Store", references: Iterable[str], reporter: ConsoleReporter
 ) -> "Iterator[tuple[str, Artifact | ArtifactError]]":
     """Each reference with the artifact, every byte of which is right, or what is wrong with it."""
+    from stages.artifacts.kinds import STAGES
     from stages.errors import ArtifactError
 
     found: dict[str, Artifact | ArtifactError] = {}
@@ -265,6 +270,8 @@ def _verified(
         try:
             if not isinstance(one, ArtifactError):
                 store.check_files(one, every_byte=True, read=read)
+                if (wrong := STAGES.load(one.manifest.stage).schema.disagrees(one)) is not None:
+                    raise one.damaged(wrong)
             yield reference, one
         except ArtifactError as error:
             yield reference, error

@@ -14,14 +14,14 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     import numpy as np
 
-    from memlm_cli.notebook.store import Store
     from stages.artifacts.artifact import Artifact as Stored
 
 
 class Artifact:
     """An artifact; read-only."""
 
-    def __init__(self, store: "Store", stored: "Stored") -> None:
+    def __init__(self, store: Any, stored: "Stored") -> None:
+        """`store`: the `Store` that it was opened by."""
         self.store = store
         self._stored = stored
 

@@ -115,7 +115,6 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
             f"Make it again: {advised(store.root, *REMOVE, work.reference)}, then the same command."
         )
-    stage.require(config, inputs, execution)
     _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
     helped = stage.follow(config, inputs, execution)
@@ -189,7 +188,7 @@ def _make_locked(
             metrics=metrics,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
-            producer=_producer(stage.device(execution)),
+            producer=_producer(execution.device_of(stage.Config)),
             command=command,
             outside_files=work.files,
         ).sealed()

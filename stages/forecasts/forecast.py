@@ -50,8 +50,6 @@ class Work:
     signature: Mapping[str, Any]
     scale: int = 0
     """Number of keys that each unit is compared with, where time depends on that, too."""
-    weights: int = 0
-    """Weights that each unit is multiplied with: about what time grows with where signatures differ; 0: not known."""
 
     def is_like(self, other: "Work") -> bool:
         """Whether the times of the two can be compared."""
@@ -68,6 +66,10 @@ class Forecast(ABC, Generic[C]):
     @abstractmethod
     def cost(self, config: C, inputs: Inputs) -> Cost:
         """Estimate disk and metrics."""
+
+    def memory(self, config: C, inputs: Inputs) -> int | None:
+        """Estimate the minimum bytes of memory, of the device that computes; None: not known."""
+        return None
 
     @abstractmethod
     def work(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:

@@ -3,9 +3,9 @@
 A sample is scaled up. A vocabulary of words grows with the text, so nothing is known of a large one.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,55 +37,21 @@ SPLIT_WORD_BYTES = 5
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 
-@dataclass
-class Counted:
-    """Counts of a part of a split's text."""
-
-    tokens: int = 0
-    documents: int = 0
-    paragraphs: int = 0
-    bytes: int = 0
-
-    def add(self, pieces: Pieces, tokenizer: TextTokenizer, rule: EosRule | None = None) -> None:
-        self.tokens += len(tokenizer.encode(pieces, rule)[0])
-        self.documents += len(pieces.where(OPENS_DOCUMENT))
-        self.paragraphs += len(pieces.where(OPENS_PARAGRAPH))
-        self.bytes += sum(len(text.encode()) for text in pieces.texts)
-
-    def scaled(self, factor: float) -> dict[str, int]:
-        return {name: round(getattr(self, name) * factor) for name in COUNTS}
-
-
 class TokenizeForecast(Forecast[TokenizeConfig]):
     """Counts all of a small text, and a sample of a large one."""
 
     def cost(self, config: TokenizeConfig, inputs: Inputs) -> Cost:
-        if config.is_aligned:
-            return _aligned_cost(config, inputs)
-        texts = _texts(config, inputs)
-        sizes = {role: text_bytes(files) for role, files in texts.items()}
-        learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
-        if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
+        found = _count_pairs(config, inputs) if config.is_aligned else _count_text(config, inputs)
+        if found is None:
             return Cost()
-        most = _most_bytes(config, sizes)
-        documents = config.documents or "file"
-        tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
-        figures, whole = {}, True
-        for role, files in texts.items():
-            counted = Counted()
-            for pieces in _pieces(files, documents, most):
-                counted.add(pieces, tokenizer)
-            figures[role] = counted.scaled(sizes[role] / max(1, counted.bytes))
-            whole = whole and counted.bytes >= sizes[role]
-        splits = _splits(config, figures)
-        split_words = SPLIT_WORD_BYTES * splits["train"]["tokens"] if counts_words(config, inputs) else 0
+        splits, tokenizer = found.splits, found.tokenizer
+        tokens = sum(split["tokens"] + split.get("source_tokens", 0) for split in splits.values())
+        words = splits["train"]["tokens"] if not config.is_aligned and counts_words(config, inputs) else 0
         return Cost(
             files=_files(splits, tokenizer),
             metrics=_metrics(config, splits, tokenizer),
-            scratch=sum(sizes.values())
-            + sum(2 * split["tokens"] * tokenizer.dtype.itemsize for split in splits.values())
-            + split_words,
-            approximate=not whole or ONE_CORPUS in figures,
+            scratch=found.bytes + 2 * tokens * tokenizer.dtype.itemsize + SPLIT_WORD_BYTES * words,
+            approximate=found.approximate,
             copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
         )
 
@@ -95,29 +61,57 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
         return Work(read, "bytes", config.model_dump(include={"tokenizer", "lowercase", "documents"}))
 
 
-def _aligned_cost(config: TokenizeConfig, inputs: Inputs) -> Cost:
-    """Counts of all pairs: there is no part of two files that surely belongs together but their beginning."""
+class Found(NamedTuple):
+    """Figures of a text that is not tokenized yet."""
+
+    splits: dict[str, dict[str, int]]
+    tokenizer: TextTokenizer
+    bytes: int
+    approximate: bool
+
+
+def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
+    """Count a part of each split, and scale it up; None for a vocabulary of words of a large text."""
+    texts = _texts(config, inputs)
+    sizes = {role: text_bytes(files) for role, files in texts.items()}
+    learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
+    if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
+        return None
+    most, documents = _most_bytes(config, sizes), config.documents or "file"
+    tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
+    counted = {role: _counts(_pieces(files, documents, most), tokenizer) for role, files in texts.items()}
+    figures = {role: _scaled(counts, sizes[role] / max(1, counts["bytes"])) for role, counts in counted.items()}
+    part = any(counts["bytes"] < sizes[role] for role, counts in counted.items())
+    return Found(_splits(config, figures), tokenizer, sum(sizes.values()), part or ONE_CORPUS in figures)
+
+
+def _count_pairs(config: TokenizeConfig, inputs: Inputs) -> Found:
+    """Count all pairs: there is no part of two files that surely belongs together but their beginning."""
     pairs = aligned_text(inputs, config)
     learnt = (pairs[split].pieces(side) for split in ("train",) if split in pairs for side in SIDES)
     tokenizer = chosen_tokenizer(config, inputs, (part for pieces in learnt for part in _cut(pieces)))
     rule = eos_rule(tokenizer, aligned=True)
-    splits: dict[str, dict[str, int]] = {}
-    size = 0
+    splits, size = {}, 0
     for split, text in pairs.items():
-        counted = {side: Counted() for side in SIDES}
-        for side in SIDES:
-            for part in _cut(text.pieces(side)):
-                counted[side].add(part, tokenizer, rule)
-        splits[split] = counted["target"].scaled(1) | {"source_tokens": counted["source"].tokens}
-        size += sum(one.bytes for one in counted.values())
-    tokens = sum(split["tokens"] + split["source_tokens"] for split in splits.values())
-    return Cost(
-        files=_files(splits, tokenizer),
-        metrics=_metrics(config, splits, tokenizer),
-        scratch=size + 2 * tokens * tokenizer.dtype.itemsize,
-        approximate=False,
-        copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
-    )
+        counted = {side: _counts(_cut(text.pieces(side)), tokenizer, rule) for side in SIDES}
+        splits[split] = _scaled(counted["target"]) | {"source_tokens": counted["source"]["tokens"]}
+        size += sum(counts["bytes"] for counts in counted.values())
+    return Found(splits, tokenizer, size, False)
+
+
+def _counts(parts: Iterable[Pieces], tokenizer: TextTokenizer, rule: EosRule | None = None) -> Counter[str]:
+    """Counts of some text, by their names in `COUNTS`."""
+    found = Counter[str]()
+    for pieces in parts:
+        found["tokens"] += len(tokenizer.encode(pieces, rule)[0])
+        found["documents"] += len(pieces.where(OPENS_DOCUMENT))
+        found["paragraphs"] += len(pieces.where(OPENS_PARAGRAPH))
+        found["bytes"] += sum(len(text.encode()) for text in pieces.texts)
+    return found
+
+
+def _scaled(counts: Counter[str], factor: float = 1.0) -> dict[str, int]:
+    return {name: round(counts[name] * factor) for name in COUNTS}
 
 
 def _most_bytes(config: TokenizeConfig, sizes: Mapping[str, int]) -> int:

@@ -1,7 +1,10 @@
-"""Episodic memory: which documents have been written, and which are drawn. Rows in, rows out."""
+"""Episodic memory: which documents have been written, which are drawn, and which are nearest. Rows in, rows out."""
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
+
+KEYS_AT_ONCE = 4096
+"""Keys that are compared with a query at a time: a copy of all in float64 would be twice as large as they are."""
 
 
 class EpisodicMemory:
@@ -40,3 +43,18 @@ def draws_due(before: int, after: int, every: int) -> int:
     [0, 0, 1, 0, 1]
     """
     return after // every - before // every
+
+
+def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]) -> Float[np.ndarray, " M"]:
+    """Squared Euclidean distances, in float64, term by term: near keys lose no digits."""
+    parts = (keys[start : start + KEYS_AT_ONCE].astype(np.float64) for start in range(0, len(keys), KEYS_AT_ONCE))
+    return np.concatenate([((part - query) ** 2).sum(1) for part in parts] or [np.zeros(0)])
+
+
+def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:
+    """Places of the k smallest distances, the nearest first; of equal ones the smaller place. All, if there are fewer.
+
+    >>> nearest(np.array([2.0, 1.0, 1.0]), 2)
+    array([1, 2])
+    """
+    return np.argsort(distances, kind="stable")[:k]

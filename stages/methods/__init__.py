@@ -17,5 +17,8 @@ METHODS = Registry(
         "gem": Part.within("stages.methods.stream", "config:GemConfig", "gem:Gem"),
         "ewc": Part.within("stages.methods.stream", "config:EwcConfig", "ewc:Ewc"),
         "mas": Part.within("stages.methods.stream", "config:MasConfig", "mas:Mas"),
+        "oml-er": Part.within("stages.methods.stream", "config:OmlErConfig", "meta:OmlEr"),
+        "anml-er": Part.within("stages.methods.stream", "config:AnmlErConfig", "meta:AnmlEr"),
+        "meta-mbpa": Part.within("stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"),
     },
 )

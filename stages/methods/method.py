@@ -109,6 +109,7 @@ class SideInputs:
 
     packing: np.ndarray | None = None
     neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
+    keys: np.ndarray | None = None
 
 
 class Method(ABC, Generic[S]):

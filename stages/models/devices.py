@@ -91,13 +91,6 @@ def tune_allocator() -> None:
     set_thresholds(mapped=KEEP_BYTES, trimmed=KEEP_BYTES)
 
 
-def cpu_threads() -> int:
-    """Threads that arithmetic uses on the CPU."""
-    import torch
-
-    return torch.get_num_threads()
-
-
 def gpus() -> list[dict[str, str | int]]:
     """The GPUs that can be used: name, bytes of memory, and bytes of it that are free."""
     import torch

@@ -39,6 +39,10 @@ class LanguageModel(nn.Module):
         self.label_smoothing = 0.0
         """ε of the loss in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
+        self.frozen: LanguageModel | None = None
+        """The model before it learnt, for a head that reads it; its weights learn nothing."""
+        if config.head is not None and config.head.reads_frozen:
+            self.frozen = LanguageModel(config.model_copy(update={"head": None})).requires_grad_(False)
 
     def encode(
         self,
@@ -127,9 +131,10 @@ class LanguageModel(nn.Module):
         Only of a model with a head.
         """
         assert self.head is not None, "the model has no head"
-        hidden = self.read(batch).hidden
-        with self._exact(hidden):
-            scores: Tensor = self.head(self._own(hidden), batch.mask)
+        read = [self, *([] if self.frozen is None else [self.frozen])]
+        hidden = [self._own(model.read(batch).hidden) for model in read]
+        with self._exact(hidden[0]):
+            scores: Tensor = self.head(hidden[0], batch.mask, *hidden[1:])
             return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -296,7 +301,7 @@ def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
-ADDED_WEIGHTS = ("gate.", "head.")
+ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Weights that a trained model may get, by the beginning of their names."""
 
 

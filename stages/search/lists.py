@@ -198,7 +198,10 @@ class DecodedLists:
 
     def keys(self, number: int, part: range | None = None) -> np.ndarray:
         """Keys of a list, or of a part of it, as the index knows them, [n, dim] float16 or float32."""
-        codes = self.lists.codes(number, part)
+        return self.decoded(number, self.lists.codes(number, part))
+
+    def decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
+        """The keys that codes [n, bytes of a code] stand for in a list, [n, dim] float16 or float32."""
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
         quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq

@@ -21,6 +21,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.search import EXACT
 from stages.search.config import IndexConfig
+from stages.suffixes import AT_ONCE, IN_MEMORY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,12 +142,6 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
             raise UsageError(f"{other} means nothing to an {EXACT!r} index: leave it out.")
         return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        from stages.suffixes.open import opened_bytes
-
-        tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
-        return opened_bytes(tokens) + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = _staying(job)
@@ -203,6 +198,12 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
 LEFT_OUT = ("lists", "probe", "code_bytes", "code_bits", "links", "train_keys")
 VECTORS = (*LEFT_OUT, "metric", "seed")
 """Settings that mean nothing to it."""
+
+
+def opened_bytes(tokens: int) -> int:
+    """Memory that an index of a text of so many tokens takes, at most; what is mapped is not counted."""
+    arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
+    return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)
 
 
 def scratch_bytes(rows: int, place: int) -> int:

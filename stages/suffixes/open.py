@@ -5,7 +5,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.suffixes.indexing import GROUP, TEXT
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.text import AT_ONCE, IN_MEMORY, Text, opened
+from stages.suffixes.text import Text, opened
 from stages.text.tokens import open_split
 
 
@@ -19,9 +19,3 @@ def open_contexts(index: Artifact) -> SortedContexts:
     """The sorted contexts of an index."""
     group, text = index.zarr(GROUP), text_of(index.input(TEXT), str(index.config["split"]))
     return SortedContexts(text, opened(group["order"]), opened(group["shared"]))
-
-
-def opened_bytes(tokens: int) -> int:
-    """Memory that an index of a text of so many tokens takes, at most; what is mapped is not counted."""
-    arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
-    return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)

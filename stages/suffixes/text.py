@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from stages.suffixes import AT_ONCE, IN_MEMORY
+
 LONGEST = 255
 """Tokens that contexts are compared by: longer matches count as this long."""
-AT_ONCE = 1 << 20
-"""Tokens that are read at a time."""
-IN_MEMORY = 1 << 25
-"""Bytes of an array up to which it is held in memory; a larger one lies in a temporary file, and is mapped."""
 
 
 @dataclass(frozen=True)

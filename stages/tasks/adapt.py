@@ -1,6 +1,6 @@
 """Local adaptation: weights that are learnt from some documents for one example, and forgotten behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -9,22 +9,29 @@ from torch import Tensor, nn
 
 from stages.examples.documents import LabelledBatch
 from stages.models.language_model import LanguageModel
-from stages.tasks.readings import Adaptation
+from stages.tasks.readings import Adaptation, Part
 
 
 @contextmanager
-def adapted(model: LanguageModel, batch: LabelledBatch, settings: Adaptation) -> Iterator[None]:
-    """Have a model adapted to some documents; afterwards its weights are the bytes that they were.
+def adapted(
+    model: LanguageModel, batches: Iterable[LabelledBatch], settings: Adaptation, part: Part = "all"
+) -> Iterator[None]:
+    """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
 
     W̃ ← W̃ - η ∇((1 / K) Σ ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
+    Gates of ANML-ER, and what they read, stay.
 
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, where the mean of the neighbours is weighted
     alike; Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
     """
-    weights = list(model.parameters())
+    weights = [
+        weight
+        for name, weight in model.named_parameters()
+        if name.startswith("head." if part == "head" else "") and not name.startswith(("frozen.", "head.modulator."))
+    ]
     before = [weight.detach().clone() for weight in weights]
     try:
-        for _ in range(settings.steps):
+        for batch in batches:
             _step(model, weights, before, batch, settings)
         yield
     finally:

@@ -13,13 +13,15 @@ READING = Spelling("READING[:key=value,…]", repeated=True)
 class EvaluateTasksConfig(StageConfig):
     """How the tests of a stream of tasks are scored."""
 
+    runs_models = True
+
     split: str = "test"
     """Split to score."""
     memory: Annotated[tuple[str, ...], Field(min_length=1), Spelling("READING[:key=value,…]", repeated=True)] = (
         "none",
     )
-    """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), episodic
-    (interpolates with the labels of the nearest)."""
+    """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), coarse (to
+    drawn ones, once for all), episodic (interpolates with the labels of the nearest)."""
     after: Literal["each", "last"] | None = None
     """Weights that are scored: before the first task and after each, or after the last alone; None: each, but last
     where a reading adapts."""

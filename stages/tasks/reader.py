@@ -1,5 +1,6 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,16 +12,17 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
 from stages.examples.corpus import Corpus
-from stages.examples.documents import Documents
+from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS
+from stages.memory.episodic import nearest, squared_distances
 from stages.methods.stream.files import MEMORY, after_file
 from stages.models.config import model_of
 from stages.models.heads.classifier_settings import Pool
 from stages.models.language_model import LanguageModel, load_model, start_from
 from stages.models.windows import WindowSettings
 from stages.tasks.adapt import adapted
-from stages.tasks.keys import document_keys, nearest, squared_distances
-from stages.tasks.readings import Adaptation, Neighbors, Reading
+from stages.tasks.keys import document_keys
+from stages.tasks.readings import Adaptation, Coarse, Neighbors, Reading
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class StreamReader:
     def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> np.ndarray:
         """The label that is most probable for each of some examples [n], int64."""
         visible = self._memory.visible(self._place)
+        if isinstance(reading, Coarse) and len(visible):
+            with adapted(self.model, self._draws(reading, visible), reading, reading.part):
+                return self._probabilities(examples, which).argmax(1)
         if isinstance(reading, Adaptation) and len(visible):
             return self._adapted(reading, examples, which, visible)
         probabilities = self._probabilities(examples, which)
@@ -121,9 +126,16 @@ class StreamReader:
             else:
                 chosen = nearest(squared_distances(queries[row], stored), reading.k)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
-            with adapted(self.model, batch, reading):
+            with adapted(self.model, [batch] * reading.steps, reading):
                 found[row] = self._probabilities(examples, one).argmax()
         return found
+
+    def _draws(self, reading: Coarse, visible: np.ndarray) -> Iterator[LabelledBatch]:
+        """The documents of each step, which depend on the place in the stream alone."""
+        for step in range(reading.steps):
+            random = np.random.default_rng([0, self._place, step])
+            chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
+            yield self._memory.split.batch(visible[chosen]).to(self._device)
 
     @property
     def _device(self) -> torch.device:

@@ -10,6 +10,7 @@ from stages.errors import UsageError, did_you_mean
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+Part = Literal["all", "head"]
 
 
 class Reading(Settings):
@@ -32,10 +33,9 @@ class Reading(Settings):
         return ":".join([self.name, *([",".join(given)] if given else [])])
 
 
-def _spelled(number: float) -> str:
-    """A number with all its digits, as short as it can be."""
-    short = f"{number:g}"
-    return short if isinstance(number, float) and float(short) == number else str(number)
+def _spelled(value: float | str) -> str:
+    """A number with all its digits, as short as it can be; a word as it is."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 class NoReading(Reading):
@@ -86,10 +86,21 @@ class RandomAdaptation(Adaptation):
     name: Literal["random"] = "random"
 
 
+class Coarse(Adaptation):
+    """Adapts once for all examples, at each step to k documents that are drawn anew: of Meta-MbPA and OML-ER."""
+
+    adapts: ClassVar[bool] = False
+
+    name: Literal["coarse"] = "coarse"
+    part: Part = "all"
+    """Weights that adapt: all, or the head alone, as of OML-ER."""
+
+
 READINGS: Mapping[str, type[Reading]] = {
     "none": NoReading,
     "mbpa": Mbpa,
     "random": RandomAdaptation,
+    "coarse": Coarse,
     "episodic": Neighbors,
 }
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 from stages.text.files import compression
 from stages.text.records import TextFile, records
@@ -11,11 +12,39 @@ from stages.text.survey import text_bytes
 LEAST_FILLED = 0.5
 """Minimum share of the part that whole records must fill: below it they are too large to be taken whole."""
 FEWEST_TESTED = 10
-"""Minimum number of records in a test split, where there are twice as many; of fewer, half of them."""
+"""Minimum number of records in a test split; where there are less than twice as many, the ends of ten."""
 DOCUMENTS_TESTED = 12
 """Maximum number of records in a test split, where records are cut for it."""
 FILLED = 0.95
 """Share of the part from which no more small records are looked for."""
+
+
+class Taken(NamedTuple):
+    """Bytes [start, stop) of a record, by its number, that are read."""
+
+    record: int
+    start: int
+    stop: int
+
+
+class Part(NamedTuple):
+    """The part of some records that is read."""
+
+    taken: int
+    """Number of records that are read, in part or whole."""
+    of: int
+    """Number of all records."""
+    length: int | None = None
+    """Bytes after which records are cut; None: they are whole."""
+    ends: bool = False
+    """Whether the ends of records are tested, whose beginnings are learned."""
+
+    @classmethod
+    def of_taken(cls, taken: Sequence[Taken], sizes: Sequence[int]) -> "Part":
+        """Describe what is taken of records of so many bytes."""
+        stops = {number: stop for number, _, stop in taken}
+        cut = (stop for number, stop in stops.items() if stop < sizes[number])
+        return cls(len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in taken))
 
 
 def record_sizes(files: Iterable[TextFile]) -> list[int]:
@@ -85,51 +114,54 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
     (False, True)
     """
     ends = accumulate(reversed(sizes))
-    return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < _fewest_tested(len(sizes))
+    return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < FEWEST_TESTED
 
 
-def choose_records(sizes: Sequence[int], most: int, tested: int) -> dict[int, int]:
-    """Bytes that are read of records, by their numbers, in an order in which the last are tested.
+def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[Taken]:
+    """Choose what is read of records, in an order in which the last are tested.
 
-    Where these would be few they are cut, and the others are read to fill the part.
+    Where these would be few they are cut, and the others are read to fill the part. Of less than twice
+    `FEWEST_TESTED` records the ends of some are tested, and all else is learned: half of the text would be lost.
 
     Returns: empty where records are too large to be taken whole, and too few to be cut.
 
-    >>> list(choose_records([8_000] * 20, most=160_000, tested=16_000).values())[-1]
-    1777
+    >>> choose_records([8_000] * 30, most=240_000, tested=24_000)[-1]
+    Taken(record=23, start=0, stop=2400)
+    >>> choose_records([8_000] * 10, most=80_000, tested=8_000)[-1]
+    Taken(record=9, start=7200, stop=8000)
     """
     length = part_length(sizes, most, tested)
     taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}
     chosen = spread_records(list(taken.values()), most)
     if not is_tested_by_few([taken[number] for number in chosen], tested):
-        return {number: taken[number] for number in chosen}
-    few = _fewest_tested(len(chosen))
-    learned, last = chosen[:-few], chosen[-few:]
+        return [Taken(number, 0, taken[number]) for number in chosen]
+    learned, last = chosen[:-FEWEST_TESTED], chosen[-FEWEST_TESTED:]
+    if len(learned) < FEWEST_TESTED:
+        begins = {number: max(taken[number] // 2, taken[number] - tested // FEWEST_TESTED) for number in last}
+        parts = [Taken(number, 0, begins.get(number, taken[number])) for number in chosen]
+        return parts + [Taken(number, start, taken[number]) for number, start in begins.items()]
     longest = _even_length([sizes[number] for number in learned], most - tested)
-    return {number: min(sizes[number], longest) for number in learned} | {
-        number: min(sizes[number], tested // few) for number in last
-    }
+    stops = {number: min(sizes[number], longest) for number in learned}
+    stops |= {number: min(sizes[number], tested // FEWEST_TESTED) for number in last}
+    return [Taken(number, 0, stop) for number, stop in stops.items()]
 
 
-def _fewest_tested(records: int) -> int:
-    return min(FEWEST_TESTED, records // 2)
-
-
-def record_lines(files: Iterable[TextFile], chosen: Mapping[int, int]) -> Iterator[str]:
-    """Those records, in that order, as lines of `.jsonl`, with what names them: their own fields, else the file's name.
+def record_lines(files: Iterable[TextFile], chosen: Sequence[Taken]) -> Iterator[str]:
+    """Parts of records, in that order, as lines of `.jsonl`, with what names them: their fields, else the file's name.
 
     Args:
         files: what holds them.
-        chosen: bytes by number; the rest of a record is left off after a whole line, sentence or word.
+        chosen: each begins and ends behind a whole line, sentence or word.
     """
-    wanted, lines = set(chosen), dict[int, str]()
-    numbered = enumerate(record for file in files for record in records(file))
-    for number, record in numbered:
+    wanted = {number for number, _, _ in chosen}
+    texts, named = dict[int, str](), dict[int, Mapping[str, Any]]()
+    for number, record in enumerate(record for file in files for record in records(file)):
         text = "".join(block for block in record.blocks if number in wanted)
         if number in wanted:
-            fields = record.fields or {"title": record.name}
-            lines[number] = json.dumps({**fields, "text": beginning(text, chosen[number])}, ensure_ascii=False) + "\n"
-    yield from (lines[number] for number in chosen)
+            texts[number], named[number] = text, record.fields or {"title": record.name}
+    for number, start, stop in chosen:
+        text = beginning(texts[number], stop)[len(beginning(texts[number], start)) :]
+        yield json.dumps({**named[number], "text": text}, ensure_ascii=False) + "\n"
 
 
 def beginning(text: str, length: int) -> str:

@@ -10,12 +10,14 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
+from stages.examples import DOCUMENTS
 from stages.text.config import TokenizeConfig
 from stages.text.form import counted
 from stages.text.names import names_file
 from stages.text.tokens import SPLITS
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import SCANNED, TextShard
+from stages.tokenization.tasks import read_tasks
 
 ROW_BYTES = 2**21
 """Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
@@ -171,6 +173,24 @@ def write_array(
             inside = array.rows(shard)
             array.write(shard, read(inside.start, inside.stop).astype(dtype, copy=False))
             job.draft.commit(key)
+
+
+def write_tasks(job: Job[TokenizeConfig], splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Write the label and the task of every document; returns what the metrics say of them.
+
+    `splits`: figures of the splits, which get the documents of each task.
+    """
+    found = read_tasks(job.inputs, job.config)
+    for split, (labels, tasks) in found.splits.items():
+        splits[split]["task_documents"] = np.bincount(tasks, minlength=len(found.tasks)).tolist()
+        for name, values in {"labels": labels, "tasks": tasks}.items():
+            write_array(job, f"{split}/{name}", len(values), np.dtype(np.int32), _rows(values))
+    return {"examples": DOCUMENTS, "tasks": found.tasks, "labels": found.labels}
+
+
+def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
+    """Rows [start, stop) of values in memory."""
+    return lambda start, stop: values[start:stop]
 
 
 def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: range) -> None:

@@ -1,15 +1,19 @@
 """Which text files make which split: those that a user names, in folders and data sets too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stages.errors import DataError, UsageError
-from stages.text.config import TokenizeConfig
-from stages.text.files import COMPRESSED, LeftOut, find_files
+from stages.text.config import TEXT, TokenizeConfig
+from stages.text.files import COMPRESSED
+from stages.text.finding import LeftOut, find_files
 from stages.text.tokens import SPLITS
 from stages.tokenization.hub import DataSet, is_data_set, parse_data_set
 
+Find = Callable[[list[str]], list[str]]
+"""Expands what a user names into files."""
 ONE_CORPUS = "source"
 """Role of files that are not given by split."""
 
@@ -70,12 +74,12 @@ def named_files(
     """
     if config.tasks:
         return task_files(specs[ONE_CORPUS])
+    find = partial(find_files, store=store, left_out=left_out, column=config.column or TEXT)
     if ONE_CORPUS in specs:
-        found = _named_alone(specs[ONE_CORPUS], config, store, left_out)
+        found = _named_alone(specs[ONE_CORPUS], config, find)
     else:
         found = {
-            split: [file for spec in some for file in _of_split(spec, split, store, left_out)]
-            for split, some in specs.items()
+            split: [file for spec in some for file in _of_split(spec, split, find)] for split, some in specs.items()
         }
     first = next(iter(found))
     if config.files is not None:
@@ -119,11 +123,9 @@ def _listed(specs: str | Sequence[str]) -> list[str]:
     return [specs] if isinstance(specs, str) else list(specs)
 
 
-def _named_alone(
-    specs: Sequence[str], config: TokenizeConfig, store: Path | None, left_out: LeftOut
-) -> dict[str, list[_Unfetched]]:
+def _named_alone(specs: Sequence[str], config: TokenizeConfig, find: Find) -> dict[str, list[_Unfetched]]:
     """One corpus, or the splits that a data set has."""
-    found = [(spec, _files(spec, store, left_out)) for spec in specs]
+    found = [(spec, _files(spec, find)) for spec in specs]
     cut = next(((spec, splits) for spec, splits in found if splits.keys() - {ONE_CORPUS, "train"}), None)
     if cut is None:
         return {ONE_CORPUS: [file for _, splits in found for files in splits.values() for file in files]}
@@ -136,18 +138,18 @@ def _named_alone(
     return splits
 
 
-def _of_split(spec: str, split: str, store: Path | None, left_out: LeftOut) -> list[_Unfetched]:
+def _of_split(spec: str, split: str, find: Find) -> list[_Unfetched]:
     """Files that a name stands for where it is given for a split."""
-    splits = _files(spec, store, left_out)
+    splits = _files(spec, find)
     if split not in splits and ONE_CORPUS not in splits:
         raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
     return splits.get(ONE_CORPUS) or splits[split]
 
 
-def _files(spec: str, store: Path | None, left_out: LeftOut) -> dict[str, list[_Unfetched]]:
+def _files(spec: str, find: Find) -> dict[str, list[_Unfetched]]:
     """Files that a name stands for, by split; `source`: those that are of none."""
     if not is_data_set(spec):
-        return {ONE_CORPUS: [_Unfetched(path, None) for path in find_files([spec], store, left_out=left_out)]}
+        return {ONE_CORPUS: [_Unfetched(path, None) for path in find([spec])]}
     data_set = parse_data_set(spec)
     return {split: [_Unfetched(file, data_set) for file in files] for split, files in data_set.files().items()}
 

@@ -9,7 +9,8 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pretrained.location import TOKENIZER_FILES, Location, digest, is_location, locate, location_of
 from stages.text.config import GIVEN, TEXT, UNTRAINED, TokenizeConfig
-from stages.text.files import file_digest, find_files, format_of
+from stages.text.files import file_digest, format_of
+from stages.text.finding import find_files
 from stages.text.records import TextFile
 from stages.text.tables import require_column
 from stages.text.tokens import SPLITS

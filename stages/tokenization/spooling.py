@@ -27,6 +27,7 @@ from stages.tokenization.sources import (
     pretrained_tokenizer,
     text_files,
 )
+from stages.tokenization.tasks import read_tasks
 
 SPOOL = "scratch/text"
 SCANNED = "read"
@@ -87,6 +88,8 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
         shards = write_spool(pieces, first, lambda name: job.draft.add(f"{SPOOL}/{name}"), may_end)
         record[role] = [asdict(shard) for shard in shards]
 
+    if job.config.tasks:
+        read_tasks(job.inputs, job.config)  # which refuses wrong labels before there is work
     job.reporter.info("reading text")
     for sentence in job.inputs.left_out:
         job.reporter.warning(sentence)

@@ -1,72 +1,64 @@
-"""Folders of tasks: their files by split, and the labels and tasks of documents, beside their tokens."""
+"""Folders of tasks: the label and the task of every document, read from the files of each split."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from stages.artifacts.stage import Job
+from stages.artifacts.stage import Inputs
 from stages.errors import DataError, UsageError
-from stages.examples import DOCUMENTS
 from stages.text.config import TokenizeConfig
 from stages.text.labels import dealt, label_names, read_labels
 from stages.text.tokens import SPLITS
-from stages.tokenization.assembly import write_array
 from stages.tokenization.sources import text_files
 
 
-def _labels(job: Job[TokenizeConfig]) -> dict[str, dict[str, list[str]]]:
+class Labelled(NamedTuple):
+    """Names of labels and of tasks, and by split the number of the label and of the task of each document."""
+
+    labels: list[str]
+    tasks: list[str]
+    splits: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    """int32 [documents] each."""
+
+
+def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Labelled:
+    """Read the labels of all files.
+
+    Raises: DataError for a record without text or label, and for a label that only other splits than train have.
+    """
+    read, names = _labels(inputs, config), list(config.task_names)
+    labels, groups = label_names(read["train"].values()), config.label_groups
+    numbers = {label: number for number, label in enumerate(labels)}
+    of_label = {} if groups is None else _dealt(labels, groups, len(names))
+    splits = {}
+    for split, by_task in read.items():
+        _require_learnt(split, by_task, read["train"])
+        tasks = [of_label.get(one, number) for number, task in enumerate(by_task.values()) for one in task]
+        own = [numbers[label] for task in by_task.values() for label in task]
+        splits[split] = np.array(own, np.int32), np.array(tasks, np.int32)
+    if groups is not None:
+        names = [f"group-{number:02d}" for number in range(1, groups + 1)]
+    return Labelled(labels, names, splits)
+
+
+def _labels(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[str]]]:
     """Labels of the documents of each split, by task; an empty list where a task has no such split."""
     found: dict[str, dict[str, list[str]]] = {}
     for split in SPLITS:
-        for file in text_files(job.inputs, job.config, split):
-            found.setdefault(split, {name: [] for name in job.config.task_names})
-            found[split][Path(file.path).parent.name] = read_labels(file, job.config.label)
+        for file in text_files(inputs, config, split):
+            found.setdefault(split, {name: [] for name in config.task_names})
+            found[split][Path(file.path).parent.name] = read_labels(file, config.label)
     return found
 
 
-def write_tasks(job: Job[TokenizeConfig], splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Write the label and the task of every document; returns what the metrics say of them.
-
-    `splits`: figures of the splits, which get the documents of each task.
-    Raises: DataError for a label that only other splits than train have, or a record that is no document.
-    """
-    read, names = _labels(job), list(job.config.task_names)
-    labels = label_names(read["train"].values())
-    numbers = {label: number for number, label in enumerate(labels)}
-    groups = job.config.label_groups
-    if groups is not None:
-        _require_groups(groups, len(names), len(labels))
-        of_label = dealt(labels, groups)
-        names = [f"group-{number:02d}" for number in range(1, groups + 1)]
-    for split, by_task in read.items():
-        _require_learnt(split, by_task, read["train"])
-        own = np.array([numbers[label] for task in by_task.values() for label in task], np.int32)
-        if groups is not None:
-            tasks = np.array([of_label[label] for task in by_task.values() for label in task], np.int32)
-        else:
-            tasks = np.repeat(np.arange(len(names), dtype=np.int32), [len(task) for task in by_task.values()])
-        if len(own) != splits[split]["documents"]:
-            raise DataError(
-                f"{split} has {len(own):,} records, but {splits[split]['documents']:,} documents: one has no text."
-            )
-        splits[split]["task_documents"] = np.bincount(tasks, minlength=len(names)).tolist()
-        for name, values in {"labels": own, "tasks": tasks}.items():
-            write_array(job, f"{split}/{name}", len(own), np.dtype(np.int32), _rows(values))
-    return {"examples": DOCUMENTS, "tasks": names, "labels": labels}
-
-
-def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
-    """Rows [start, stop) of values in memory."""
-    return lambda start, stop: values[start:stop]
-
-
-def _require_groups(groups: int, folders: int, labels: int) -> None:
+def _dealt(labels: Sequence[str], groups: int, folders: int) -> dict[str, int]:
     if folders > 1:
         raise UsageError("--label-groups deals the labels of one folder: name one.")
-    if groups > labels:
-        raise UsageError(f"--label-groups {groups}: there are {labels} labels, so at most as many tasks.")
+    if groups > len(labels):
+        raise UsageError(f"--label-groups {groups}: there are {len(labels)} labels, so at most as many tasks.")
+    return dealt(labels, groups)
 
 
 def _require_learnt(split: str, by_task: Mapping[str, Sequence[str]], train: Mapping[str, Sequence[str]]) -> None:

@@ -211,10 +211,12 @@ def _token_counts(ids: np.ndarray, types: int) -> Tensor:
 
 
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
-    """The packing, or the neighbours, that a run was given; large arrays are mapped into `folder`."""
+    """The packing, the neighbours or the keys that a run was given; large arrays are mapped into `folder`."""
     if "batches" in inputs:
         packed: Any = inputs["batches"].zarr("batches.zarr")
         return SideInputs(packing=np.asarray(packed["order"][:]))
+    if "episodes" in inputs:
+        return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
     if "neighbors" in inputs:
         splits = splits_read(inputs["tokens"])
         return SideInputs(

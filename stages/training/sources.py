@@ -14,7 +14,9 @@ from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import AttentionConfig, remembers
 from stages.training.config import TrainConfig
 
-KINDS = ("tokens", "batches", "neighbors")
+KINDS = ("tokens", "batches", "neighbors", "episodes")
+TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
+"""Role of the tokens that another kind was made of."""
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
@@ -25,7 +27,7 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
     takes = config.method_settings.takes
     if source.kind not in takes:
         raise ArtifactError(_wrong_source(config.method, takes, source))
-    tokens = source if source.kind == "tokens" else source.input({"batches": "tokens"}.get(source.kind, "queries"))
+    tokens = source if source.kind == "tokens" else source.input(TOKENS_OF[source.kind])
     kind = tokens.metrics.get("examples", STREAMS)
     if kind != STREAMS and not config.method_settings.padded:
         raise ArtifactError(
@@ -42,6 +44,8 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
             return {"tokens": source.input("tokens"), "batches": source}
         case "neighbors":
             return {"tokens": _looked_up(config, source), "neighbors": source}
+        case "episodes":
+            return {"tokens": _keyed(source), "episodes": source}
     return {"tokens": source}
 
 
@@ -52,7 +56,12 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
             f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: find them "
             "(memlm precompute-neighbors INDEX) and train on what that prints."
         )
-    tokens = source.input({"batches": "tokens", "neighbors": "queries"}[source.kind])
+    if "episodes" in takes:
+        return (
+            f"Method {method!r} looks for the nearest documents of tasks, and {source.reference} has no keys of any: "
+            "make them (memlm build-episodes ENCODER --tokens TOKENS) and train on what that prints."
+        )
+    tokens = source.input(TOKENS_OF[source.kind])
     return (
         f"{source.reference} is made for --method {methods_for(source.kind)}; give that, or its tokens to method "
         f"{method!r}: {tokens.advise('train', tokens.reference)}"
@@ -78,6 +87,16 @@ def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
         require_some(neighbors, split)
     neighbors.find("datastore")
     return tokens
+
+
+def _keyed(episodes: Artifact) -> Artifact:
+    """The tokens whose documents have keys. Raises: ArtifactError for keys of another split than training reads."""
+    if episodes.config["split"] != TRAIN:
+        raise ArtifactError(
+            f"{episodes.reference} has keys of {episodes.config['split']!r}, but training reads {TRAIN!r}: "
+            f"memlm build-episodes --split {TRAIN}."
+        )
+    return episodes.input("corpus")
 
 
 def splits_read(tokens: Artifact) -> list[str]:

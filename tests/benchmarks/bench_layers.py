@@ -32,7 +32,8 @@ from stages.models.windows import WindowSettings
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
 MEMORIES = (0, 512, 2048, 8192)
-COMMON = ["--batch-tokens", "2048", "--precision", "fp32", "--set", "log_every=20"]
+BATCH_TOKENS = 2048
+COMMON = ["--precision", "fp32", "--set", "log_every=20"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Trained:
     """What `--long-length` of training says; None: nothing."""
     long_lengths: Sequence[int | None] = (None,)
     """What that of a reading says; None: nothing, as in training."""
+    pieces: int = 1
+    """Segments of each stream that an update of the preset reads."""
 
     def arguments(self, more: Sequence[str]) -> list[str]:
         """Words of `train` for a model that is made, with more settings of a model."""
@@ -54,12 +57,15 @@ class Trained:
     def again(self) -> list[str]:
         """The same for one that goes on from another, which settles how it is made."""
         length = [] if self.remembered is None else ["--long-length", str(self.remembered)]
-        return ["--model", self.preset, *COMMON, *length]
+        return ["--model", self.preset, "--batch-tokens", str(BATCH_TOKENS // self.pieces), *COMMON, *length]
 
 
 def attention(name: str, *settings: str) -> list[str]:
     return [f"attention.{one}" for one in (f"name={name}", *settings)]
 
+
+WORDS = ("cutoffs=[2000, 10000]", "factor=4")
+"""The adaptive softmax of the presets of words, for those of bytes."""
 
 MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "transformer": Trained(preset="wikitext2-8x128"),
@@ -73,8 +79,14 @@ MODELS = {  # transformer-xl-wide has as many weights as product-keys
     "infinity-even": Trained(attention("infinity", "sticky=false")),
     "hashed-ngrams": Trained(["lookup.name=hashed-ngrams", "lookup.layers=[1]"]),
     "memory-plus": Trained([f"feed_forward.{one}" for one in ("name=memory-plus", "sub_keys=64", "value_lr=1e-2")]),
-    "memory-tokens": Trained(["width=128", "ffn_width=512"], preset="enwik8-small-memory-tokens"),
-    "sru++": Trained(["width=400", "projection=100"], preset="enwik8-small-sru"),
+    "memory-tokens": Trained(["width=128", "ffn_width=512", *WORDS], preset="enwik8-small-memory-tokens"),
+    "sru++": Trained(["width=400", "projection=100", *WORDS], preset="enwik8-small-sru"),
+    "memsizer": Trained(attention("memsizer", "slots=32"), preset="wikitext2-8x128"),
+    "memformer": Trained(
+        ["encoder_layers=1", "width=128", "ffn_width=512", "slots=32", *WORDS],
+        preset="enwik8-small-memformer",
+        pieces=4,
+    ),
     "product-keys": Trained(
         [f"feed_forward.{one}" for one in ("name=product-keys", "layers=[1]", "sub_keys=64", "value_lr=1e-2")]
     ),

@@ -93,24 +93,24 @@ def test_groups_of_commands_and_switches(memlm: Memlm) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("store = \n", "memlm.toml is no TOML: Invalid value (at line 1, column 9)"),
-        ("\nstored = 'x'\n", "memlm.toml, line 2: there is no option or command 'stored'; did you mean 'store'?"),
-        ("steps = 5\n", "memlm.toml, line 1: there is no option or command 'steps'"),
-        ("[trian]\nsteps = 5\n", "memlm.toml, line 1: there is no option or command 'trian'; did you mean 'train'?"),
-        ("[train]\n# more\nstep = 5\n", "memlm.toml, line 3: train has no option 'step'; did you mean 'steps'?"),
-        ("train = 5\n", "memlm.toml, line 1: 'train' is a command, and takes options: [train]"),
-        ("[train]\nlr = 'fast'\n", "memlm.toml, line 2: train.lr: "),
-        ("workers = 2.5\n", "memlm.toml, line 1: workers: "),
-        ("device = 'tpu'\n", "memlm.toml, line 1: device: 'tpu' is not one of 'auto', 'cpu', 'cuda'."),
-        ("store = ''\n", "memlm.toml, line 1: store: "),
-        ("no-wait = 1\n", "memlm.toml, line 1: no-wait is true or false, not 1"),
-        ("[train]\nsteps = true\n", "memlm.toml, line 2: train.steps takes a text or a number, not True"),
-        ("[train]\nlr = [\n  1,\n  2,\n]\n", "memlm.toml, line 2: train.lr takes a text or a number, not [1, 2]"),
-        ("[evaluate]\nmemory = [['knn-lm']]\n", "memlm.toml, line 2: evaluate.memory takes texts or numbers"),
-        ("[artifacts]\nlist = 1\n", "memlm.toml, line 2: 'list' is a command, and takes options: [artifacts.list]"),
+        ("store = \n", "TOML"),
+        ("\nstored = 'x'\n", "'store'"),
+        ("steps = 5\n", "'steps'"),
+        ("[trian]\nsteps = 5\n", "'train'"),
+        ("[train]\n# more\nstep = 5\n", "'steps'"),
+        ("train = 5\n", "[train]"),
+        ("[train]\nlr = 'fast'\n", "train.lr: "),
+        ("workers = 2.5\n", "workers: "),
+        ("device = 'tpu'\n", "device: "),
+        ("store = ''\n", "store: "),
+        ("no-wait = 1\n", "no-wait: "),
+        ("[train]\nsteps = true\n", "train.steps: "),
+        ("[train]\nlr = [\n  1,\n  2,\n]\n", "train.lr: "),
+        ("[evaluate]\nmemory = [['knn-lm']]\n", "evaluate.memory: "),
+        ("[artifacts]\nlist = 1\n", "[artifacts.list]"),
     ],
 )
-def test_bad_content_is_refused_with_line_and_key_by_every_command(memlm: Memlm, text: str, told: str) -> None:
+def test_bad_content_is_refused_with_its_key_by_every_command(memlm: Memlm, text: str, told: str) -> None:
     says(text)
     ended = memlm("artifacts", "list")
     assert (ended.code, ended.out) == (2, "")
@@ -127,7 +127,7 @@ def test_a_value_that_the_stage_refuses_is_said_to_come_from_the_file(memlm: Mem
     says("[train]\nsteps = 'many'\n")
     ended = memlm("train", tokens)
     assert ended.code == 2
-    assert ended.err.endswith("From memlm.toml: --steps many (line 2).\n")
+    assert ended.err.endswith("From memlm.toml: --steps many.\n")
 
 
 @pytest.mark.parametrize("file", ["epochs = 0.2", 'set = ["epochs=0.2"]'])

@@ -69,9 +69,9 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def without_times(value: Any) -> Any:
-    """JSON without the fields that tell when, how fast and on what something was done."""
+    """JSON without the fields that tell when, how fast, on what and by which words something was done."""
     if isinstance(value, dict):
-        dropped = {"created", "producer", "files"}
+        dropped = {"created", "producer", "files", "command"}
         return {
             name: without_times(inner)
             for name, inner in value.items()

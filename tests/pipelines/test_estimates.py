@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, _seconds, fits
+from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, expected_seconds, fits
 from stages.forecasts.forecast import Work
 
 
@@ -22,24 +22,19 @@ def test_work_that_continues_needs_what_its_draft_does_not_hold() -> None:
 
 @pytest.mark.parametrize("device, memory", [("cpu", {"cpu": 9}), ("gpu", {"cpu": 100, "gpu": 9})])
 def test_memory_that_cannot_suffice_is_a_problem_of_its_device(device: str, memory: dict[str, int]) -> None:
-    needed = {"memory": 10} if device == "cpu" else {"memory": 10, "gpu_memory": 10}
-    found = Estimate("a", "train", NEW, None, device=device, disk=0, scratch=0, **needed)  # type: ignore[arg-type]
+    found = Estimate("a", "train", NEW, None, disk=0, scratch=0, memory=dict.fromkeys(("cpu", device), 10))
     (problem,) = fits([found], 100, memory).problems
     assert f"{device} has 9" in problem
     assert not fits([found], 100, dict.fromkeys(memory, 10)).problems
 
 
-def ran(tokens: int, seconds: float) -> Run:
-    return Run(Work(tokens, "tokens", {}), seconds, 0)
-
-
 @pytest.mark.parametrize(
     "before, tokens, rate, around",
     [
-        ([ran(1000, 10.0)], 100_000, 0.01, FAR_RANGE),
-        ([ran(1000, 10.0)], 2000, 0.01, RANGE),
-        ([ran(1000, 10.0), ran(50_000, 100.0)], 100_000, 0.002, RANGE),
-        ([ran(1000, 10.0), ran(50_000, 100.0)], 10_000, 0.006, FAR_RANGE),
+        ([(1000, 10.0)], 100_000, 0.01, FAR_RANGE),
+        ([(1000, 10.0)], 2000, 0.01, RANGE),
+        ([(1000, 10.0), (50_000, 100.0)], 100_000, 0.002, RANGE),
+        ([(1000, 10.0), (50_000, 100.0)], 10_000, 0.006, FAR_RANGE),
     ],
     ids=["far", "near", "the near one counts", "both are far"],
 )
@@ -47,13 +42,7 @@ def test_time_follows_from_the_runs_nearest_in_amount(
     before: list[Run], tokens: int, rate: float, around: tuple[float, float]
 ) -> None:
     expected = tuple(factor * rate * tokens for factor in around)
-    assert _seconds(Work(tokens, "tokens", {}), before) == pytest.approx(expected)
-
-
-def test_time_of_another_shape_is_told_by_weights_and_in_a_wide_range() -> None:
-    before = Run(Work(1000, "tokens", {"batch_tokens": 512}, weights=1_000), 10.0, 0)
-    other = Work(1000, "tokens", {"batch_tokens": 1024}, weights=2_000)
-    assert _seconds(other, [before]) == pytest.approx([20.0 * factor for factor in FAR_RANGE])
+    assert expected_seconds(Work(tokens, "tokens", {}), before) == pytest.approx(expected)
 
 
 def test_searches_among_many_more_keys_are_not_comparable() -> None:

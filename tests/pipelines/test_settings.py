@@ -98,7 +98,7 @@ def test_complaints_name_the_setting_and_the_nearest_known(values: dict, message
 @pytest.mark.parametrize("value", [10**25, 2**53])
 @pytest.mark.parametrize("name", ["long_length", "context"])
 def test_a_number_that_no_manifest_holds_is_refused(name: str, value: int) -> None:
-    with pytest.raises(UsageError, match=r"too large|less than"):
+    with pytest.raises(UsageError):
         validated(EvaluateConfig, {name: value})
     assert validated(EvaluateConfig, {name: 2**31}) is not None
 

@@ -82,7 +82,7 @@ def test_sweeps_that_make_no_sense_are_refused(load, sweep: str, seeds: int | No
 def test_seeds_want_something_that_is_trained(tmp_path: Path, files: Files) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text('[inputs]\ntrain = "text"\n[stages.tokens]\ncommand = "tokenize"\nwith = { train = "{train}" }\n')
-    with pytest.raises(UsageError, match="--seeds: the recipe trains nothing"):
+    with pytest.raises(UsageError, match="--seeds"):
         varied(load_recipe(path, files, {}), seeds=2)
 
 

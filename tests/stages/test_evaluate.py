@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
+from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.comparison.compare import against_baseline, compare
 from stages.comparison.settings import ComparisonSettings
@@ -20,6 +21,7 @@ from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.windows import document_windows, windows
+from stages.forecasts.models import matching_memory
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.models.language_model import load_model
@@ -633,3 +635,10 @@ def test_the_configuration_is_checked_before_any_work():
 def test_the_verb_imports_without_torch():
     code = "import stages.evaluate, sys; sys.exit('torch' in sys.modules or 'faiss' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(2_000_000, 110 << 20), (4_000_000, 0)])
+def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(rows, expected):
+    tokens = SimpleNamespace(metrics={"splits": {"train": {"tokens": 7_000_000}}})
+    read = {"tokens": tokens, "datastore": SimpleNamespace(metrics={"rows": rows})}
+    assert matching_memory(Inputs(read)) == expected

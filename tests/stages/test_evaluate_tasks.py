@@ -18,6 +18,7 @@ from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
+from stages.forecasts.models import EvaluateTasksForecast
 from stages.methods import METHODS
 from stages.pages.lineage import find_reports
 from stages.tasks.config import EvaluateTasksConfig
@@ -35,6 +36,8 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4}
+"""Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
 @pytest.fixture(scope="module")
@@ -136,10 +139,10 @@ def test_a_stream_that_is_killed_ends_with_the_same_bytes(
 ) -> None:
     """After the updates 3, 5 (the last of a task) and 7, each right after its checkpoint."""
     fields = METHODS.settings(method).model_fields
-    settings = {"memory": FEW if "every" in fields else {"examples": 8} if "examples" in fields else {}}
-    whole = stream_model(store, tokens, method, **settings)
+    settings = {"memory": {name: value for name, value in SMALLER.items() if name in fields}}
+    whole = make_now(store, learnt_by(method, store, tokens), method, settings)
     other, update = Store(tmp_path / "store"), Trainer._update
-    again = small_stream(other, tmp_path / "tasks")
+    again = learnt_by(method, other, small_stream(other, tmp_path / "tasks"))
     for place in (3, 5, 7):
         with monkeypatch.context() as patched:
             patched.setattr(Trainer, "_update", lambda trainer, last=place: _killed(trainer, last, update))
@@ -149,6 +152,17 @@ def test_a_stream_that_is_killed_ends_with_the_same_bytes(
         patched.setattr(Trainer, "_update", lambda trainer: _late(trainer, update))
         found = make_now(other, again, method, settings)
     assert bytes_of(found) == bytes_of(whole)
+
+
+def learnt_by(method: str, store: Store, tokens: Artifact) -> Artifact:
+    """What a method learns from: tokens, or the keys of their documents."""
+    return tokens if "tokens" in METHODS.settings(method).takes else keys_of(store, tokens)
+
+
+def keys_of(store: Store, tokens: Artifact) -> Artifact:
+    """Keys by a model of the text alone."""
+    encoder = make(Train(), stream_config("lm", epochs=2), {"source": tokens.reference}, store, Execution()).artifact
+    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
 
 
 def make_now(store: Store, tokens: Artifact, method: str, settings: dict) -> Artifact:
@@ -191,6 +205,8 @@ def test_what_does_not_fit_is_refused(store: Store, tokens: Artifact, sequential
     text = small_tokens(store)
     with pytest.raises(ArtifactError, match="has no tasks"):
         stream_model(store, text, "seq")
+    with pytest.raises(ArtifactError, match="build-episodes"):
+        stream_model(store, tokens, "meta-mbpa")
     with pytest.raises(UsageError, match="order"):
         stream_model(store, tokens, "multitask", order=ORDER)
     with pytest.raises(ArtifactError, match="has learnt no tasks"):
@@ -249,14 +265,14 @@ def tokenized(store: Store, folders: list[Path], **settings: object) -> Artifact
 
 @pytest.fixture(scope="module")
 def episodes(store: Store, tokens: Artifact) -> Artifact:
-    """Keys by a model of the text alone."""
-    encoder = make(Train(), stream_config("lm", epochs=2), {"source": tokens.reference}, store, Execution()).artifact
-    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
+    return keys_of(store, tokens)
 
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
     def needed(reading: str, **more: Artifact) -> int | None:
-        return EvaluateTasks().memory(EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more}))
+        return EvaluateTasksForecast().memory(
+            EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more})
+        )
 
     weights = 4 * sequential.metrics["parameters"]
     keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
@@ -291,6 +307,21 @@ def test_random_documents_need_no_keys(store: Store, sequential: Artifact) -> No
     assert made.metrics["after"] == [3]
 
 
+def test_a_coarse_adaptation_is_the_same_for_every_range(
+    store: Store, sequential: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = "coarse:k=16,steps=10,lr=0.2"
+    whole = scored(store, sequential, memory=memory, examples=19)
+    monkeypatch.setattr("stages.tasks.plan.RANGE", 7)
+    (found,), (wanted,) = (
+        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=20), whole)
+    )
+    assert found["average"] > 0.6, "what was forgotten comes back"
+    assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 19 + 1e-9
+    head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics["rows"][0]
+    assert head["matrix"] == scored(store, sequential, after="last").metrics["rows"][0]["matrix"]
+
+
 def test_readings_that_do_not_fit_are_refused(
     store: Store, sequential: Artifact, episodes: Artifact, tmp_path: Path
 ) -> None:
@@ -304,6 +335,8 @@ def test_readings_that_do_not_fit_are_refused(
     ).artifact
     with pytest.raises(ArtifactError, match="keys of test"):
         scored(store, sequential, memory="mbpa", episodes=other)
+    with pytest.raises(ArtifactError, match="keys of 'test'"):
+        make(Train(), stream_config("meta-mbpa"), {"source": other.reference}, store, Execution())
     with pytest.raises(ArtifactError, match="labels"):
         make(
             BuildEpisodes(),

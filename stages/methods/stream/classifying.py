@@ -30,7 +30,7 @@ class Classifying(Method[T]):
     """Mean of -log p(y | x) over the documents of a batch; nothing happens between tasks."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return [ParameterGroup(list(model.parameters()))]
+        return [ParameterGroup([weight for weight in model.parameters() if weight.requires_grad])]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()

@@ -7,6 +7,7 @@ from pydantic import Field
 from stages.methods.config import Batches, Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
 from stages.models.heads.classifier_settings import ClassifierSettings, Pool
+from stages.models.heads.modulated_settings import ModulatedSettings
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -113,3 +114,56 @@ class MasConfig(AnchorSettings):
     method: Literal["mas"] = "mas"
     penalty: Annotated[float, Field(ge=0)] = 1.0
     """λ; it depends on model and tasks, so try powers of ten."""
+
+
+class EpisodeSettings(ReplaySettings):
+    """Episodes: fast weights learn a support by themselves, the others learn to make that useful.
+
+    Source: Holla et al. 2020 (arXiv:2009.04891), section 4.
+    """
+
+    support: Positive = 5
+    """Batches of the stream that the fast weights learn before the batch of a query, m."""
+    inner_lr: Annotated[float, Field(gt=0)] = 1e-2
+    """α, learning rate of the fast weights (in the paper 0.001)."""
+
+
+class OmlErConfig(EpisodeSettings):
+    """The fast weights are the head."""
+
+    method: Literal["oml-er"] = "oml-er"
+
+
+class AnmlErConfig(EpisodeSettings):
+    """The fast weights are encoder and head; the others gate their features."""
+
+    method: Literal["anml-er"] = "anml-er"
+
+    def head(self, labels: int) -> ModulatedSettings:
+        return ModulatedSettings(labels=labels, pool=self.pool)
+
+
+class MetaMbpaConfig(ReplaySettings):
+    """Each batch is learnt at weights that a step on its neighbours in memory has changed.
+
+    Source: Wang et al. 2020 (arXiv:2010.02500), section 3.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("episodes",)
+
+    method: Literal["meta-mbpa"] = "meta-mbpa"
+    write: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of each block that is written (in the paper 0.01)."""
+    block: Positive = 1000
+    """Examples among which those that are written are chosen."""
+    beta: Annotated[float, Field(gt=0)] | None = None
+    """β: an example at squared distance d² from memory is chosen with weight 1 - exp(-d² / β) (in the paper 10); None:
+    the median of d² in the first block that finds memory."""
+    k: Positive = 8
+    """Neighbours of each example, K (in the paper 32)."""
+    inner_lr: Annotated[float, Field(gt=0)] | None = None
+    """α, learning rate of the step on neighbours; None: that of the moment, as in the paper."""
+    adapt: Literal["batch", "example"] = "batch"
+    """Whose neighbours make a step: those of all of a batch, or, as in the paper, of each example by itself."""
+    second_order: bool = False
+    """Whether gradients reach through the step on neighbours, as in the paper."""

@@ -7,6 +7,7 @@ HEADS = Registry(
     {
         "classifier": Part.within(
             "stages.models.heads", "classifier_settings:ClassifierSettings", "classifier:Classifier"
-        )
+        ),
+        "modulated": Part.within("stages.models.heads", "modulated_settings:ModulatedSettings", "modulated:Modulated"),
     },
 )

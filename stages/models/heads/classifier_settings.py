@@ -1,6 +1,6 @@
 """Settings of the classifier. Free of torch."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,9 @@ Pool = Literal["mean", "last", "first"]
 
 class ClassifierSettings(Settings):
     """A softmax over labels that are all known in advance."""
+
+    reads_frozen: ClassVar[bool] = False
+    """Whether the model has a copy of itself that learns nothing, for the head to read."""
 
     name: Literal["classifier"] = "classifier"
     labels: Annotated[int, Field(gt=0, lt=2**31)]

@@ -188,7 +188,8 @@ def _call(arguments: list[str], job: Path, death: Death | None) -> int:
     sys.argv = ["memlm", *arguments]
     seen, outside = [0], list[str]()
     _watch(seen, death)
-    _deny(outside, unpickles="--workers" in arguments)
+    if "--compile" not in arguments:  # torch's compiler runs g++, and unpickles what it has cached itself
+        _deny(outside, unpickles="--workers" in arguments)
     invoke = app.invoke
 
     def begin(parsed: Sequence[str]) -> None:

@@ -112,5 +112,5 @@ def test_a_part_that_this_process_does_not_know_is_no_damage(made: Made) -> None
 def test_rows_of_no_split_are_damage(made: Made) -> None:
     datastore = made["datastore"]
     restate(datastore.path, lambda manifest: manifest["config"].update(split=None))
-    with pytest.raises(ArtifactError, match=r"is damaged: manifest\.json has config\.split"):
+    with pytest.raises(ArtifactError, match=r"config\.split"):
         Store(datastore.path.parent.parent).get(datastore.reference)

@@ -15,8 +15,8 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.suffixes import text as text_module
-from stages.suffixes.indexing import SORTING_BYTES, scratch_bytes
-from stages.suffixes.open import open_contexts, opened_bytes
+from stages.suffixes.indexing import SORTING_BYTES, opened_bytes, scratch_bytes
+from stages.suffixes.open import open_contexts
 from stages.suffixes.order import sort_contexts
 from stages.suffixes.text import Text, collected
 from tests.oracles.suffixes import contexts
@@ -72,8 +72,8 @@ def test_memory_is_as_much_as_is_forecast(monkeypatch: pytest.MonkeyPatch) -> No
     """What is mapped is none of it: with little room the text takes less than its arrays."""
     monkeypatch.setattr(text_module, "IN_MEMORY", 100_000)
     monkeypatch.setattr(text_module, "AT_ONCE", 10_000)
-    monkeypatch.setattr("stages.suffixes.open.IN_MEMORY", 100_000)
-    monkeypatch.setattr("stages.suffixes.open.AT_ONCE", 10_000)
+    monkeypatch.setattr("stages.suffixes.indexing.IN_MEMORY", 100_000)
+    monkeypatch.setattr("stages.suffixes.indexing.AT_ONCE", 10_000)
     tokens = 200_000
     ids, offsets = np.random.default_rng(0).integers(0, 5000, tokens).astype(np.uint32), np.arange(0, tokens + 1, 500)
     blocks = (ids[start : start + 10_000] for start in range(0, tokens, 10_000))

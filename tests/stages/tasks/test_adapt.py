@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from stages.errors import ArtifactError
+from stages.memory.episodic import nearest, squared_distances
 from stages.tasks.adapt import adapted
-from stages.tasks.keys import document_keys, nearest, squared_distances
+from stages.tasks.keys import document_keys
 from stages.tasks.reader import Memory, StreamReader
 from stages.tasks.readings import Mbpa, RandomAdaptation
 from tests.stages.methods.stream.updates import model_for, stream
@@ -31,7 +32,7 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
             name: (weight - 0.1 * (0 if gradient is None else gradient)).detach()
             for (name, weight), gradient in zip(tensors.items(), gradients, strict=True)
         }
-    with adapted(model, batch, Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25)):
+    with adapted(model, [batch] * steps, Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25)):
         for name, weight in model.named_parameters():
             torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
     assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
@@ -51,7 +52,7 @@ def test_weights_come_back_after_an_error() -> None:
     model, _ = model_for("seq")
     before = [weight.detach().clone() for weight in model.parameters()]
     batch = stream()[0].examples.batch(np.array([0]))
-    with pytest.raises(KeyError), adapted(model, batch, Mbpa(steps=2, lr=0.5)):
+    with pytest.raises(KeyError), adapted(model, [batch] * 2, Mbpa(steps=2, lr=0.5)):
         raise KeyError
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
@@ -70,7 +71,7 @@ def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(monkeypa
     query = random.normal(size=3).astype(np.float32)
     distances = [sum((float(a) - float(b)) ** 2 for a, b in zip(query, key, strict=True)) for key in keys]
     np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
-    monkeypatch.setattr("stages.tasks.keys.KEYS_AT_ONCE", 7)
+    monkeypatch.setattr("stages.memory.episodic.KEYS_AT_ONCE", 7)
     np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
     assert len(squared_distances(query, keys[:0])) == 0
     wanted = sorted(range(20), key=lambda row: (distances[row], row))[:5]

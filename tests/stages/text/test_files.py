@@ -1,9 +1,13 @@
+import gzip
+import lzma
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from stages.errors import DataError
-from stages.text.files import PYDOCS, file_digest, find_files, format_of, pydoc_topics
+from stages.text.files import PYDOCS, file_digest, format_of, pydoc_topics
+from stages.text.finding import find_files
 
 
 def test_files_and_the_builtin_corpus_stand_for_themselves(tmp_path: Path) -> None:
@@ -12,11 +16,16 @@ def test_files_and_the_builtin_corpus_stand_for_themselves(tmp_path: Path) -> No
     assert find_files([PYDOCS, str(odd_name)]) == [PYDOCS, str(odd_name)]
 
 
+def packed(name: str, content: bytes) -> bytes:
+    packers = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    return packers.get(Path(name).suffix, bytes)(content)
+
+
 def test_directories_are_searched_in_order_of_path(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.jsonl.zst", "a/b.txt.gz", "a.txt.xz", "notes.md", ".hidden.txt", ".git/x.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text("x")
+        path.write_bytes(packed(name, b'{"text": "x"}'))
     found = [str(Path(path).relative_to(tmp_path)) for path in find_files([str(tmp_path)])]
     assert found == ["a/b.txt.gz", "a/z.jsonl.zst", "a.txt.xz", "b.txt"]
 
@@ -33,20 +42,44 @@ def test_markdown_and_rest_are_text_but_what_describes_records_is_not(tmp_path: 
 
 
 def test_a_bad_file_among_others_is_left_out_and_named(tmp_path: Path) -> None:
-    wrong = {"empty.txt": b"", "latin.txt": "Gr\u00fc\u00dfe".encode("latin-1"), "nul.txt": b"a\0b"}
+    wrong = {
+        "empty.txt": b"",
+        "latin.txt": "Gr\u00fc\u00dfe".encode("latin-1"),
+        "nul.txt": b"a\0b",
+    }
     for name, content in (wrong | {f"{n}.txt": b"text\n" for n in range(9)}).items():
         (tmp_path / name).write_bytes(content)
     heard: list[str] = []
     found = find_files([str(tmp_path)], left_out=heard.append)
     assert [Path(path).stem for path in found] == list("012345678")
-    assert heard == [
-        f"3 of 12 files of {tmp_path} are not read: empty.txt (empty), latin.txt (byte 2 is no UTF-8), nul.txt (binary)"
-    ]
+    (sentence,) = heard
+    assert sentence.startswith("3 of 12 files") and all(name in sentence for name in wrong)
     assert find_files([str(tmp_path / "latin.txt")]) == [str(tmp_path / "latin.txt")]  # its reader refuses it
     for number in range(9):
         (tmp_path / f"{number}.txt").write_bytes(b"")
-    with pytest.raises(DataError, match=r"holds no file of text in UTF-8: 0\.txt \(empty\).* and 7 more"):
+    with pytest.raises(DataError, match=r"0\.txt \(empty\).* and 7 more"):
         find_files([str(tmp_path)])
+
+
+def test_bad_records_and_damaged_files_among_others_are_left_out_and_named(tmp_path: Path) -> None:
+    good = gzip.compress(b"text\n" * 100)
+    wrong = {
+        "broken.jsonl": b'{"text": "a"}\n{"text": \n',
+        "without.jsonl": b'{"body": "a"}\n',
+        "cut.txt.gz": good[:-4],
+        "damaged.txt.xz": b"\xfd7zXZ\0 no more",
+        "empty.txt.gz": gzip.compress(b""),
+        "none.parquet": b"PAR1",
+    }
+    for name, content in (wrong | {"good.txt.gz": good, "good.jsonl": b'{"text": "a", "body": 3}\n'}).items():
+        (tmp_path / name).write_bytes(content)
+    heard: list[str] = []
+    found = find_files([str(tmp_path)], left_out=heard.append)
+    assert [Path(path).name for path in found] == ["good.jsonl", "good.txt.gz"]
+    (sentence,) = heard
+    assert "broken.jsonl (line 2: no valid JSON" in sentence and "and 1 more" in sentence
+    found = find_files([str(tmp_path)], column="body")
+    assert [Path(path).name for path in found] == ["good.txt.gz", "without.jsonl"]
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.text.records import TextFile
 from stages.text.sample import (
+    Part,
+    Taken,
     choose_records,
     is_tested_by_few,
     part_length,
@@ -38,13 +41,13 @@ def test_lines_hold_the_names_of_records_and_of_files(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records)))
     files: list[TextFile] = [table, text_file(tmp_path, "b.txt", "dd")]
     assert record_sizes(files) == [6, 1, 2]
-    lines = [json.loads(line) for line in record_lines(files, {0: 9, 1: 9, 2: 9})]
+    lines = [json.loads(line) for line in record_lines(files, [Taken(0, 0, 9), Taken(1, 0, 9), Taken(2, 0, 9)])]
     assert lines == [
         {"id": 7, "title": "one", "text": "a\nb é"},
         {"title": "a.jsonl:2", "text": "c"},
         {"title": "b.txt", "text": "dd"},
     ]
-    assert [json.loads(line)["text"] for line in record_lines(files, {2: 9, 1: 9})] == ["dd", "c"]
+    assert [json.loads(line)["text"] for line in record_lines(files, [Taken(2, 0, 9), Taken(1, 0, 9)])] == ["dd", "c"]
 
 
 def test_large_records_are_cut_so_that_many_are_read_and_the_last_are_from_all_over_the_text() -> None:
@@ -68,19 +71,34 @@ def test_ten_records_are_tested_where_there_are_twenty(sizes: list[int], most: i
     tested = most // 10
     chosen = choose_records(sizes, most, tested)
     if chosen:
-        assert all(0 < read <= sizes[number] for number, read in chosen.items())
-        assert not is_tested_by_few(list(chosen.values()), tested)
-        assert sum(chosen.values()) <= max(most, len(chosen) * (tested // 12 + 1))
+        lengths = [stop - start for _, start, stop in chosen]
+        assert all(0 <= start < stop <= sizes[number] for number, start, stop in chosen)
+        assert not is_tested_by_few(lengths, tested)
+        assert sum(lengths) <= max(most, len(chosen) * (tested // 12 + 1))
+
+
+@pytest.mark.parametrize("count", range(10, 20))
+def test_of_few_records_ten_are_tested_by_their_ends_and_nothing_is_lost(count: int, tmp_path: Path) -> None:
+    texts = ["".join(f"line {line} of {number}\n" for line in range(300)) for number in range(count)]
+    table = text_file(tmp_path, "a.jsonl", "\n".join(json.dumps({"id": n, "text": t}) for n, t in enumerate(texts)))
+    sizes, total = record_sizes([table]), sum(map(len, texts))
+    chosen = choose_records(sizes, total, total // 10)
+    assert Part.of_taken(chosen, sizes) == (count, count, None, True)
+    lines = [json.loads(line) for line in record_lines([table], chosen)]
+    assert len({line["id"] for line in lines[-10:]}) == 10
+    found = {number: "".join(line["text"] for line in lines if line["id"] == number) for number in range(count)}
+    assert list(found.values()) == texts
+    assert abs(sum(len(line["text"]) for line in lines[-10:]) - total // 10) < 200
 
 
 def test_novels_that_all_fit_are_tested_by_the_beginnings_of_ten_from_all_over() -> None:
     chosen = choose_records([400_000] * 30, 12_000_000, 600_000)
-    last = sorted(list(chosen)[-10:])
-    assert {chosen[number] for number in last} == {60_000} and last[0] < 6 and last[-1] > 24
-    assert sum(chosen.values()) - 600_000 >= 19 * 400_000
+    last = sorted(chosen[-10:])
+    assert {taken[1:] for taken in last} == {(0, 60_000)} and last[0].record < 6 and last[-1].record > 24
+    assert sum(stop for _, _, stop in chosen) - 600_000 >= 19 * 400_000
 
 
 def test_a_cut_record_ends_with_a_line_and_keeps_its_names(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", json.dumps({"id": 7, "text": "a line\né é é\n" * 50}))
-    (line,) = map(json.loads, record_lines([table], {0: 100}))
+    (line,) = map(json.loads, record_lines([table], [Taken(0, 0, 100)]))
     assert line["id"] == 7 and line["text"].endswith("\n") and 80 <= len(line["text"].encode()) <= 100

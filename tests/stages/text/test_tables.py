@@ -9,7 +9,8 @@ import pytest
 
 from stages.errors import DataError
 from stages.text.config import LARGEST_RECORD
-from stages.text.files import file_digest, find_files, format_of
+from stages.text.files import file_digest, format_of
+from stages.text.finding import find_files
 from stages.text.records import TextFile, records
 from stages.text.tables import text_rows
 
@@ -168,6 +169,8 @@ def test_memory_does_not_grow_with_the_file(name: str, tmp_path: Path) -> None:
 
 
 def test_folders_are_searched_for_tables_too(tmp_path: Path) -> None:
-    for name in ("b.parquet", "a.arrow", "c.parquet.gz", "d.csv"):
+    for name in ("b.parquet", "a.arrow"):
+        write(tmp_path / name, table())
+    for name in ("c.parquet.gz", "d.csv"):
         (tmp_path / name).write_bytes(b"x")
     assert [Path(path).name for path in find_files([str(tmp_path)])] == ["a.arrow", "b.parquet"]

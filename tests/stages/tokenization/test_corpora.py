@@ -131,7 +131,12 @@ def test_one_split_is_one_corpus_that_is_cut(folder: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("references", "settings", "error", "message"),
     [
-        ({"source": ["hf:{}/raw", "{}/lines"]}, {}, UsageError, r"splits of its own \(train, valid\): name it alone"),
+        (
+            {"source": ["hf:{}/raw", "{}/lines"]},
+            {"column": "content"},
+            UsageError,
+            r"splits of its own \(train, valid\): name it alone",
+        ),
         ({"source": ["hf:{}/raw"]}, {"split": (0.5, 0.5)}, UsageError, "splits of its own"),
         ({"train": ["hf:{}/raw"], "test": ["hf:{}/raw"]}, {}, DataError, "has no split test; it has train, valid"),
         ({"source": ["hf:{}"]}, {}, DataError, r"available configs: \['raw', 'lines'\]\."),

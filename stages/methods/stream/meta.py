@@ -1,0 +1,140 @@
+"""OML-ER and ANML-ER: fast weights learn a support, and all weights learn from a query how that went."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from stages.examples.documents import LabelledBatch
+from stages.examples.examples import Batch, Examples, Task
+from stages.methods.method import BatchIndex, SideInputs, Update
+from stages.methods.stream.classifying import add_gradients
+from stages.methods.stream.config import EpisodeSettings
+from stages.methods.stream.memory import DrawsDocuments, learnt
+from stages.models.language_model import LanguageModel
+
+FAST = "fast/"
+
+
+def replay_interval(every: int, size: int, support: int) -> int:
+    """Episodes from one query of memory to the next, R_F = ⌈(R_I / b + 1) / (m + 1)⌉.
+
+    >>> replay_interval(9600, 16, 5), replay_interval(1600, 4, 5)
+    (101, 67)
+    """
+    return math.ceil((every / size + 1) / (support + 1))
+
+
+class OmlEr(DrawsDocuments[EpisodeSettings]):
+    """θ = (φ, W). W' = W learns m batches by plain descent; then θ learns from the gradient of a query at (φ, W').
+
+    Where W' began matters not to that gradient: it is of first order. The query is the next batch of the stream, in
+    every R_F-th episode a draw from memory instead. An update is a batch of the stream; the last one is a query.
+
+    Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White 2019).
+    """
+
+    def __init__(self, settings: EpisodeSettings, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._fast = dict[str, Tensor]()
+        """W', where an episode has begun."""
+        self._support = self._episodes = 0
+        """Batches of the support that W' has learnt, and episodes that have ended."""
+        self._ends = False
+
+    def is_fast(self, name: str) -> bool:
+        """Whether a weight of this name is of W."""
+        return name.startswith("head.")
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
+        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self._own: dict[str, nn.Parameter] = {name: one for name, one in weights.items() if self.is_fast(name)}
+        self._fast = {name: tensor.to(self._device) for name, tensor in self._fast.items()}
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        self._ends = index.update + 1 == index.updates
+        return super().batch(examples, which, index)
+
+    def step(self, update: Update) -> Tensor:
+        with self._adapted():
+            loss, batches = add_gradients(update)
+        self.count(batches)
+        self.write(update, batches)
+        if self._support == self.settings.support or self._ends:
+            self._learn(update)
+            return loss
+        self._adapt(update)
+        if self._support == self.settings.support and self._asks_memory(len(batches[0].labels)):
+            with self._adapted():
+                self._add_draw(update, len(batches[0].labels))
+            self._learn(update)
+        return loss
+
+    def _asks_memory(self, size: int) -> bool:
+        """Whether the query of this episode is a draw."""
+        every = replay_interval(self.settings.every, size, self.settings.support)
+        return (self._episodes + 1) % every == 0 and len(self.memory) > 0
+
+    def _add_draw(self, update: Update, size: int) -> None:
+        """Add the gradients of the mean loss on a draw."""
+        drawn: list[LabelledBatch] = list(self.draw(update, 0, size))
+        for batch in drawn:
+            update.backward(update.loss(batch) * len(batch.labels) / sum(len(one.labels) for one in drawn))
+
+    def _adapt(self, update: Update) -> None:
+        """W' ← W' - α ∇_W ℓ(φ, W'); W' = W where an episode begins."""
+        for name, weight in self._own.items():
+            if weight.grad is not None:
+                before = self._fast.get(name, weight.detach())
+                self._fast[name] = before - self.settings.inner_lr * weight.grad
+        for weight in learnt(update):
+            weight.grad = None
+        self._support += 1
+
+    def _learn(self, update: Update) -> None:
+        """θ learns from the gradients of a query; the episode ends, and W' is forgotten."""
+        update.change_weights()
+        self._fast.clear()
+        self._support, self._episodes = 0, self._episodes + 1
+
+    @contextmanager
+    def _adapted(self) -> Iterator[None]:
+        """Have W' in the place of W."""
+        slow = {name: self._own[name].data for name in self._fast}
+        for name, fast in self._fast.items():
+            self._own[name].data = fast
+        try:
+            yield
+        finally:
+            for name, own in slow.items():
+                self._own[name].data = own
+
+    def state_dict(self) -> dict[str, Any]:
+        fast = {FAST + name: tensor for name, tensor in self._fast.items()}
+        return super().state_dict() | fast | {"support": self._support, "episodes": self._episodes}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._fast = {name.removeprefix(FAST): one for name, one in state.items() if name.startswith(FAST)}
+        self._support, self._episodes = state["support"], state["episodes"]
+
+
+class AnmlEr(OmlEr):
+    """W is encoder and head; φ gates the features by what a frozen copy of the encoder sees.
+
+    Source: Holla et al. 2020 (arXiv:2009.04891), section 4.2; its code leaves the copy trainable.
+    """
+
+    def is_fast(self, name: str) -> bool:
+        return not name.startswith("head.modulator.")
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
+        if not self._read:  # nothing is learnt yet: the copy is of what training begins from
+            assert model.frozen is not None
+            own = model.state_dict()
+            model.frozen.load_state_dict({name: own[name] for name in model.frozen.state_dict()})

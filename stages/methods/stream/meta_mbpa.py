@@ -1,0 +1,148 @@
+"""Meta-MbPA: weights learn to be good after a step on the neighbours in memory."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.examples.documents import LabelledBatch
+from stages.examples.examples import Task
+from stages.memory.episodic import nearest, squared_distances
+from stages.methods.method import Carried, SideInputs, Update
+from stages.methods.stream.config import MetaMbpaConfig
+from stages.methods.stream.memory import WRITE, DrawsDocuments
+from stages.models.language_model import LanguageModel
+
+
+def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
+    """Draw so many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
+
+    The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
+    prefers what is near, and says that diversity is wanted.
+
+    >>> far_ones(np.array([0.0, 9.0, 0.0, 9.0]), 2, 1.0, np.random.default_rng(0))
+    array([1, 3])
+    """
+    weights = -np.expm1(-distances / beta)
+    if np.count_nonzero(weights) < count:
+        return np.sort(random.choice(len(distances), count, replace=False))
+    return np.sort(random.choice(len(distances), count, replace=False, p=weights / weights.sum()))
+
+
+class _Loss(nn.Module):
+    """The loss as the forward pass of a module, so that it can be asked for with other weights."""
+
+    def __init__(self, method: "MetaMbpa", model: LanguageModel) -> None:
+        super().__init__()
+        self.model, self._method = model, (method,)
+
+    def forward(self, batch: LabelledBatch) -> Tensor:
+        return self._method[0].loss(self.model, batch, Carried())[0]
+
+
+class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
+    """θ̃ = θ - α ∇ℓ(θ; N), N being neighbours of a batch in memory; θ learns from the gradient of ℓ(θ̃) on the batch.
+
+    The same follows with each draw from memory. While memory has fewer than k examples the loss is plain. Losses are
+    computed in the weights' own precision.
+
+    Source: Wang et al. 2020 (arXiv:2010.02500), section 3.
+    """
+
+    def __init__(self, settings: MetaMbpaConfig, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._waiting = np.empty((0, 2), np.int64)
+        """Documents of the block that is read, and the places of their tasks."""
+        self._beta = settings.beta
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
+        assert self.side_inputs.keys is not None
+        self._keys, self._loss = self.side_inputs.keys, _Loss(self, model)
+        self._weights = {name: one for name, one in self._loss.named_parameters() if one.requires_grad}
+
+    def step(self, update: Update) -> Tensor:
+        losses, read = [], []
+        for batch in update.batches():
+            assert isinstance(batch, LabelledBatch)
+            losses.append(self._add_gradients(update, batch, 1 / update.accumulate))
+            read.append(batch)
+        update.change_weights()
+        for number in range(self.draws_due(read)):
+            for drawn in self.draw(update, number, len(read[0].labels)):
+                self._add_gradients(update, drawn, 1.0)
+                update.change_weights()
+        self.write(update, read)
+        return torch.stack(losses).sum()
+
+    def _add_gradients(self, update: Update, batch: LabelledBatch, weight: float) -> Tensor:
+        """Add the gradients of a batch, times a weight; returns its loss, a scalar."""
+        losses = []
+        for part, share in self._parts(batch):
+            loss = self._after_step(update, part) * (weight * share)
+            update.backward(loss)
+            losses.append(loss.detach())
+        return torch.stack(losses).sum()
+
+    def _parts(self, batch: LabelledBatch) -> Iterator[tuple[LabelledBatch, float]]:
+        """The documents that share a step on neighbours, and their share of the batch."""
+        if self.settings.adapt == "batch":
+            yield batch, 1.0
+            return
+        for document in batch.documents:
+            (alone,) = self.batches(np.array([document]), 1)
+            yield alone, 1 / len(batch.documents)
+
+    def _after_step(self, update: Update, batch: LabelledBatch) -> Tensor:
+        """ℓ(θ̃), a scalar; ℓ(θ) while memory has too few examples."""
+        if len(self.memory) < self.settings.k:
+            return update.loss(batch)
+        rows = self.neighbors(batch.documents)
+        (beside,) = self.batches(rows, len(rows))
+        rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]
+        weights, second = self._weights, self.settings.second_order
+        gradients = torch.autograd.grad(
+            self._loss(beside), list(weights.values()), create_graph=second, allow_unused=True
+        )
+        changed = {
+            name: one if gradient is None else one - rate * gradient
+            for (name, one), gradient in zip(weights.items(), gradients, strict=True)
+        }
+        loss: Tensor = torch.func.functional_call(self._loss, changed, (batch,))
+        return loss
+
+    def neighbors(self, documents: np.ndarray) -> np.ndarray:
+        """The rows of memory that are among the k nearest of some documents, each once."""
+        keys, rows = self._keys[self.memory.rows], self.memory.rows
+        found = [rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)] for one in documents]
+        return np.unique(np.concatenate(found))
+
+    def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
+        """Choose among the examples of a block, once it is full, those that are written."""
+        read = np.concatenate([batch.documents for batch in batches])
+        self._waiting = np.concatenate((self._waiting, np.stack((read, np.full(len(read), self.task)), 1)))
+        size, random = self.settings.block, self.random(WRITE, update.number)
+        while len(self._waiting) >= size:
+            block, self._waiting = self._waiting[:size], self._waiting[size:]
+            for document, task in self._chosen(block, random):
+                self.memory.write(np.array([document]), int(task), 1.0, random)
+
+    def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Those of a block that are written, [n, 2]."""
+        count, stored = max(1, round(self.settings.write * len(block))), self._keys[self.memory.rows]
+        if not len(stored):
+            return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]
+        distances = np.array([squared_distances(self._keys[one], stored).min() for one in block[:, 0]])
+        if self._beta is None:
+            self._beta = float(np.median(distances)) or 1.0
+        return block[far_ones(distances, count, self._beta, random)]
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"waiting": torch.tensor(self._waiting), "beta": self._beta}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._waiting, self._beta = state["waiting"].numpy(), state["beta"]

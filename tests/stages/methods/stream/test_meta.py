@@ -1,0 +1,118 @@
+"""OML-ER and ANML-ER, beside an episode written out in float64."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stages.methods.method import BatchIndex
+from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
+
+FAST = {"oml-er": ("head.weight", "head.bias"), "anml-er": None}
+
+
+def scores(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: object) -> torch.Tensor:
+    class Scores(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, one: object) -> torch.Tensor:
+            found: torch.Tensor = self.model.label_scores(one)  # type: ignore[operator]
+            return found
+
+    named = {f"model.{name}": weight for name, weight in weights.items()}
+    return torch.func.functional_call(Scores(), named, (batch,))  # type: ignore[no-any-return]
+
+
+def gradients(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: object) -> dict[str, torch.Tensor]:
+    wanted = {name: one.detach().clone().requires_grad_() for name, one in weights.items()}
+    loss = F.cross_entropy(scores(model, wanted, batch), batch.labels)  # type: ignore[attr-defined]
+    learnt = {name: one for name, one in wanted.items() if not name.startswith("frozen.")}
+    found = torch.autograd.grad(loss, list(learnt.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(one) if own is None else own
+        for (name, one), own in zip(learnt.items(), found, strict=True)
+    }
+
+
+def is_fast(method: str, name: str) -> bool:
+    return name.startswith("head.") if method == "oml-er" else not name.startswith(("head.modulator", "frozen."))
+
+
+@pytest.mark.parametrize("method", ["oml-er", "anml-er"])
+def test_an_episode_learns_from_the_query_at_the_fast_weights(method: str) -> None:
+    """Two batches of support, and the next one as the query; memory is asked too seldom to matter."""
+    model, made = model_for(method, support=2, inner_lr=0.3, every=10**6)
+    task = stream()[0]
+    made.begin_stream(model, [task], 3)
+    made.begin_task(task)
+    update, lr = Watched(model, made, lr=0.1), 0.1
+    batches = [task.examples.batch(np.arange(start, start + SIZE)) for start in range(0, 20, SIZE)]
+    slow = {name: one.detach().clone() for name, one in model.named_parameters()}
+    for episode in (0, 3):
+        fast = dict(slow)
+        for batch in batches[episode : episode + 2]:
+            own = gradients(model, fast, batch)
+            fast = {n: w - 0.3 * own[n] if is_fast(method, n) else w for n, w in fast.items()}
+            update.read(batch)
+            for name, weight in model.named_parameters():
+                torch.testing.assert_close(weight.detach(), slow[name], rtol=1e-14, atol=1e-15)
+        if episode:
+            break
+        own = gradients(model, fast, batches[2])
+        slow = {n: w - lr * own[n] if n in own else w for n, w in slow.items()}
+        update.read(batches[2])
+        for name, weight in model.named_parameters():
+            torch.testing.assert_close(weight.detach(), slow[name], rtol=1e-9, atol=1e-12)
+    kept = made.state_dict()
+    for name, one in fast.items():
+        if is_fast(method, name) and f"fast/{name}" in kept:
+            torch.testing.assert_close(kept[f"fast/{name}"], one, rtol=1e-9, atol=1e-12)
+
+
+def test_memory_is_asked_in_every_so_many_episodes() -> None:
+    model, made = model_for("oml-er", support=1, every=3 * SIZE, rate=0.5)
+    update = Watched(model, made)  # R_F = (3 + 1) / 2 = 2: every second episode has one batch and a draw
+    read_stream(update, stream())
+    streams = [documents for documents in update.learnt if documents == sorted(documents) and len(documents) == SIZE]
+    draws = [documents for documents in update.learnt if documents not in streams]
+    assert sum(map(len, streams)) == 32 and len(streams) == 8
+    assert update.steps == 5 and sum(map(len, draws)) == 2 * 6, "episodes of 2, 1, 2, 1 and 2 batches"
+
+
+def test_the_last_batch_is_a_query() -> None:
+    model, made = model_for("oml-er", support=5)
+    update, task = Watched(model, made), stream()[0]
+    made.begin_stream(model, [task], 3)
+    made.begin_task(task)
+    made.batch(task.examples, np.arange(SIZE), BatchIndex(1, 1, 2, 0))
+    update.read(task.examples.batch(np.arange(SIZE)))
+    assert update.steps == 1
+
+
+def test_the_copy_that_gates_read_is_of_the_beginning_and_stays() -> None:
+    model, made = model_for("anml-er", support=1)
+    before = {name: one.detach().clone() for name, one in model.backbone.named_parameters()}
+    assert model.frozen is not None
+    torch.nn.init.normal_(next(model.frozen.backbone.parameters()))
+    read_stream(Watched(model, made), stream())
+    for name, one in model.frozen.backbone.named_parameters():
+        assert torch.equal(one, before[name]) and not one.requires_grad
+    assert any(not torch.equal(one, before[name]) for name, one in model.backbone.named_parameters())
+    learnt = {id(weight) for group in made.parameter_groups(model) for weight in group.parameters}
+    assert not learnt & {id(weight) for weight in model.frozen.parameters()}
+
+
+def test_the_gates_are_those_of_the_formula() -> None:
+    model, _ = model_for("anml-er")
+    batch = stream()[0].examples.batch(np.array([3, 1]))
+    head, found = model.head, model.label_scores(batch).detach().numpy()
+    hidden, frozen = (one.read(batch).hidden.detach().numpy() for one in (model, model.frozen))
+    first, second = head.modulator[0], head.modulator[2]
+    for row, length in enumerate(batch.mask.sum(1).tolist()):
+        h, r = hidden[row, :length].mean(0), frozen[row, :length].mean(0)
+        inner = np.maximum(first.weight.detach().numpy() @ r + first.bias.detach().numpy(), 0)
+        gate = 1 / (1 + np.exp(-(second.weight.detach().numpy() @ inner + second.bias.detach().numpy())))
+        wanted = head.weight.detach().numpy() @ (h * gate) + head.bias.detach().numpy()
+        np.testing.assert_allclose(found[row], wanted, rtol=1e-10)

@@ -1,0 +1,37 @@
+"""Wrong labels of tasks are refused before a vocabulary is learnt."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.errors import DataError, UsageError
+from stages.text.config import TokenizeConfig
+from stages.tokenize import Tokenize
+
+
+def labelled(file: Path, *labels: str) -> None:
+    file.write_text("".join(json.dumps({"text": f"of {label}", "label": label}) + "\n" for label in labels))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"label": "kind"}, DataError, r"train\.jsonl, record 1: expected a label"),
+        ({}, DataError, "test has the label 'new', which train has not"),
+        ({"label_groups": 3}, UsageError, "there are 2 labels"),
+    ],
+)
+def test_wrong_labels_are_refused_before_a_vocabulary_is_learnt(
+    tmp_path: Path, settings: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelled(tmp_path / "train.jsonl", "old", "odd")
+    labelled(tmp_path / "test.jsonl", "new")
+    monkeypatch.setattr("stages.text.bpe.BpeTokenizer.train", lambda *_: pytest.fail("learnt a vocabulary"))
+    with pytest.raises(error, match=message):
+        config = TokenizeConfig(tasks=True, **settings)
+        make(Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution())
