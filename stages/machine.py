@@ -4,6 +4,7 @@ import os
 import resource
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -44,6 +45,11 @@ def _left_of_limits() -> int:
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def runs_triton(device: str) -> bool:
+    """Whether kernels written in Triton run on `cpu` or `cuda`: on a GPU, where it is installed."""
+    return device == "cuda" and find_spec("triton") is not None
 
 
 def multiplies_bf16() -> bool:

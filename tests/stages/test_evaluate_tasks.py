@@ -36,7 +36,7 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6}
 """Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
@@ -131,6 +131,38 @@ def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequ
     tasks = tokens.zarr("tokens.zarr")["train/tasks"][:]
     assert len(set(memory["rows"].tolist())) == len(memory["rows"]) == 40 + 44 + 48
     assert [ORDER[task] for task in memory["tasks"]] == [names[tasks[row]] for row in memory["rows"]]
+
+
+def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    model = stream_model(store, tokens, "emar", order=ORDER, epochs=12, memory={"size": 8})
+    (row,) = scored(store, model).metrics["rows"]
+    plain = average(scored(store, sequential))
+    assert row["average"] > plain + 0.2 and max(row["matrix"][1][2], row["matrix"][2][2]) == 0, row
+    assert np.bincount(load_file(model.file("memory.safetensors"))["tasks"]).max() <= 8
+
+
+@pytest.mark.parametrize("samples", ["task", "real"])
+def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
+    memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
+    model = stream_model(store, tokens, "lamol", order=ORDER, epochs=6, memory=memory, optimizer=faster)
+    assert average(scored(store, model, after="last")) > 0.6, "a model of one task knows a third"
+    assert model.config["model"]["vocab_size"] == tokens.metrics["vocabulary_size"] + 5
+    for place in (2, 3):
+        made = json.loads(model.file(f"samples/{place:02d}.json").read_text())
+        assert 0 < made["kept"] == len(made["samples"]) <= made["asked"]
+        fitting = [one["answer"] in one["text"].split() for one in made["samples"]]
+        assert all(fitting) if samples == "real" else any(fitting)
+    with pytest.raises(UsageError, match="answers in words"):
+        scored(store, model, memory="random")
+
+
+def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
+    one = write_task(tmp_path / "one", ("a", "b"), {"train": 8})
+    (one / "train.jsonl").write_text(
+        "".join(json.dumps({"text": f"x {i}", "label": f"rare{i % 2}"}) + chr(10) for i in range(8))
+    )
+    with pytest.raises(UsageError, match="rare0"):
+        stream_model(store, tokenized(store, [one], min_count=5), "lamol")
 
 
 @pytest.mark.parametrize("method", LEARNT)
