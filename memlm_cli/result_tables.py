@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import figure_name, say
+from memlm_cli.console import say
+from memlm_cli.progress import figure_name
 from memlm_cli.tables import cell_text, show_table, title_of
 from stages.errors import ArtifactError
 from stages.numbers import size

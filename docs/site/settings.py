@@ -40,12 +40,12 @@ def settings() -> str:
     }
     lines, seen = [HEAD], set()
     for title, (prefix, parts) in groups.items():
-        lines.append(f"\n## {title}\n")
-        for name, part in parts.items():
+        headings = [f"## {title}\n"] if len(parts) == 1 else [f"### {name}\n" for name in parts]
+        lines += [f"## {title}\n"] if len(parts) > 1 else []
+        for heading, part in zip(headings, parts.values(), strict=True):
             module = part.__module__.replace(".", "/")
-            lines += [] if module in seen else [f"({module})="]
+            lines += [*([] if module in seen else [f"({module})="]), heading, *_table(prefix, part), ""]
             seen.add(module)
-            lines += [f"### {name}\n", *_table(prefix, part), ""]
     return "\n".join(lines)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_output_file
+from memlm_cli.progress import ConsoleReporter
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 

@@ -118,7 +118,7 @@ def test_copies_go_to_a_bucket_and_come_back(memlm: Memlm, store: Store, made: L
 def test_verify_shows_how_many_bytes_it_has_read(
     memlm: Memlm, store: Store, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_LINES", -1.0)
+    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setattr("memlm_cli.commands.artifacts.MEGABYTE", 1)
     monkeypatch.setattr("stages.artifacts.checksums.BLOCK", 100)
     ended = memlm("artifacts", "verify", made.tokens, made.model)

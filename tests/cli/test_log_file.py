@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from memlm_cli import log_file
-from memlm_cli.console import ConsoleReporter
 from memlm_cli.log_file import close_log, open_log
+from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
 from tests.cli.conftest import Memlm
 from tests.cli.test_console import Clock, Screen
