@@ -19,6 +19,7 @@ from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
+from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
 from stages.pages.lineage import find_reports
 from stages.tasks.config import EvaluateTasksConfig
@@ -27,8 +28,10 @@ from stages.tasks.plan import drawn
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
+from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
+from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
 from tests.stages.training.test_loop import Notes
@@ -154,6 +157,37 @@ def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, 
         assert all(fitting) if samples == "real" else any(fitting)
     with pytest.raises(UsageError, match="answers in words"):
         scored(store, model, memory="random")
+
+
+@pytest.fixture(scope="module")
+def imported(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A tiny pretrained model, with the tokens of the tasks by its tokenizer."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("imported")
+    saved(folder / "llama", "llama", bos=True)
+    tasks = [write_task(folder / name, labels, {"train": 16, "test": 8}) for name, labels in TASKS.items()]
+    references = {"source": list(map(str, tasks)), "tokenizer": str(folder / "llama")}
+    tokens = make(Tokenize(), TokenizeConfig(tasks=True, tokenizer="given"), references, store, Execution()).artifact
+    references = {"source": tokens.reference, "checkpoint": str(folder / "llama")}
+    return make(ImportModel(), ImportConfig(segment_length=16), references, store, Execution()).artifact
+
+
+@pytest.mark.parametrize("method", LEARNT)
+def test_every_method_begins_with_an_imported_model(method: str, store: Store, imported: Artifact) -> None:
+    tokens, fields = imported.input("tokens"), METHODS.settings(method).model_fields
+    source = tokens
+    if "tokens" not in METHODS.settings(method).takes:
+        source = make(BuildEpisodes(), EpisodesConfig(), {"source": imported.reference}, store, Execution()).artifact
+    config = TrainConfig.model_validate(
+        {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
+        | {"memory": {name: value for name, value in SMALLER.items() if name in fields}}
+    )
+    references = {"source": source.reference, "init_from": imported.reference}
+    made = make(Train(), config, references, store, Execution()).artifact
+    before, after = (load_file(made.file(f"after/{place}.safetensors")) for place in ("00", "03"))
+    changed = [name for name in before if (before[name] != after[name]).any()]
+    assert any(name.startswith("backbone.") for name in changed), "the encoder learns"
+    assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
 
 
 def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
