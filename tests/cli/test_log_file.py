@@ -55,7 +55,7 @@ def test_a_bug_leaves_its_traceback_in_the_log(memlm: Memlm, tmp_path: Path, mon
     log = tmp_path / "memlm.log"
     ended = memlm("recipes", "--log-file", log)
     assert (ended.code, ended.err.strip().endswith(str(log))) == (1, True)
-    assert "ZeroDivisionError" in messages(log)
+    assert any("ZeroDivisionError" in line for line in messages(log))
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_starts(memlm: Memlm, tmp_path: Path) -> None:
