@@ -43,7 +43,9 @@ def compare(
     *,
     settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
 ) -> None:
-    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds."""
+    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
+
+    Two matrices of the same tasks -> both side by side."""
     from memlm_cli.comparison_text import comparison_text
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
@@ -60,11 +62,15 @@ def compare(
             check_output_file(option, path)
     opened = Store(store, verify_inputs=verify_inputs)
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
-    report_a, report_b = (opened.get(read_reference(reference, second), "report") for reference in (a, b))
+    report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))
     if report_a.reference == report_b.reference:
         raise UsageError(
             f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."
         )
+    if "matrix" in (report_a.kind, report_b.kind):
+        _require_none("matrices", {"--csv": csv, "--html": html})
+        _compare_matrices(report_a, report_b, json_)
+        return
     for report in (report_a, report_b):
         _require_scores(report)
     with ConsoleReporter("compare") as reporter:
@@ -75,6 +81,19 @@ def compare(
     if html is not None:
         _write_page(html, found)
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
+
+
+def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
+    """Two streams of tasks. Raises: ArtifactError if one is a report of text."""
+    from memlm_cli.tables import text_of
+    from stages.comparison.matrices import compare_matrices, matrices_table
+
+    if a.kind != b.kind:
+        raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
+    found = compare_matrices(a, b)
+    table = matrices_table(found)
+    text = text_of(table, table.title, terminal=answers_on_terminal())
+    answer(json.dumps(found, allow_nan=False) if as_json else text, styled=True)
 
 
 def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
