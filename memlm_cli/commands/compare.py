@@ -3,14 +3,14 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
-from memlm_cli.output_files import check_output_file, write_output_file
+from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
@@ -79,7 +79,9 @@ def compare(
             written = write_token_table(csv, report_a, report_b, settings, reporter.progress)
             reporter.info(f"{written:,} tokens in {csv}")
     if html is not None:
-        _write_page(html, found)
+        from stages.comparison.page import page
+
+        write_html("compare", html, page(found))
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
 
 
@@ -112,14 +114,6 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
         styled=True,
     )
-
-
-def _write_page(path: Path, found: Mapping[str, Any]) -> None:
-    """Raises: UsageError if the file cannot be written."""
-    from stages.comparison.page import page
-
-    write_output_file("--html", path, page(found))
-    say(f"compare: wrote {path}")
 
 
 def _require_scores(report: "Artifact") -> None:
