@@ -49,6 +49,10 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             raise ArtifactError(
                 f"{model.reference} has learnt no tasks: {model.advise('evaluate', model.reference)} scores its text."
             )
+        if model.config["model"]["head"]["name"] == "language" and config.memory != ("none",):
+            raise UsageError(
+                f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
+            )
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
         plan_stream(config, model, tokens)

@@ -215,6 +215,9 @@ def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideI
     if "batches" in inputs:
         packed: Any = inputs["batches"].zarr("batches.zarr")
         return SideInputs(packing=np.asarray(packed["order"][:]))
+    if config.method_settings.reads_background:
+        cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+        return SideInputs(background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, cutting))
     if "episodes" in inputs:
         return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
     if "neighbors" in inputs:

@@ -68,8 +68,7 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     if model.head is not None:
         raise UsageError("model.head follows from the method: leave it out.")
     if isinstance(config.method_settings, TaskSettings):
-        head = config.method_settings.head(len(inputs["tokens"].metrics["labels"]))
-        model = model.model_copy(update={"head": head})
+        model = config.method_settings.for_tasks(model, inputs["tokens"])
     if config.lora is not None and model.backbone != IMPORTED:
         raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
     if model.asks_for_neighbors and not config.method_settings.neighbors_read:
