@@ -99,8 +99,7 @@ class Train(Stage[TrainConfig]):
 
 
 def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
-    """Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled that
-    is to be."""
+    """Raises: ResourceError for what memory cannot hold; UsageError if nothing can be compiled that is to be."""
     from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
 
     require_memory(config, inputs["tokens"], execution)
