@@ -164,6 +164,7 @@ def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, 
     for place in (2, 3):
         made = json.loads(model.file(f"samples/{place:02d}.json").read_text())
         assert 0 < made["kept"] == len(made["samples"]) <= made["asked"]
+        assert {one["begin"] for one in made["samples"]} <= {f"<task:{name}>" for name in ORDER[: place - 1]}
         fitting = [one["answer"] in one["text"].split() for one in made["samples"]]
         assert all(fitting) if samples == "real" else any(fitting)
     with pytest.raises(UsageError, match="answers in words"):
