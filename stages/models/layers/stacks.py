@@ -1,4 +1,4 @@
-"""What blocks of several backbones have in common: each layer on the normalized residual stream, which it adds to."""
+"""Parts that blocks of several backbones share: each layer reads the normalized residual stream, and adds to it."""
 
 from collections.abc import Iterable
 from typing import Any
