@@ -8,9 +8,10 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
+from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
+from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from pipelines.command_words import command_words
 from stages.artifacts.advice import store_words

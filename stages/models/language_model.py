@@ -306,7 +306,7 @@ ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 
 
 def start_from(model: nn.Module, path: Path) -> None:
-    """Give a model the weights of a file; a gate or head that they lack stays as it is.
+    """Give a model the weights of a file; a gate or head that they lack stays as it is, a frozen copy is of them.
 
     Tokens that only the model has begin near the mean of the others.
 
@@ -314,7 +314,8 @@ def start_from(model: nn.Module, path: Path) -> None:
     """
     own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
-        weights = own | {name: _with_rows(one, model, name) for name, one in load_file(path).items()}
+        given = {name: _with_rows(one, model, name) for name, one in load_file(path).items()}
+        weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
         _require_weights(model, weights)
     model.load_state_dict(weights)
 
