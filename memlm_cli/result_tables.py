@@ -91,11 +91,10 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
             say(remark.text)
 
 
-STREAM_FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
-
-
 def _show_matrix(title: str, metrics: Figures) -> None:
     """The scores after each task, and the figures of all of them, in percent."""
+    from stages.charts.stream import FIGURES
+
     after = ["before", *metrics["tasks"]]
     rows = [
         [row["row"], after[place], *(f"{score:.1%}" for score in scores)]
@@ -104,7 +103,7 @@ def _show_matrix(title: str, metrics: Figures) -> None:
     ]
     show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
-        known = [f"{figure_name(name)} {row[name]:.1%}" for name in STREAM_FIGURES if row[name] is not None]
+        known = [f"{figure_name(name)} {row[name]:.1%}" for name in FIGURES if row[name] is not None]
         say(f"{row['row']}: {', '.join(known)}")
 
 

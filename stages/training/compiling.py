@@ -6,13 +6,13 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from stages.errors import UsageError
-from stages.machine import runs_triton
 from stages.models.backbone import Backbone, Compilable
 
 CXX = {"darwin": "clang++", "win32": "cl"}
@@ -26,7 +26,7 @@ def require_compiler(device: str) -> None:
 
 
 def _missing(device: str) -> Iterator[str]:
-    if device == "cuda" and not runs_triton(device):
+    if device == "cuda" and find_spec("triton") is None:
         yield "the package triton"
     compiler = os.environ.get("CXX", CXX.get(sys.platform, "g++"))
     if shutil.which(compiler) is None:

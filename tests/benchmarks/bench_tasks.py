@@ -90,6 +90,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 batch_tokens=arguments.rows * arguments.length,
                 steps=1_000_000,
                 valid_every=0,
+                precision="fp32",
             )
             given = (config, examples, device)
             steps[method] = minimal(*given) if method == "minimal" else ours(*given, Path(name))

@@ -67,7 +67,7 @@ COMMANDS = {
     "build-index": Watched("{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")),
     "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
     "pack-batches": Watched("{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")),
-    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.range_reader.open_range_reader")),
+    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.opening.open_range_reader")),
     "evaluate-tasks": Watched("{model}", (MAKING,)),
     "build-episodes": Watched("{model}", (MAKING,)),
     "translate": Watched(

@@ -69,7 +69,7 @@ def test_what_is_known_not_to_fit_is_not_begun(
         full.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
         ended = memlm("run", recipe, "--train", text)
     assert ended.code == 5
-    assert "This does not fit: the disk has 5.0 kB free" in ended.err
+    assert "5.0 kB" in ended.err
     assert not (tmp_path / "store").exists()
     assert memlm("run", recipe, "--train", text).code == 0
     assert (tmp_path / "store").is_dir()

@@ -32,7 +32,7 @@ def most_specific(
     >>> most_specific(torch.tensor([5, 2, 0, 1]), torch.tensor([9, 0, 0, 0]), batches=9, count=2)
     tensor([False,  True, False,  True])
 
-    Source: Lin et al. 2025 (arXiv:2510.15103), equation 4.
+    Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
     scores = reads / reads.sum().clamp(min=1) * torch.log((batches + 1) / (batches_with.double() + 1))
     scores = scores.masked_fill(reads == 0, -torch.inf)

@@ -147,10 +147,11 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         return (sums[0] + weight * sums[1]) / (others.sum() + weight * border.sum())
 
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
-        """Write the samples of each task as text."""
+        """Write the samples of each task as text, with the token that each was begun with."""
+        names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {self._spelling.any_task: "<gen>"}
         for place, samples in self._samples.items():
             lines = [
-                {"begin": one.begin, "text": decode(one.text.tolist()), "answer": decode(one.answer.tolist())}
+                {"begin": names[one.begin], "text": decode(one.text.tolist()), "answer": decode(one.answer.tolist())}
                 for one in samples.examples
             ]
             figures = {"asked": samples.asked, "written": samples.written, "kept": len(lines), "samples": lines}

@@ -12,7 +12,7 @@ class Matcher(nn.Module):
 
     In training a label is a weight, in evaluation mode its prototype, through which no gradient goes.
 
-    Source: Han et al. 2020 (EMAR, ACL 2020), equations 1 and 7.
+    Source: Han et al. 2020 (EMAR, aclanthology.org/2020.acl-main.573), section 3.
     """
 
     seen: Tensor

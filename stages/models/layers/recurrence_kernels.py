@@ -60,7 +60,7 @@ def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.
     v = tl.load(carry + place % width, there, 0.0)
     c = tl.load(cells + place, there, 0.0)
     for t in range(length):
-        at = t * size.to(tl.int64) + place
+        at = place + t * tl.cast(size, tl.int64)
         u = tl.load(candidate + at, there, 0.0)
         f = 1 / (1 + tl.exp(-tl.load(forget + at, there, 0.0) - v * c))
         c = u + f * (c - u)
@@ -79,7 +79,7 @@ def _walk_back(
     by_cell, by_carry = v * 0, v * 0
     for back in range(length):
         t = length - 1 - back
-        at = t * size.to(tl.int64) + place
+        at = place + t * tl.cast(size, tl.int64)
         by_cell += tl.load(grad + at, there, 0.0)
         u, f = tl.load(candidate + at, there, 0.0), tl.load(gate + at, there, 0.0)
         earlier = tl.load(cells + at, there, 0.0)

@@ -84,7 +84,7 @@ def test_a_backbone_with_nothing_to_compile_says_so(tmp_path):
     ("device", "changed", "answer", "missing"),
     [
         ("cpu", "shutil.which", lambda name: None, r"a C\+\+ compiler \(.*\)"),
-        ("cuda", "runs_triton", lambda device: False, "the package triton"),
+        ("cuda", "find_spec", lambda name: None, "the package triton"),
         ("cpu", "sysconfig.get_path", lambda name: "/nowhere", "Python's headers"),
     ],
 )
