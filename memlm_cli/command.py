@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from memlm_cli.console import say, telling
+from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
 from memlm_cli.options import Common, OptionsOf, everywhere, parameters_of
+from memlm_cli.progress import telling
 from stages.errors import UsageError
 from stages.registry import load
 from stages.reporting import first_process

@@ -34,9 +34,8 @@ from stages.artifacts.executors.machines import (
 )
 from stages.artifacts.executors.worker import Failed
 from stages.artifacts.make import Outcome, ResolvedWork, Status, make, plan
-from stages.artifacts.stage import Execution, Inputs, ShardedStage
+from stages.artifacts.stage import Execution, ShardedStage
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.errors import ResourceError
 from stages.interrupts import Terminated, deferred_signals
 from stages.reporting import Reporter, Silent
@@ -78,7 +77,7 @@ class ClusterExecutor(StageExecutor):
 
     def __init__(self, store: Store, execution: Execution, reporters: Reporters) -> None:
         super().__init__(store, execution, reporters)
-        self._planned: dict[str, tuple[ResolvedWork, StageConfig, Inputs]] = {}
+        self._planned: dict[str, ResolvedWork[Any]] = {}
         self._running: dict[str, RunningStage] = {}
         self._ended: deque[Finished] = deque()
         self._losses = Losses()
@@ -107,23 +106,23 @@ class ClusterExecutor(StageExecutor):
                 begun.append(run)
         return begun
 
-    def _work(self, run: StageRun) -> ResolvedWork:
+    def _work(self, run: StageRun) -> ResolvedWork[Any]:
         if run.name not in self._planned:
             self._planned[run.name] = plan(run.stage, run.config, run.references, self.store, self.execution)
-        return self._planned[run.name][0]
+        return self._planned[run.name]
 
     def _begin(self, run: StageRun, alone: int) -> None:
         """Begin a stage; `alone`: how many share the cluster, it among them, that compute in one process each."""
         self._join()
-        work, config, inputs = self._planned[run.name]
+        work = self._planned[run.name]
         environment = None
-        if _computes_alone(run) and not inputs.files:
-            needs = resources(run.stage, config, inputs, replace(self.execution, workers=alone))
+        if _computes_alone(run) and not work.inputs.files:
+            needs = resources(run.stage, work.config, work.inputs, replace(self.execution, workers=alone))
             options = {**needs, "scheduling_strategy": "SPREAD"}
         else:
             options, environment = self._here, own_environment()
         execution = replace(pinned(run.stage, self.execution), reporter=Silent(), command=run.command)
-        reads = [artifact.path for artifact in inputs.artifacts.values()]
+        reads = [artifact.path for artifact in work.inputs.artifacts.values()]
         task = pickle.dumps((run, self.store, execution, reads, sys.argv[1:]))
         reporting = ExitStack()
         reporter = reporting.enter_context(self.reporters(run.name))

@@ -117,7 +117,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
         from stages.encoding.state_store import StateStore
-        from stages.evaluation.range_reader import open_range_reader
+        from stages.evaluation.opening import open_range_reader
         from stages.evaluation.row_weights import RowWeights
         from stages.models.devices import resolve_device, tune_allocator
         from stages.retrieval.sources.source import Needs
@@ -193,7 +193,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
@@ -226,9 +225,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         more = weights.policies()[0].files if rows else {}
         for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
-        drawn = with_model_named(made)
-        charts = [chart for held in probe_charts(drawn, files).values() for chart in held]
-        write_figures([*report_charts(drawn), *charts], job.draft.add)
+        charts = [chart for held in probe_charts(made, files).values() for chart in held]
+        write_figures([*report_charts(made), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 

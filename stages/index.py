@@ -24,6 +24,7 @@ from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
+from stages.lineage import exact
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search import EXACT
 from stages.search.automatic import (
@@ -33,7 +34,7 @@ from stages.search.automatic import (
     resolve,
 )
 from stages.search.config import IndexConfig, Keys, check_probe
-from stages.suffixes.indexing import ExactIndex, context_arrays
+from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
@@ -232,7 +233,9 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     schema = Schema(IndexFigures, context_arrays, _disagrees)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return _kind(config).inputs(config, references, store)
+        read = _kind(config).inputs(config, references, store)
+        before = None if config.index != EXACT else exact.index_before(read[TEXT], references.get("update"), store)
+        return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         return _kind(config).resolve(config, inputs, execution)

@@ -8,9 +8,10 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import Commands
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import answer, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from stages.numbers import joined, size
 

@@ -18,6 +18,7 @@ from memlm_cli.defaults import FILE, Defaults
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.packages import Dependency, dependencies, install_command, installed, own_requirements
 from memlm_cli.tables import Row, table
+from stages.artifacts.durable import place_of
 from stages.errors import MemlmError, UsageError
 from stages.numbers import size
 
@@ -142,7 +143,7 @@ def _store(root: Path) -> Facts:
     from stages.artifacts.references import references
     from stages.artifacts.store import Store
 
-    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    place = place_of(root)
     found: Facts = {
         "path": str(root.absolute()),
         "there": root.is_dir(),

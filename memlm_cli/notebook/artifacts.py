@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter
+from memlm_cli.progress import ConsoleReporter
 from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError, shortened
 from stages.retrieval.arrays import Datastore, Index

@@ -14,7 +14,8 @@ from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.exact import EXACT
 from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
-from stages.suffixes.indexing import SORTING_BYTES, TEXT_BYTES
+from stages.suffixes import AT_ONCE
+from stages.suffixes.indexing import SORTING_BYTES, opened_bytes
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.plan import plan_stream
 from stages.tasks.readings import Adaptation
@@ -34,7 +35,7 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
         model = 4 * int(inputs["model"].metrics["parameters"])
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
+        matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
         read = _search_memory(inputs) + matching_memory(inputs)
         return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
 
@@ -61,11 +62,11 @@ def _search_memory(inputs: Inputs) -> int:
 
 
 def matching_memory(inputs: Inputs) -> int:
-    """Bytes of memory in which the largest text that is read is sorted, to find what of the split stands in it."""
+    """Bytes of memory in which a part of the texts that are read is sorted, to find what of the split stands there."""
     splits = inputs["tokens"].metrics["splits"]
     texts = [splits["train"]["tokens"] if "train" in splits else 0]
     texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
-    return SORTING_BYTES * max(texts) if sum(texts) <= MOST_TOKENS else 0
+    return SORTING_BYTES * min(max(texts), AT_ONCE) if sum(texts) <= MOST_TOKENS else 0
 
 
 SMALL_BYTES = 6_000

@@ -15,7 +15,7 @@ from stages.pack import PackConfig, array_layouts, whole_segments
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
 from stages.search.config import IndexConfig
-from stages.suffixes.indexing import CONTEXTS_PER_SHARD, GROUP, SORTING_BYTES, TEXT, TEXT_BYTES
+from stages.suffixes.indexing import CONTEXTS_PER_SHARD, GROUP, SORTING_BYTES, TEXT, opened_bytes, scratch_bytes
 from stages.updating.change import Change
 from stages.updating.config import TAKEN_OVER, UpdateConfig
 from stages.updating.plan import row_layouts
@@ -116,7 +116,7 @@ class IndexForecast(Forecast[IndexConfig]):
     def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
         if config.index == EXACT:
             tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
-            return TEXT_BYTES * tokens + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
+            return opened_bytes(tokens) + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
         keys = described_keys(inputs)
         size = index_bytes(config, keys)
         if size is None:
@@ -125,17 +125,18 @@ class IndexForecast(Forecast[IndexConfig]):
 
     def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         if config.index == EXACT:
-            return Work(metrics["rows"], "tokens", {"index": EXACT}, scale=metrics["rows"])
+            signature = {"index": EXACT, "changed": PREVIOUS in inputs}
+            return Work(metrics["rows"], "tokens", signature, scale=metrics["rows"])
         settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall"}
         signature = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
         return Work(metrics["rows"], "keys", signature, scale=metrics["rows"])
 
 
 def _cost_of_text(rows: int) -> Cost:
-    """Places of tokens and what their contexts share, on disk twice while they are put together."""
-    files = {f"{GROUP}/order": rows * (8 if rows >= 2**32 else 4), f"{GROUP}/shared": rows}
-    size = sum(files.values())
-    return Cost(files=files, metrics={"rows": rows, "bytes": size}, scratch=size)
+    """Places of tokens, and what their contexts share."""
+    place = 8 if rows >= 2**32 else 4
+    files = {f"{GROUP}/order": rows * place, f"{GROUP}/shared": rows}
+    return Cost(files=files, metrics={"rows": rows, "bytes": sum(files.values())}, scratch=scratch_bytes(rows, place))
 
 
 class NeighborsForecast(Forecast[NeighborsConfig]):

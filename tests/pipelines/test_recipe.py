@@ -328,12 +328,12 @@ def test_mistakes_are_named(recipe_file: Path, files: Files, old: str, new: str,
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("batch_tokens = 32", "batch-tokens = 'few'", "stage 'model': batch-tokens: input should be"),
-        ("batch_tokens = 32", "batch-tokens = 31", "batch-tokens 31 is not a multiple of segment_length 16"),
-        ("steps = 2", "log-evry = 2", "There is no setting 'log-evry'"),
+        ("batch_tokens = 32", "batch-tokens = 'few'", "stage 'model': batch_tokens: input should be"),
+        ("batch_tokens = 32", "batch-tokens = 31", "batch_tokens 31 is not a multiple of segment_length 16"),
+        ("steps = 2", "log-evry = 2", "'log_evry'; did you mean 'log_every'"),
     ],
 )
-def test_mistakes_are_named_as_the_recipe_spells_them(
+def test_mistakes_are_named_with_dashes_as_underscores(
     recipe_file: Path, files: Files, old: str, new: str, message: str
 ) -> None:
     recipe_file.write_text(recipe_file.read_text().replace(old, new))

@@ -89,5 +89,5 @@ def test_seeds_want_something_that_is_trained(tmp_path: Path, files: Files) -> N
 def test_a_sweep_of_very_many_combinations_is_refused_before_they_are_made(load) -> None:
     values = [round(0.001 * number, 3) for number in range(1, 400)]
     names = ("optimizer.lr", "optimizer.weight_decay", "clip_norm", "model.dropout", "schedule.final")
-    with pytest.raises(UsageError, match="more than 1,000 variants"):
+    with pytest.raises(UsageError, match="1,000"):
         varied(load("".join(f"model.{name} = {values}\n" for name in names)))

@@ -12,6 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
+from stages.comparison.matrices import compare_matrices, matrices_table
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
@@ -22,6 +23,7 @@ from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
 from stages.pages.lineage import find_reports
+from stages.pages.page import build_page
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.plan import drawn
@@ -107,9 +109,18 @@ def test_the_loss_of_labels_is_no_perplexity(store: Store, tokens: Artifact) -> 
     assert "loss" in notes.figures and "perplexity" not in notes.figures
 
 
-def test_no_page_is_made_of_a_matrix(store: Store, sequential: Artifact) -> None:
-    with pytest.raises(ArtifactError, match="accuracy of tasks"):
-        find_reports([scored(store, sequential).reference], store)
+@pytest.mark.usefixtures("drawn")
+def test_a_page_shows_matrices_and_two_are_compared(store: Store, sequential: Artifact) -> None:
+    first, second = scored(store, sequential), scored(store, sequential, examples=13)
+    reports = find_reports([first.reference, second.reference], store)
+    page = build_page(reports, lambda members: "", lambda report: [])
+    assert {figure.name.partition("-")[0] for figure in page.figures} == {"matrix", "average", "lineage"}
+    assert page.tables["results"].splitlines()[0].startswith("matrix,row,average,forgetting")
+    found = compare_matrices(first, second)
+    (row,) = found["rows"]
+    assert row["figures"]["average"] == [average(first), average(second), average(second) - average(first)]
+    assert set(row["tests"]) == set(ORDER)
+    assert [line.cells[0].text for line in matrices_table(found).rows][:2] == ["average", "forgetting"]
 
 
 def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:

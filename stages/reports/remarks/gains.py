@@ -149,7 +149,8 @@ def _counted(control: Figures) -> str:
         where = "in the same document" if control["past"] == "document" else "before"
         texts.append(f"what was scored {where}{weight}")
     tokens = sum(text["tokens"] for text in control["texts"])
-    dropped = f" (not counted: {tokens:,} tokens are too many)" if control["perplexity"] is None else ""
+    why = f"{tokens:,} tokens are too many, or the scored text is among them"
+    dropped = f" (not counted: {why})" if control["perplexity"] is None else ""
     return f"{joined(texts)}{dropped}"
 
 

