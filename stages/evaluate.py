@@ -239,7 +239,7 @@ SEARCHED = "translations are searched for with neighbours from an index alone"
 
 def _searched(readings: Sequence[Reading]) -> bool:
     """Whether a search for translations can read these memories."""
-    return all(set(reading.sources) == {"external"} for reading in readings)
+    return all(set(one.sources) == {"external"} and one.value("pointers") is None for one in readings)
 
 
 def resolve_decoding(

@@ -106,7 +106,7 @@ class RowWeights:
         return policies[0].choices.get(WEIGH.name) if policies else None
 
     def of_contexts(self) -> dict[str, Any] | None:
-        """What `restored` makes the requested row's policy of, JSON; None where it has one weight for all contexts."""
+        """The record that `restored` makes the first row's policy of, JSON; None with one weight for all contexts."""
         if not self._passes or not self._rows[0].sources[-1].reading.per_context:
             return None
         spreads = self._record(self._passes[0].sample.key)["spreads"][0]

@@ -61,7 +61,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
-    """What a report's weights of each context are made again from; None where it read one for all.
+    """The record that a report's weights of each context are made again from; None where it read one for all.
 
     Raises: UsageError of a report from before such files.
     """

@@ -68,6 +68,11 @@ def test_every_token_names_the_pair_that_gave_it(translate) -> None:
     assert shown.startswith("The dog sat.\n") and shown.count("zwei Hunde") == len(tokens)
 
 
+def test_memory_that_no_step_reads_is_refused(translate) -> None:
+    ended = translate("--memory", "long:size=5,theta=1,lambda=0.2", "--text", "ja")
+    assert ended.code == 2, ended.err
+
+
 def test_beams_and_lengths_are_what_they_are_said_to_be(translate) -> None:
     plain = ("--memory", "none", "--json", "--text", "ja")
     shortest, longest = (json.loads(translate(*plain, "--max-length", most).out) for most in ("0,2", "0,9"))
