@@ -26,7 +26,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A [B…]",
-            autocompletion=completion.artifacts("report"),
+            autocompletion=completion.artifacts("report", "matrix"),
             help="The report that is compared with, and the other; - or none: from stdin. Three and more: means and "
             "intervals over those that differ by their seed alone.",
         ),
