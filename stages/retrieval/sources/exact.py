@@ -147,7 +147,7 @@ class ExactStreamSource(MatchSource):
 
 @dataclass(frozen=True)
 class BySize(Retrieved):
-    """What each number of positions back retrieves, of which all is read; cut-offs are these numbers."""
+    """Entries that each number of positions back retrieves, all of which are read; cut-offs are these numbers."""
 
     by_size: Mapping[int, Retrieved]
 
