@@ -294,12 +294,8 @@ def _require_unused(store: "Store", going: list[str]) -> None:
         broken += more
         gone |= set(more)
     if broken:
-        needed = f"{joined(going)} {'is' if len(going) == 1 else 'are'}"
-        were, those = ("was", "that") if len(broken) == 1 else ("were", "those")
         all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
-        raise UsageError(
-            f"{needed} what {joined(broken)} {were} made from; remove {those} too, {all_of_it}, or give --force."
-        )
+        raise UsageError(f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force.")
 
 
 def _store(root: Any) -> "Store":

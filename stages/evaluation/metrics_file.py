@@ -80,6 +80,7 @@ def metrics_of(
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
         **_learned_weight(names, memory, weights, records, totals),
+        **({"searched_share": sum(r["searches"] for r in records) / tokens} if "searches" in records[0] else {}),
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),

@@ -28,6 +28,7 @@ from stages.retrieval.neighbors import (
     StoredNeighbors,
     open_datastore,
 )
+from stages.retrieval.pointers import PointerSearch
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
@@ -151,4 +152,7 @@ def _external_memory(
     keys = datastore.keys.rows, datastore.keys.dim
     searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type)
     own = own_rows(read["datastore"], read["tokens"])
-    return ExternalMemory(datastore, IndexSearch(searcher, k, own, exclude), encoder)
+    search, fewest = IndexSearch(searcher, k, own, exclude), readings[0].value("pointers")
+    if fewest is None:
+        return ExternalMemory(datastore, search, encoder)
+    return ExternalMemory(datastore, PointerSearch(search, datastore, reader.tokens, fewest), encoder)

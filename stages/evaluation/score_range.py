@@ -58,6 +58,8 @@ class RangeScores:
     """The model alone, then every row with all that it needs."""
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Observations of each probe, by its name."""
+    searches: int | None = None
+    """Tokens that neighbours were searched for, where others follow pointers."""
 
     @property
     def log_p(self) -> Tensor:
@@ -97,6 +99,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
         **_learned(scores.rows),
+        **({} if scores.searches is None else {"searches": scores.searches}),
     }
 
 
@@ -162,7 +165,8 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
     alone = {"log_p": scored.log_p[counted], "log_z": scored.log_z[counted]}
     if scored.hidden is not None:
         alone["correct"] = _correct(reader.model, scored.hidden, targets, alone["log_z"])
-    return RangeScores(targets, alone, rows, seconds, result.observations)
+    searches = None if scored_range.found is None else scored_range.found.searches
+    return RangeScores(targets, alone, rows, seconds, result.observations, searches)
 
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:

@@ -59,6 +59,8 @@ class Reading(Settings):
             raise ValueError(
                 f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
             )
+        if self.value("pointers") and (self.searched < 1 or len(self.sources) > 1):
+            raise ValueError("pointers are of external alone, without searched: both say when to search")
         self._require_one_amount()
         return self
 
@@ -148,6 +150,11 @@ class Reading(Settings):
     def searched(self) -> float:
         """Share of the tuning split's tokens that are searched for."""
         return self.value("searched") or 1.0
+
+    @property
+    def leaves_searches_out(self) -> bool:
+        """Whether some tokens are not searched for."""
+        return self.searched < 1 or self.value("pointers") is not None
 
     def with_tuned_weight(self) -> Self:
         """The same with the default grid of the reader's own number: one for all contexts."""
@@ -302,8 +309,8 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 f"{reading.weight_name}=tune."
             )
     for spec, reading in zip(specs, readings, strict=True):
-        if reading.searched < 1 and len(readings) > 1:
-            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched) stands alone.")
+        if reading.leaves_searches_out and len(readings) > 1:
+            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
     return readings
 
 

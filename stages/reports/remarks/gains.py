@@ -260,6 +260,13 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
         yield "worth-of-searches", {"share": share, "perplexity": perplexity, "searched": str(HALF)}
 
 
+def pointers_followed(report: Figures) -> Iterator[Finding]:
+    """How many tokens were searched for where the others followed pointers."""
+    share = report.get("searched_share")
+    if share is not None:
+        yield "pointers-followed", {"share": f"{share:.1%}"}
+
+
 # Several seeds
 
 

@@ -118,6 +118,7 @@ SENTENCES = {
         "{name} is learned, on average {mean}. On {parts} held-out parts of {split} it changes perplexity by {change} "
         "against one {name} for all ({one}).",
     ),
+    "pointers-followed": Sentence(NOTE, "{share} of the tokens were searched for; the others followed pointers."),
     "searches-made": Sentence(NOTE, "{share} of the tokens were searched for, where most gain was expected."),
     "worth-of-searches": Sentence(
         NOTE, "With searches for {share} of the tokens alone, perplexity is {perplexity} (searched={searched})."
@@ -203,6 +204,7 @@ REPORT: Sequence[Condition] = (
     gains.ties,
     gains.undertrained_model,
     gains.learned_weight,
+    gains.pointers_followed,
     gains.counted_texts,
     gains.counted_orders,
     tuning.tuned_numbers,

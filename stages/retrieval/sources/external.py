@@ -50,6 +50,8 @@ class ExternalSource(Source):
         details: dict[str, Any] = {"exact_distances": self.exact}
         if self.reading.searched < 1:
             details["searched"] = self.reading.searched
+        if self.reading.value("pointers") is not None:
+            details["pointers"] = self.reading.value("pointers")
         if self.datastore.lossless:
             return About("k", doubling=True, details=details)
         other = self.reading.changed({"exact": not self.reading.value("exact")})
