@@ -137,7 +137,7 @@ def test_a_model_whose_scores_differ_is_refused(tmp_path):
     location = locate(str(tmp_path))
     described = describe(location, None)
     (tmp_path / "config.json").write_text(json.dumps(config | {"embedding_multiplier": 3.0}))
-    with pytest.raises(DataError, match="log-probabilities differ"):
+    with pytest.raises(DataError, match="computes log-probabilities in a way"):
         read_weights(location, described)
 
 
