@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from memlm_cli.console import say, telling
+from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
 from memlm_cli.options import Common, OptionsOf, everywhere, parameters_of
+from memlm_cli.progress import telling
 from stages.errors import UsageError
 from stages.registry import load
 from stages.reporting import first_process
@@ -159,7 +160,7 @@ def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        named = [f"{d.shown} (line {d.line})" for d in defaults.values() if d.parameter not in HOW]
+        named = [d.shown for d in defaults.values() if d.parameter not in HOW]
         if named and type(error) is UsageError:
             raise UsageError(f"{str(error).rstrip('.')}. From {FILE}: {', '.join(named)}.") from error
         raise

@@ -14,7 +14,6 @@ A value stands for what would be typed behind the option; options and the enviro
 """
 
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import typer
 
+from stages.config import read_toml
 from stages.errors import UsageError, did_you_mean
 
 FILE = Path("memlm.toml")
@@ -50,13 +50,12 @@ class Default:
     parameter: str
     value: Any
     """The value as typed: a text, a list of texts, or for a switch a boolean."""
-    line: int
     shared: bool
     """Whether it is for all commands."""
 
     @property
     def shown(self) -> str:
-        """The same on the command line; for a switch that is off, which few options can express, the line."""
+        """The same on the command line; for a switch that is off, which few options can express, as in the file."""
         if self.value is False:
             return f"{self.option} = false"
         if self.value is True:
@@ -89,101 +88,59 @@ class Defaults:
 def read_defaults(group: Any, path: Path = FILE) -> Defaults:
     """The defaults in a file, checked against the commands of `group`; none where there is no such file."""
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return Defaults()
-    except (OSError, ValueError) as error:
-        return Defaults(error=UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}."))
-    try:
-        return Defaults(tuple(_File(path, text).entries(group)))
+        table = read_toml(path) if path.exists() else {}
+        return Defaults((*_shared(table, group), *_own(table, group)))
     except UsageError as error:
         return Defaults(error=error)
 
 
-class _File:
-    """The file as it is read."""
+def _shared(table: Mapping[str, Any], group: Any) -> Iterator[Default]:
+    """Values for all commands that have the option."""
+    for option in SHARED:
+        if (key := option.replace("-", "_")) in table:
+            having = [(words, command) for words, command in _below(group.commands) if option in _options(command)]
+            yield from (_default(words, command, option, table[key], shared=True) for words, command in having)
 
-    def __init__(self, path: Path, text: str) -> None:
-        self.path = path
-        self.text = text
-        try:
-            self.table = tomllib.loads(text)
-        except ValueError as error:
-            raise UsageError(f"{path} is no TOML: {error}.") from None
-        except RecursionError:
-            raise UsageError(f"{path} is nested too deeply.") from None
 
-    def entries(self, group: Any) -> Iterator[Default]:
-        """Shared ones first, so that those of a command win."""
-        commands = group.commands
-        for key, value in self.table.items():
-            if (option := key.replace("_", "-")) in SHARED:
-                for words, command in _below(commands):
-                    if option in _options(command):
-                        yield self._default(words, command, option, value, (key,))
-            elif key not in commands:
-                raise self._error((key,), f"there is no option or command {key!r}; {_known(key, commands)}")
-        for key, value in self.table.items():
-            if key in commands:
-                yield from self._of_command((key,), commands[key], value)
+def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> Iterator[Default]:
+    """Values of single commands. Raises: UsageError for a name that is none, or a value that is not legal."""
+    below, options = getattr(group, "commands", {}), _options(group) if above else {}
+    for name, value in ((key.replace("_", "-"), value) for key, value in table.items()):
+        place = (*above, name)
+        if name in below:
+            if not isinstance(value, dict):
+                raise UsageError(f"{FILE}: {name!r} is a command, and takes options: [{'.'.join(place)}].")
+            yield from _own(value, below[name], place)
+        elif name in options:
+            yield _default(above, group, name, value)
+        elif above or name not in SHARED:
+            what = f"{' '.join(above)} has no option" if above else "there is no option or command"
+            known = did_you_mean(name, [*options, *below, *(() if above else SHARED)])
+            raise UsageError(f"{FILE}: {what} {name!r}; {known}")
 
-    def _of_command(self, words: tuple[str, ...], command: Any, table: Any) -> Iterator[Default]:
-        if not isinstance(table, dict):
-            raise self._error(words, f"{words[-1]!r} is a command, and takes options: [{'.'.join(words)}].")
-        below = getattr(command, "commands", {})
-        options = _options(command)
-        for key, value in table.items():
-            option, place = key.replace("_", "-"), (*words, key)
-            if key in below:
-                yield from self._of_command(place, below[key], value)
-            elif option in options:
-                yield self._default(words, command, option, value, place)
-            else:
-                known = did_you_mean(option, [*options, *below])
-                raise self._error(place, f"{' '.join(words)} has no option {option!r}; {known}")
 
-    def _default(
-        self, words: tuple[str, ...], command: Any, option: str, value: Any, place: tuple[str, ...]
-    ) -> Default:
-        parameter = _options(command)[option]
-        typed = self._as_typed(parameter, value, place)
+def _default(words: tuple[str, ...], command: Any, option: str, value: Any, *, shared: bool = False) -> Default:
+    """A value, as its option reads what is typed. Raises: UsageError if it does not."""
+    parameter, place = _options(command)[option], option if shared else ".".join((*words, option))
+    try:
+        typed = _as_typed(parameter, value)
         context = typer.Context(command, info_name=" ".join(("memlm", *words)))
-        try:
-            parameter.handle_parse_result(context, {parameter.name: typed}, [])
-        except typer.BadParameter as error:
-            raise self._error(place, f"{'.'.join(place)}: {error.message.removeprefix('Value error, ')}") from None
-        except UsageError as error:
-            raise self._error(place, f"{'.'.join(place)}: {error}") from None
-        return Default(words, option, parameter.name, typed, self.line(place), len(place) == 1)
+        parameter.handle_parse_result(context, {parameter.name: typed}, [])
+    except (typer.BadParameter, UsageError) as error:
+        message = getattr(error, "message", str(error)).removeprefix("Value error, ")
+        raise UsageError(f"{FILE}: {place}: {message}") from None
+    return Default(words, option, parameter.name, typed, shared)
 
-    def _as_typed(self, parameter: Any, value: Any, place: tuple[str, ...]) -> Any:
-        if parameter.is_flag:
-            if not isinstance(value, bool):
-                raise self._error(place, f"{'.'.join(place)} is true or false, not {value!r}.")
-            return value
-        values = value if parameter.multiple and isinstance(value, list) else [value]
-        if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in values):
-            kind = "texts or numbers" if parameter.multiple else "a text or a number"
-            raise self._error(place, f"{'.'.join(place)} takes {kind}, not {value!r}.")
-        return [str(one) for one in values] if parameter.multiple else str(value)
 
-    def line(self, place: tuple[str, ...]) -> int:
-        """The line on which a key stands: the first with which the file, cut there, has the key."""
-        lines, readable = self.text.splitlines(keepends=True), 0
-        for count in range(1, len(lines) + 1):
-            try:
-                table: Any = tomllib.loads("".join(lines[:count]))
-            except ValueError:
-                continue
-            for word in place:
-                table = table.get(word) if isinstance(table, dict) else None
-            if table is not None:
-                return readable + 1
-            readable = count
-        return len(lines)
-
-    def _error(self, place: tuple[str, ...], message: str) -> UsageError:
-        return UsageError(f"{self.path}, line {self.line(place)}: {message}")
+def _as_typed(parameter: Any, value: Any) -> Any:
+    if parameter.is_flag:
+        if not isinstance(value, bool):
+            raise UsageError(f"is true or false, not {value!r}.")
+        return value
+    values = value if parameter.multiple and isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in values):
+        raise UsageError(f"takes {'texts or numbers' if parameter.multiple else 'a text or a number'}, not {value!r}.")
+    return [str(one) for one in values] if parameter.multiple else str(value)
 
 
 def _below(commands: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -198,10 +155,6 @@ def _options(command: Any) -> dict[str, Any]:
     """The options of a command by their names without dashes; those that `--help` hides are for memlm itself."""
     shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
     return {opt[2:]: parameter for parameter in shown for opt in parameter.opts if opt.startswith("--")}
-
-
-def _known(key: str, commands: Mapping[str, Any]) -> str:
-    return did_you_mean(key, [*SHARED, *commands])
 
 
 def _listed(value: Any) -> list[str]:

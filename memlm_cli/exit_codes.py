@@ -63,7 +63,7 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(INTERRUPTED, _stopped("interrupted", error))
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
-    rules = (_shortage, _refusal, _impossible_path, _removal, _missing_package)
+    rules = (_shortage, _refusal, _removal, _missing_package)
     known = (failure for rule in rules for link in _chain(error) if (failure := rule(link)) is not None)
     return next(known, None) or Failure(BUG, _bug_message(error))
 
@@ -104,14 +104,9 @@ def usage_message(error: BaseException) -> str:
 
 
 def _instead(option: str, context: Any) -> str:
-    """An option of a command that may have been meant."""
+    """An option that may have been meant: one that help shows, or a number of a memory."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
-    return _nearest(option, context)
-
-
-def _nearest(option: str, context: Any) -> str:
-    """Options that may have been meant: one that help shows, or a number of a memory."""
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
     spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
     if "memory" in spelled:
@@ -134,19 +129,15 @@ def _shortage(error: BaseException) -> Failure | None:
 
 
 def _refusal(error: BaseException) -> Failure | None:
-    """A file that may not be written."""
-    if not isinstance(error, OSError) or not (
-        error.errno == errno.EROFS or (error.errno in _DENIED and error.filename)
-    ):
+    """A file that may not be written, or cannot be."""
+    if not isinstance(error, OSError):
         return None
-    refused = f"{error.filename or 'The store'} cannot be written ({error.strerror})"
-    return Failure(USAGE, f"{refused}; name a store that can with --store, or mend its permissions.")
-
-
-def _impossible_path(error: BaseException) -> Failure | None:
-    if not isinstance(error, OSError) or error.errno not in _NO_PATH:
-        return None
-    return Failure(USAGE, f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.")
+    if error.errno in _NO_PATH:
+        return Failure(USAGE, f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.")
+    if error.errno == errno.EROFS or (error.errno in _DENIED and error.filename):
+        refused = f"{error.filename or 'The store'} cannot be written ({error.strerror})"
+        return Failure(USAGE, f"{refused}; name a store that can with --store, or mend its permissions.")
+    return None
 
 
 def _removal(error: BaseException) -> Failure | None:

@@ -9,14 +9,19 @@ from stages.artifacts.durable import disk_failure, write_atomically
 from stages.errors import UsageError
 
 
-def write_output_file(option: str, path: Path, text: str) -> None:
-    """Raises: UsageError if the file that an option names cannot be written; OSError if its disk is full or fails."""
+def write_html(command: str, path: Path, text: str) -> None:
+    """Write the page that `--html` names, and say where it is.
+
+    Raises: UsageError if the file cannot be written; OSError if its disk is full or fails.
+    """
     try:
         write_atomically(path, text)
     except OSError as error:
         if disk_failure(error, path):
             raise
-        raise UsageError(f"{option} {path} cannot be written ({error.strerror}).") from error
+        raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
+    say(f"{command}: wrote {path}")
+    tell_page(command, path)
 
 
 def check_output_file(option: str, path: Path) -> None:

@@ -3,12 +3,12 @@
 import json
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import Common
 from memlm_cli.tables import table
+from stages.artifacts.durable import place_of
 from stages.errors import ResourceError
 from stages.numbers import duration, size
 
@@ -48,13 +48,7 @@ def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate]
 
     store = common.open_store()
     found = list(estimates(tasks, store, common.execution(Silent())))
-    return found, fits(found, shutil.disk_usage(_existing(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
-
-
-def _existing(store: Path) -> Path:
-    """The store, or the folder in which it would be made."""
-    folder = store.absolute()
-    return next(path for path in (folder, *folder.parents) if path.exists())
+    return found, fits(found, shutil.disk_usage(place_of(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:

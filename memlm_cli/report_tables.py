@@ -9,10 +9,9 @@ from memlm_cli.tables import show, title_of
 from stages.pages.headline import headline
 from stages.pages.lineage import lineage_of
 from stages.pages.source import read_sources
-from stages.pages.tables import bucket_table, curve_table, results_table
+from stages.pages.tables import bucket_table, results_table
 from stages.pages.title import page_title
 from stages.reports.remarks.remark import Remark, Severity
-from stages.retrieval.hyperparameters import amounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +34,8 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
         for row in results.rows:
             if row.notes:
                 say(f"{row.cells[0].text}: {'; then '.join(one.plain for one in row.notes)}")
-        curves = [curve_table(source.metrics, over) for over in (*amounts(), "neighbors")]
-        for table in (*curves, bucket_table(source) if source.metrics.get("frequency_buckets") else None):
-            if table is not None:
-                show(table)
+        if source.metrics.get("frequency_buckets"):
+            show(bucket_table(source))
         if any(file.startswith("figures/") for file in artifact.manifest.files):
             say(f"figures: {artifact.path / 'figures'}")
 

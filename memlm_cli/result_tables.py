@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import figure_name, say
+from memlm_cli.console import say
+from memlm_cli.progress import figure_name
 from memlm_cli.tables import cell_text, show_table, title_of
 from stages.errors import ArtifactError
 from stages.numbers import size
@@ -90,11 +91,10 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
             say(remark.text)
 
 
-STREAM_FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
-
-
 def _show_matrix(title: str, metrics: Figures) -> None:
     """The scores after each task, and the figures of all of them, in percent."""
+    from stages.charts.stream import FIGURES
+
     after = ["before", *metrics["tasks"]]
     rows = [
         [row["row"], after[place], *(f"{score:.1%}" for score in scores)]
@@ -103,7 +103,7 @@ def _show_matrix(title: str, metrics: Figures) -> None:
     ]
     show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
-        known = [f"{figure_name(name)} {row[name]:.1%}" for name in STREAM_FIGURES if row[name] is not None]
+        known = [f"{figure_name(name)} {row[name]:.1%}" for name in FIGURES if row[name] is not None]
         say(f"{row['row']}: {', '.join(known)}")
 
 

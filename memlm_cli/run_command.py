@@ -12,11 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from memlm_cli.app import app, check_origin
 from memlm_cli.command import in_force, named_in_errors, remind
-from memlm_cli.console import telling
 from memlm_cli.defaults import Default, Defaults, read_defaults
 from memlm_cli.exit_codes import BUG
 from memlm_cli.log_file import close_log, open_log
 from memlm_cli.options import NOT_OPTIONS, Common
+from memlm_cli.progress import telling
 from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
 from stages.artifacts.advice import DEFAULT_STORE

@@ -8,10 +8,11 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter, answer, on_terminal, say
+from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
-from memlm_cli.tables import answer_table, show_table
+from memlm_cli.progress import ConsoleReporter
+from memlm_cli.tables import answer_table
 from pipelines.command_words import command_words
 from stages.artifacts.advice import store_words
 from stages.numbers import duration
@@ -33,23 +34,14 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
         say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
     steps = plan_recipe(recipe, common.open_store(), common.execution(Silent()))
     if common.json:
-        answer(json.dumps([_plan_entry(step) for step in steps]))
+        fields = ("command", "done", "why", "reference")
+        answer(json.dumps([{"stage": step.name, **{name: getattr(step, name) for name in fields}} for step in steps]))
         return
     rows = [
         (s.name, s.command, "done" if s.done else "would run", "" if s.done else s.why, s.reference or "")
         for s in steps
     ]
     answer_table(("stage", "command", "state", "why", "artifact"), rows)
-
-
-def _plan_entry(step: Any) -> dict[str, Any]:
-    return {
-        "stage": step.name,
-        "command": step.command,
-        "done": step.done,
-        "why": step.why,
-        "reference": step.reference,
-    }
 
 
 def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
@@ -82,10 +74,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
             say(f"{result.name}: {result.reference} {result.status} ({took(result)}){count}")
             if result.status != "cached" and result.name != last and common.verbose:
                 show_result(result.artifact, named=True, verbose=True)
-    results = [done[name] for name in recipe.stages]
-    if common.verbose:
-        _show_summary(results)
-    return results
+    return [done[name] for name in recipe.stages]
 
 
 def show_again(result: "Result", common: Common) -> None:
@@ -122,11 +111,6 @@ def took(result: "Result") -> str:
     """The time that an artifact says it took to make; of this run alone where it was there, or partly, before."""
     whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
     return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]
-
-
-def _show_summary(results: "list[Result]") -> None:
-    rows = [(r.name, r.command, r.reference, r.status, took(r)) for r in results]
-    show_table("Stages", ("stage", "command", "artifact", "", "time"), rows)
 
 
 def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:

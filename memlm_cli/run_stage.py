@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, not_working, note, say
+from memlm_cli.console import answer, answers_on_terminal, note, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
+from memlm_cli.progress import ConsoleReporter, not_working
 from memlm_cli.result_tables import show_result, tell_rest
 from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from stages.artifacts.kinds import STAGES
+from stages.artifacts.kinds import FORECASTS, STAGES
 from stages.errors import UsageError, did_you_mean
-from stages.registry import Registry
 
 
 class Reference(NamedTuple):
@@ -52,9 +51,9 @@ COMMANDS = {
         reads_files=True,
     ),
     "train": Command(
-        "Tokens, packed batches, or neighbours -> model: train a language model.",
+        "Tokens, packed batches, neighbours, or keys of documents -> model: train a language model.",
         "What to learn",
-        ("tokens", "batches", "neighbors"),
+        ("tokens", "batches", "neighbors", "episodes"),
         {"init_from": Reference("Begin with the weights of this model.", ("model",))},
         seeded=True,
     ),
@@ -129,22 +128,6 @@ COMMANDS = {
         {"episodes": Reference("Keys of the documents in memory.", ("episodes",))},
     ),
 }
-_FORECASTS = Registry(
-    "command",
-    {
-        "tokenize": "stages.forecasts.tokenize:TokenizeForecast",
-        "train": "stages.forecasts.models:TrainForecast",
-        "import-model": "stages.forecasts.models:ImportForecast",
-        "build-datastore": "stages.forecasts.retrieval:DatastoreForecast",
-        "update-datastore": "stages.forecasts.retrieval:UpdateForecast",
-        "build-index": "stages.forecasts.retrieval:IndexForecast",
-        "precompute-neighbors": "stages.forecasts.retrieval:NeighborsForecast",
-        "pack-batches": "stages.forecasts.retrieval:PackForecast",
-        "evaluate": "stages.forecasts.models:EvaluateForecast",
-        "build-episodes": "stages.forecasts.episodes:EpisodesForecast",
-        "evaluate-tasks": "stages.forecasts.models:EvaluateTasksForecast",
-    },
-)
 
 
 def stage_of(command: str) -> Any:
@@ -159,7 +142,7 @@ def config_of(command: str) -> Any:
 
 def forecast_of(command: str) -> Any:
     """The forecast of a command. Raises UsageError for an unknown command."""
-    return _FORECASTS.load(command)()
+    return FORECASTS.load(command)()
 
 
 def check_references(command: str, names: list[str]) -> None:

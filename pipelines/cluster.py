@@ -19,10 +19,12 @@ from typing import Any
 from pipelines.executor import Finished, Reporters, StageExecutor, StageRun
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.executors.machines import (
-    MOST_LOSSES,
+    NO_ROOM,
     SECONDS_OF_PATIENCE,
+    Losses,
     Place,
     RayError,
+    answered,
     joined,
     last_line,
     pinned,
@@ -32,9 +34,8 @@ from stages.artifacts.executors.machines import (
 )
 from stages.artifacts.executors.worker import Failed
 from stages.artifacts.make import Outcome, ResolvedWork, Status, make, plan
-from stages.artifacts.stage import Execution, Inputs, ShardedStage
+from stages.artifacts.stage import Execution, ShardedStage
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.errors import ResourceError
 from stages.interrupts import Terminated, deferred_signals
 from stages.reporting import Reporter, Silent
@@ -69,7 +70,6 @@ class RunningStage:
     since: float = 0.0
     heard: bool = False
     """Whether a message of it has come; until then it waits for room."""
-    losses: int = 0
 
 
 class ClusterExecutor(StageExecutor):
@@ -77,9 +77,10 @@ class ClusterExecutor(StageExecutor):
 
     def __init__(self, store: Store, execution: Execution, reporters: Reporters) -> None:
         super().__init__(store, execution, reporters)
-        self._planned: dict[str, tuple[ResolvedWork, StageConfig, Inputs]] = {}
+        self._planned: dict[str, ResolvedWork[Any]] = {}
         self._running: dict[str, RunningStage] = {}
         self._ended: deque[Finished] = deque()
+        self._losses = Losses()
         self._cluster = ExitStack()
         self._task: Any = None
         self._messages: Any = None
@@ -105,23 +106,23 @@ class ClusterExecutor(StageExecutor):
                 begun.append(run)
         return begun
 
-    def _work(self, run: StageRun) -> ResolvedWork:
+    def _work(self, run: StageRun) -> ResolvedWork[Any]:
         if run.name not in self._planned:
             self._planned[run.name] = plan(run.stage, run.config, run.references, self.store, self.execution)
-        return self._planned[run.name][0]
+        return self._planned[run.name]
 
     def _begin(self, run: StageRun, alone: int) -> None:
         """Begin a stage; `alone`: how many share the cluster, it among them, that compute in one process each."""
         self._join()
-        work, config, inputs = self._planned[run.name]
+        work = self._planned[run.name]
         environment = None
-        if _computes_alone(run) and not inputs.files:
-            needs = resources(run.stage, config, inputs, replace(self.execution, workers=alone))
+        if _computes_alone(run) and not work.inputs.files:
+            needs = resources(run.stage, work.config, work.inputs, replace(self.execution, workers=alone))
             options = {**needs, "scheduling_strategy": "SPREAD"}
         else:
             options, environment = self._here, own_environment()
         execution = replace(pinned(run.stage, self.execution), reporter=Silent(), command=run.command)
-        reads = [artifact.path for artifact in inputs.artifacts.values()]
+        reads = [artifact.path for artifact in work.inputs.artifacts.values()]
         task = pickle.dumps((run, self.store, execution, reads, sys.argv[1:]))
         reporting = ExitStack()
         reporter = reporting.enter_context(self.reporters(run.name))
@@ -151,12 +152,8 @@ class ClusterExecutor(StageExecutor):
     def finished(self) -> Finished:
         while not self._ended:
             by_answer = {stage.answer: stage for stage in self._running.values()}
-            with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
-                done, _ = ray.wait(list(by_answer), timeout=1)
-                self._listen()
-                request.check()
-            for answer in done:
-                self._end(by_answer[answer])
+            for stage in answered(by_answer, self._listen):
+                self._end(stage)
         return self._ended.popleft()
 
     def _listen(self) -> None:
@@ -169,7 +166,7 @@ class ClusterExecutor(StageExecutor):
         for stage in self._running.values():
             if not stage.heard and time.monotonic() > stage.since + SECONDS_OF_PATIENCE:
                 stage.since = float("inf")
-                stage.reporter.info("waiting until the cluster has room, or a process has started")
+                stage.reporter.info(NO_ROOM)
 
     def _received(self) -> list[Message]:
         try:
@@ -180,13 +177,12 @@ class ClusterExecutor(StageExecutor):
 
     def _end(self, stage: RunningStage) -> None:
         """Take note of what a stage came to. Raises: what it raised; ResourceError if it is lost too often."""
+        answer: tuple[str, Status, float] | Failed | None
         try:
-            answer: tuple[str, Status, float] | Failed = ray.get(stage.answer)
-        except ray.exceptions.RayTaskError as error:
-            self._drop(stage)
-            raise ResourceError(f"No stage can be started on the cluster: {last_line(error)}") from error
+            answer = ray.get(stage.answer)
         except RayError as error:
-            self._start_again(stage, error)
+            answer = self._start_again(stage, error)
+        if answer is None:
             return
         if isinstance(answer, Failed):
             stage.reporter.info("failed")
@@ -196,16 +192,17 @@ class ClusterExecutor(StageExecutor):
         reference, status, seconds = answer
         self._ended.append(Finished(stage.run.name, Outcome(self._artifact(reference), status), seconds))
 
-    def _start_again(self, stage: RunningStage, error: RayError) -> None:
-        stage.losses += 1
-        if stage.losses > MOST_LOSSES:
-            self._drop(stage)
-            raise ResourceError(
-                f"{stage.losses} processes of the cluster were lost at the same stage ({stage.run.name}), as happens "
-                f"when memory runs out; what is done is kept. The last one: {last_line(error)}"
-            ) from error
+    def _start_again(self, stage: RunningStage, error: RayError) -> Failed | None:
+        """Start a stage whose process was lost; what is wrong, where that is of no use."""
+        try:
+            if isinstance(error, ray.exceptions.RayTaskError):
+                raise ResourceError(f"No stage can be started on the cluster: {last_line(error)}") from error
+            self._losses.note(stage.run.name, error)
+        except ResourceError as failure:
+            return Failed([failure, error])
         stage.reporter.info("its process on the cluster was lost; it goes on from what is saved")
         self._start(stage)
+        return None
 
     def _artifact(self, reference: str) -> Artifact:
         """Open an artifact that another process published. Raises: ArtifactError if it is not seen for a minute, or

@@ -13,9 +13,8 @@ from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.garbage import folder_bytes
-from stages.artifacts.kinds import KINDS
 from stages.artifacts.make import ResolvedWork, plan
-from stages.artifacts.manifest import InputRecord, Manifest
+from stages.artifacts.manifest import InputRecord
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -32,22 +31,10 @@ class ExpectedStore(Store):
         self._expected: dict[str, Artifact] = {}
         self._approximate: set[str] = set()
 
-    def expect(self, work: ResolvedWork, inputs: Inputs, cost: Cost) -> Artifact:
+    def expect(self, work: ResolvedWork[Any], cost: Cost) -> Artifact:
         """An artifact as its cost describes it."""
-        manifest = Manifest(
-            format_version=KINDS[work.kind].format_version,
-            kind=work.kind,
-            stage=work.stage,
-            id=work.id,
-            config=work.config.stored(),
-            inputs=work.inputs,
-            files={file: _entry(file, size, work, inputs, cost) for file, size in (cost.files or {}).items()},
-            metrics=dict(cost.metrics),
-            created="",
-            seconds=0.0,
-            producer={},
-            outside_files=work.files,
-        ).sealed()
+        files = {file: _entry(file, size, work, cost) for file, size in (cost.files or {}).items()}
+        manifest = work.manifest(files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={})
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
         self._expected[artifact.reference] = artifact
         if cost.approximate:
@@ -74,10 +61,10 @@ class ExpectedStore(Store):
             super().check_files(artifact, every_byte=every_byte, read=read)
 
 
-def _entry(file: str, size: int, work: ResolvedWork, inputs: Inputs, cost: Cost) -> FileEntry:
+def _entry(file: str, size: int, work: ResolvedWork[Any], cost: Cost) -> FileEntry:
     """The digest of a file that is copied is that of the other; of others it is only unlike all others."""
     role = cost.copies.get(file)
-    digest: Any = f"{work.reference}/{file}" if role is None else inputs[role].manifest.files[file]["blake2b"]
+    digest: Any = f"{work.reference}/{file}" if role is None else work.inputs[role].manifest.files[file]["blake2b"]
     return {"bytes": size, "blake2b": digest}
 
 
@@ -178,19 +165,19 @@ def _estimate(
     task: Task, made: Mapping[str, Artifact], store: ExpectedStore, execution: Execution
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
-    work, config, inputs = plan(stage, task.config, bound(task.references, made), store, execution)
+    work = plan(stage, task.config, bound(task.references, made), store, execution)
+    config, inputs = work.config, work.inputs
     if store.has(work.kind, work.id):
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
-    stage.require(config, inputs, execution)
     forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
-    cost, device = forecast.cost(config, inputs), stage.device(execution)
+    cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
     cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
-    needed = {CPU: cost.host, device: stage.memory(config, inputs)}
+    needed = {CPU: cost.host, device: forecast.memory(config, inputs)}
     estimate = Estimate(
         name=task.name,
         command=task.command,
@@ -206,7 +193,7 @@ def _estimate(
         remedy=cost.remedy,
         written=folder_bytes(draft),
     )
-    return estimate, store.expect(work, inputs, cost) if cost.metrics else None
+    return estimate, store.expect(work, cost) if cost.metrics else None
 
 
 Run = tuple[int, float]

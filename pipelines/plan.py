@@ -46,7 +46,7 @@ def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step
         if waits:
             reference, done, why = None, False, f"reads {', '.join(s.name for s in waits)}"
         else:
-            work = _work(stage.command, config, bound(references, steps), store, execution)
+            work = plan(stage_of(stage.command), config, bound(references, steps), store, execution)
             reference, done, why = work.reference, *_state(work, store)
         steps[name] = Step(name, stage.command, config, references, reference, done, why)
     return list(steps.values())
@@ -77,21 +77,7 @@ def _steps_read(references: Mapping[str, Reference], steps: Mapping[str, Step]) 
             yield steps[value]
 
 
-def _work(
-    command: str,
-    config: StageConfig,
-    references: Mapping[str, Any],
-    store: Store,
-    execution: Execution,
-) -> ResolvedWork:
-    stage = stage_of(command)
-    work, resolved, inputs = plan(stage, config, references, store, execution)
-    if not store.has(work.kind, work.id):
-        stage.require(resolved, inputs, execution)
-    return work
-
-
-def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
+def _state(work: ResolvedWork[Any], store: Store) -> tuple[bool, str]:
     """(done, why) of a piece of work whose inputs are all there."""
     if store.has(work.kind, work.id):
         return True, "done"
@@ -102,13 +88,13 @@ def _state(work: ResolvedWork, store: Store) -> tuple[bool, str]:
     return False, next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 
 
-def _other_files(artifact: Artifact, work: ResolvedWork) -> set[str]:
+def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:
     """The roles (`train`, `source`, `tokenizer`) in which other files were read."""
     different = {tuple(file) for file in artifact.manifest.outside_files} ^ {tuple(file) for file in work.files}
     return {file[0].partition(".")[0] for file in different}
 
 
-def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
+def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
     """Describe the one difference between a piece of work and one that was done; None if there are several."""
     other = _other_files(artifact, work)
     if other & TEXTS:
@@ -117,7 +103,7 @@ def _difference(artifact: Artifact, work: ResolvedWork) -> str | None:
         return f"another {'/'.join(sorted(other))} than that of {artifact.reference}"
     inputs = [
         f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"
-        for role, record in work.inputs.items()
+        for role, record in work.records.items()
         if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
     ]
     own = dict(leaves(artifact.config))

@@ -23,7 +23,6 @@ A recipe is a TOML file:
     model.steps = [500, 1000]
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -34,7 +33,7 @@ from pydantic import Field
 from pipelines.catalogue import COMMANDS, check_references, config_of, names_files, reads_artifact, stage_of
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
-from stages.config import Settings, StageConfig, dashed_names, read_toml
+from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
@@ -139,11 +138,7 @@ def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recip
         overrides: settings by stage, which win over those of the recipe.
     Raises: UsageError for whatever could not run.
     """
-    values = read_toml(path)
-    try:
-        return parsed_recipe(values, files, overrides, path)
-    except UsageError as error:
-        raise UsageError(_as_spelled(str(error), path)) from None
+    return parsed_recipe(read_toml(path), files, overrides, path)
 
 
 def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, Any], path: Path) -> Recipe:
@@ -156,25 +151,17 @@ def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, 
 
 def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) -> Recipe:
     stages = values.get("stages")
-    if isinstance(stages, dict):
+    if isinstance(stages, dict) and overrides:
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
-    if isinstance(stages, dict) and overrides:
-        stages = values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
+        values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
     return validated(Recipe, values, where=str(path))
 
 
 def _untimed(stage: Any) -> Any:
     """A stage whose time is not known, since its settings, or those of what it reads, are others."""
     return {key: value for key, value in stage.items() if key != "seconds"} if isinstance(stage, dict) else stage
-
-
-def _as_spelled(message: str, path: Path) -> str:
-    """A message with names as the recipe spells them: `batch-tokens`, where it does not say `batch_tokens`."""
-    for name in dashed_names(path):
-        message = re.sub(rf"\b{re.escape(name.replace('-', '_'))}\b", name, message)
-    return message
 
 
 def _check_names(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from errno import EINVAL
 from pathlib import Path
@@ -66,6 +66,8 @@ class StageConfig(Settings):
     not_identity: ClassVar[frozenset[str]] = frozenset()
     """Fields that change how the work is done but not what comes out (logging, how often to save); no manifest has
     them."""
+    runs_models: ClassVar[bool] = False
+    """Whether models compute, though `precision` is no setting."""
 
     def stored(self) -> dict[str, Any]:
         """All that can change the result, as JSON values."""
@@ -159,17 +161,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises: UsageError if it cannot be read or is no TOML.
     """
-    content = _toml(path)
     try:
-        table: dict[str, Any] = _underscored(content)
-    except RecursionError:  # tables deeper than what TOML's own reader still took
+        table: dict[str, Any] = _underscored(tomllib.loads(read_regular(path)))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no TOML: {error}.") from None
+    except RecursionError:
         raise UsageError(f"{path} is nested too deeply.") from None
     return table
-
-
-def dashed_names(path: Path) -> set[str]:
-    """The names in a settings file that are spelled with `-`. Raises: UsageError as `read_toml` does."""
-    return {name for name in _names(_toml(path)) if "-" in name}
 
 
 def read_regular(path: Path) -> str:
@@ -177,25 +177,6 @@ def read_regular(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
     return path.read_text("utf-8")
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_regular(path))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is no TOML: {error}.") from None
-    except RecursionError:
-        raise UsageError(f"{path} is nested too deeply.") from None
-
-
-def _names(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from value
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in below:
-        yield from _names(item)
 
 
 def _underscored(value: Any) -> Any:

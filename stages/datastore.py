@@ -96,10 +96,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         settled = {"key": key, "reset": reset, "precision": precision, **windows._asdict()}
         return config.model_copy(update=settled)
 
-    def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
-        rows = layouts_of(config, inputs).keys.shape[0]
-        return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
-
     def plan(self, job: Job[DatastoreConfig]) -> Plan:
         encoder, layouts = job.inputs["encoder"], layouts_of(job.config, job.inputs)
         model, keys = model_of(encoder), layouts.keys

@@ -51,14 +51,6 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
         length = config.length or int(inputs["encoder"].config.get("segment_length", 128))
         return config.model_copy(update={"length": length})
 
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
-    def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
-        return 4 * int(inputs["encoder"].metrics["parameters"])
-
     def plan(self, job: Job[EpisodesConfig]) -> ShardPlan[Shard]:
         rows = int(job.inputs["corpus"].metrics["splits"][job.config.split]["documents"])
         arrays = layouts(rows, int(job.inputs["encoder"].config["model"]["width"]))

@@ -15,7 +15,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
-from stages.encoding.window_settings import resolve_windows, state_bytes
+from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.schema import REPORT
@@ -33,8 +33,6 @@ from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
-from stages.search.automatic import memory_to_search
-from stages.suffixes.indexing import SORTING_BYTES, TEXT_BYTES
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
@@ -107,26 +105,19 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             }
         )
 
-    def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
-        model = 4 * int(inputs["model"].metrics["parameters"])
-        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        matched = TEXT_BYTES * int(inputs[EXACT].metrics["rows"]) if EXACT in inputs else 0
-        read = search_memory(inputs) + matching_memory(inputs)
-        return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
-
     def plan(self, job: Job[EvaluateConfig]) -> "Plan":
         from stages.evaluation.plan import plan_evaluation
         from stages.search.open import tell_of_large
 
-        for index in indexes_read(job.inputs):
-            tell_of_large(index.file("index.faiss"), job.reporter)
+        if "index" in job.inputs and "neighbors" not in job.inputs:
+            tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
         if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
             job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-lm of an index is")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
         from stages.encoding.state_store import StateStore
-        from stages.evaluation.range_reader import open_range_reader
+        from stages.evaluation.opening import open_range_reader
         from stages.evaluation.row_weights import RowWeights
         from stages.models.devices import resolve_device, tune_allocator
         from stages.retrieval.sources.source import Needs
@@ -202,7 +193,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.row_names import with_model_named
         from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
@@ -235,9 +225,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         more = weights.policies()[0].files if rows else {}
         for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
-        drawn = with_model_named(made)
-        charts = [chart for held in probe_charts(drawn, files).values() for chart in held]
-        write_figures([*report_charts(drawn), *charts], job.draft.add)
+        charts = [chart for held in probe_charts(made, files).values() for chart in held]
+        write_figures([*report_charts(made), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 
@@ -276,26 +265,6 @@ def resolve_decoding(
 
     require_sacrebleu(config.bleu)
     return dict(config.decoding)
-
-
-def indexes_read(inputs: Inputs) -> list[Artifact]:
-    """The index that is searched, if one is."""
-    return [inputs["index"]] if "index" in inputs and "neighbors" not in inputs else []
-
-
-def search_memory(inputs: Inputs) -> int:
-    """Bytes of memory without which the index cannot be searched."""
-    return sum(memory_to_search(a.config["index"], a.metrics.get("bytes")) or 0 for a in indexes_read(inputs))
-
-
-def matching_memory(inputs: Inputs) -> int:
-    """Bytes of memory in which the largest text that is read is sorted, to find what of the split stands in it."""
-    from stages.evaluation.figures.control import MOST_TOKENS
-
-    splits = inputs["tokens"].metrics["splits"]
-    texts = [splits["train"]["tokens"] if "train" in splits else 0]
-    texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
-    return SORTING_BYTES * max(texts) if sum(texts) <= MOST_TOKENS else 0
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

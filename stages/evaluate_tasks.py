@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
+from stages.artifacts.stage import Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_split
@@ -19,7 +19,6 @@ from stages.methods.config import TRAIN
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.figures import stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, plan_stream
-from stages.tasks.readings import Adaptation
 from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
@@ -50,6 +49,10 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             raise ArtifactError(
                 f"{model.reference} has learnt no tasks: {model.advise('evaluate', model.reference)} scores its text."
             )
+        if model.config["model"]["head"]["name"] == "language" and config.memory != ("none",):
+            raise UsageError(
+                f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
+            )
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
         plan_stream(config, model, tokens)
@@ -59,21 +62,6 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         elif references.get("episodes") is not None:
             raise UsageError("--episodes: no --memory looks for the nearest documents; add mbpa or episodic.")
         return Inputs(read)
-
-    def device(self, execution: Execution) -> str:
-        from stages.models.devices import device_name
-
-        return device_name(execution.device)
-
-    def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
-        """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
-        weights = 4 * int(inputs["model"].metrics["parameters"])
-        needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
-        if "episodes" in inputs:
-            episodes = inputs["episodes"]
-            needed += 4 * int(episodes.input("encoder").metrics["parameters"])
-            needed += 2 * 4 * int(episodes.metrics["rows"]) * int(episodes.metrics["dim"])
-        return needed
 
     def plan(self, job: Job[EvaluateTasksConfig]) -> StreamPlan:
         return plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])

@@ -95,20 +95,8 @@ class ImportModel(Stage[ImportConfig]):
             raise UsageError(f"--segment-length {length} is more than the {longest} tokens that the model can read.")
         return config.model_copy(update={"model": model, "segment_length": length})
 
-    def memory(self, config: ImportConfig, inputs: Inputs) -> int | None:
-        return pretrained_size(config, inputs).memory
-
-    def require(self, config: ImportConfig, inputs: Inputs, execution: Execution) -> None:
-        """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
-        needed, memory = self.memory(config, inputs), memory_bytes()
-        if needed is not None and needed > memory:
-            raise ResourceError(
-                f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared "
-                f"with those of transformers, and this machine has {size(memory)}: import it on a larger one, or a "
-                "smaller model."
-            )
-
     def run(self, job: Job[ImportConfig]) -> dict[str, Any]:
+        _require_memory(job.config, job.inputs)
         from safetensors.torch import save_file
 
         from stages.pretrained.imported import Imported
@@ -138,6 +126,17 @@ def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
 
     assert isinstance(config.model, Imported)
     return model_size(_location(inputs), config.model)
+
+
+def _require_memory(config: ImportConfig, inputs: Inputs) -> None:
+    """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
+    needed, memory = pretrained_size(config, inputs).memory, memory_bytes()
+    if needed > memory:
+        raise ResourceError(
+            f"Importing {_location(inputs).spec} takes {size(needed)} of memory, where its scores are compared with "
+            f"those of transformers, and this machine has {size(memory)}: import it on a larger one, or a smaller "
+            "model."
+        )
 
 
 def _location(inputs: Inputs) -> Any:

@@ -24,18 +24,17 @@ from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
+from stages.lineage import exact
 from stages.lineage.indexes import LEARNED, index_before
 from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
     check_keys,
     cost_in_words,
-    grows_whole,
-    index_bytes,
     resolve,
 )
 from stages.search.config import IndexConfig, Keys, check_probe
-from stages.suffixes.indexing import ExactIndex, context_arrays
+from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
@@ -144,13 +143,6 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
         return resolved
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        keys = described_keys(inputs)
-        size = index_bytes(config, keys)
-        if size is None:
-            return None
-        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
         from stages.search.build import grows_in_parts
         from stages.search.factory import empty_index
@@ -241,13 +233,12 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     schema = Schema(IndexFigures, context_arrays, _disagrees)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        return _kind(config).inputs(config, references, store)
+        read = _kind(config).inputs(config, references, store)
+        before = None if config.index != EXACT else exact.index_before(read[TEXT], references.get("update"), store)
+        return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
         return _kind(config).resolve(config, inputs, execution)
-
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        return _kind(config).memory(config, inputs)
 
     def plan(self, job: Job[IndexConfig]) -> Any:
         return _kind(job.config).plan(job)

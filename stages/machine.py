@@ -2,8 +2,12 @@
 
 import os
 import resource
+import shutil
 import sys
+import sysconfig
 from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -44,6 +48,21 @@ def _left_of_limits() -> int:
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def runs_triton(device: str) -> bool:
+    """Whether our kernels in Triton run on `cpu` or `cuda`: on a GPU of Nvidia that has tf32, with what Triton needs.
+
+    That is, besides itself, a C compiler and Python's headers, to build what launches a kernel.
+    """
+    compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("clang")
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    if device != "cuda" or find_spec("triton") is None or compiler is None or not headers.is_file():
+        return False
+    import torch
+
+    return torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def multiplies_bf16() -> bool:

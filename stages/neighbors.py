@@ -23,7 +23,6 @@ from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
-from stages.search.automatic import memory_to_search
 from stages.search.config import NeighborsConfig, exactness, excluding_fewer, lists_to_read
 from stages.text.tokens import open_split
 
@@ -180,10 +179,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             **exactness(config, index.metrics["lossless"]),
         }
         return config.model_copy(update=changes)
-
-    def memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
-        index = inputs["index"]
-        return memory_to_search(index.config["index"], index.metrics.get("bytes"))
 
     def plan(self, job: Job[NeighborsConfig]) -> Plan:
         from stages.lineage.rows import own_rows

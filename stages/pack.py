@@ -156,8 +156,8 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
         packed = chain(np.concatenate([matches["ids"] for matches in found]), permutation, apart)
         offsets = _offsets(job, plan.segments)
-        _write(job, "order", packed.order)
-        _write(job, "segment_offsets", offsets)
+        job.draft.write_whole(_layout("order", len(packed.order)), packed.order)
+        job.draft.write_whole(_layout("segment_offsets", len(offsets)), offsets)
         searched = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
@@ -262,13 +262,6 @@ def array_layouts(segments: int) -> dict[str, ArrayLayout]:
 def _layout(name: str, rows: int) -> ArrayLayout:
     """An array of whole numbers."""
     return ArrayLayout(f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
-
-
-def _write(job: Job[PackConfig], name: str, values: np.ndarray) -> None:
-    layout = _layout(name, len(values))
-    array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
-    for shard in range(array.shards):
-        array.write(shard, values[array.rows(shard)])
 
 
 def _figures(packed: "Chain", scores: np.ndarray, counts: "csr_array", permutation: np.ndarray) -> dict[str, Any]:

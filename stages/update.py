@@ -16,7 +16,6 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.encoding.schema import UPDATED
 from stages.encoding.stored_rows import VALUE_DTYPE
-from stages.encoding.window_settings import state_bytes
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_sources, require_split
 from stages.lineage.rows import DatastoreRows
@@ -25,7 +24,7 @@ from stages.models.config import model_of
 from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.plan import TABLES, Plan, plan_change, row_layouts
+from stages.updating.plan import TABLES, Plan, plan_change
 from stages.updating.tables import write_sources_and_names, write_tables
 from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
 
@@ -78,16 +77,6 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
                 **taken_over(config, inputs),
             }
         )
-
-    def memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
-        change = Change.of(config, inputs)
-        added = 0 if change.tokens is None else int(change.tokens.metrics["splits"][change.split]["tokens"])
-        keys = row_layouts(config, inputs["encoder"], change.left.rows + added).keys
-        copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
-        if ADDED not in inputs:
-            return copied
-        encoder = inputs["encoder"]
-        return copied + 4 * int(encoder.metrics["parameters"]) + state_bytes(encoder, config.windows, keys.shape[0])
 
     def plan(self, job: Job[UpdateConfig]) -> Plan:
         change = Change.of(job.config, job.inputs)

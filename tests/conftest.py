@@ -10,10 +10,14 @@ import pytest
 from hypothesis import settings
 
 from stages.charts import figure
+from stages.models.devices import device_type
 from tests.shapes import check_shapes_in
 
 check_shapes_in(["stages.memory", "stages.models", "stages.search"])
 """Before anything imports them: kernels are given, and give, arrays of the shapes that they name."""
+
+if device_type("auto") == "cpu":
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its own functions look, too
 
 DRAWN_BY_VEGA = figure.drawn_by_vega
 

@@ -14,6 +14,8 @@ import typer
 from memlm_cli.app import app
 from pipelines.recipe import load_recipe, shipped_recipes
 from pipelines.settings import assignment, merged, validated
+from stages.memory.readers import READERS
+from stages.models.layers import STREAM_ATTENTION
 from stages.retrieval.reading import parse_readings
 from stages.tasks.config import EvaluateTasksConfig
 from stages.training.config import TrainConfig
@@ -95,6 +97,15 @@ def test_the_recipe_of_the_documents_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(recipe)
     assert load_recipe(path, {"train": ["a.txt"]}, {}).description == "kNN-LM on my text"
+
+
+def test_the_parts_of_contributing_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "memlm_cli/toplevel"))
+    for registry in (STREAM_ATTENTION, READERS):
+        monkeypatch.setattr(registry, "targets", dict(registry.targets))
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.S):
+        exec(block, {})
+    assert "summary" in STREAM_ATTENTION.targets and "mean" in READERS.targets
 
 
 def test_commands_are_found_in_the_documents() -> None:

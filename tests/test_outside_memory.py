@@ -18,7 +18,8 @@ from stages.memory.hyperparameter import Choice, Count, Hyperparameter
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
-from stages.registry import Part
+from stages.registry import OUTSIDE, Part, import_outside
+from stages.retrieval.grammar import parse_phrase
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
@@ -120,6 +121,20 @@ class TestEcho(SourceContract):
 class TestMean(ReaderContract):
     registered_as = "mean"
     ends = (0.0, 99.0)
+
+
+def test_keys_of_a_module_that_is_named_are_legal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(READERS, "targets", dict(READERS.targets))
+    del READERS.targets["mean"]
+    line = f"READERS.targets['mean'] = Part('{HERE}:MeanSettings', '{HERE}:MeanReader')"
+    (tmp_path / "outside_reader.py").write_text(
+        f"from stages.memory.readers import READERS\nfrom stages.registry import Part\n{line}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(OUTSIDE, "outside_reader")
+    import_outside.cache_clear()
+    assert parse_phrase("long:size=5,reader=mean,percent=10").reader == "mean"
+    import_outside.cache_clear()
 
 
 @pytest.mark.parametrize("span", ["3", "tune"])

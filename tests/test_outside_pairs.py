@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
@@ -180,7 +181,8 @@ class MakePairs(Stage[PairsConfig]):
                 "paragraph_hashes": random.integers(0, 2**63, count).astype(np.uint64),
             }
             for name, values in arrays.items():
-                job.draft.array(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20).write(0, values)
+                layout = ArrayLayout(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
+                job.draft.write_whole(layout, values)
             n = len(ids)
             sizes = {
                 "tokens": n,

@@ -47,3 +47,16 @@ def test_the_reference_has_every_command_and_its_options(site: Path) -> None:
     text = (site / "commands.html").read_text("utf-8")
     for words in ("memlm evaluate", "--save-token-scores", "memlm artifacts graph", "TOKENS|BATCHES|NEIGHBORS"):
         assert words in text
+
+
+def test_every_setting_is_on_a_page_that_others_lead_to(site: Path) -> None:
+    text = (site / "settings.html").read_text("utf-8")
+    for words in (
+        "model.attention.long_length",
+        "model.feed_forward.sub_keys",
+        "memory.neighbor_dropout",
+        "batch_tokens",
+    ):
+        assert words in text
+    page = (site / "explanation/memorizing-transformer.html").read_text("utf-8")
+    assert "settings.html#stages-models-layers-memorizing-settings" in page

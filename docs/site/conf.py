@@ -10,3 +10,4 @@ html_show_sphinx = False
 html_copy_source = False
 suppress_warnings = ["myst.header"]
 smartquotes = False
+highlight_language = "none"

@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.data import Bars, Chart, Series
 from stages.charts.figure import Figure
 from stages.charts.palette import with_schemes
 
@@ -100,16 +100,8 @@ def bar_chart(name: str, table: dict[str, Any]) -> Chart:
         Series(label, [column[place] for place in drawn], [_interval(rows[place], bars[label]) for place in drawn])
         for label, column in values.items()
     ]
-    numbers = Table(
-        ["", *bars], [[group, *row] for group, *row in zip(groups, *(s.values for s in series), strict=True)]
-    )
-    return Chart(
-        name,
-        about["title"],
-        about["caption"],
-        Bars(groups, series, "", about["up"], about.get("signed", True)),
-        numbers,
-    )
+    plot = Bars(groups, series, "", about["up"], about.get("signed", True))
+    return Chart(name, about["title"], about["caption"], plot)
 
 
 def _cell(cells: list[Any], column: int) -> Any:

@@ -16,15 +16,18 @@ HEAD = """# Settings
 
 `--set NAME=value` gives any of these to `memlm train`; many have an option of their own ([commands](commands.md)).
 `memlm presets NAME` shows those of a preset.
+Settings of sources and readers are [keys of `--memory`](reference/memories.md).
 """
 
 
 def settings() -> str:
     """The page."""
     sys.path.insert(0, str(ROOT))
+    from stages.memory.readers import READERS
     from stages.methods import METHODS
     from stages.models import BACKBONES
     from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
+    from stages.retrieval.sources import SOURCES
     from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 
     groups = {
@@ -37,15 +40,17 @@ def settings() -> str:
         "Attention of a Transformer-XL": ("model.attention", _parts(STREAM_ATTENTION)),
         "Attention of a Transformer": ("model.attention", _parts(WINDOW_ATTENTION)),
         "Feed-forward layer": ("model.feed_forward", _parts(FEED_FORWARD)),
+        "Sources of a memory": ("", _parts(SOURCES)),
+        "Readers of a memory": ("", _parts(READERS)),
     }
     lines, seen = [HEAD], set()
     for title, (prefix, parts) in groups.items():
-        lines.append(f"\n## {title}\n")
-        for name, part in parts.items():
+        headings = [f"## {title}\n"] if len(parts) == 1 else [f"### {name}\n" for name in parts]
+        lines += [f"## {title}\n"] if len(parts) > 1 else []
+        for heading, part in zip(headings, parts.values(), strict=True):
             module = part.__module__.replace(".", "/")
-            lines += [] if module in seen else [f"({module})="]
+            lines += [*([] if module in seen else [f"({module})="]), heading, *_table(prefix, part), ""]
             seen.add(module)
-            lines += [f"### {name}\n", *_table(prefix, part), ""]
     return "\n".join(lines)
 
 
@@ -69,7 +74,8 @@ def _table(prefix: str, part: Any) -> Iterator[str]:
     for name, field in rows:
         choices = f"One of {', '.join(f'`{one}`' for one in _choices(field))}." if _choices(field) else ""
         about = " ".join(filter(None, (_escaped(told.get(name, "")), choices)))
-        yield f"| `{'.'.join(filter(None, (prefix, name)))}` | {_default(field)} | {about} |"
+        shown = ".".join(filter(None, (prefix, field.alias or name)))
+        yield f"| `{shown}` | {_default(field)} | {about} |"
 
 
 def _default(field: Any) -> str:

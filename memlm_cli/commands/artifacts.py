@@ -8,9 +8,10 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import Commands
-from memlm_cli.console import ConsoleReporter, answer, say
+from memlm_cli.console import answer, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from stages.numbers import joined, size
 
@@ -297,12 +298,8 @@ def _require_unused(store: "Store", going: list[str]) -> None:
         broken += more
         gone |= set(more)
     if broken:
-        needed = f"{joined(going)} {'is' if len(going) == 1 else 'are'}"
-        were, those = ("was", "that") if len(broken) == 1 else ("were", "those")
         all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
-        raise UsageError(
-            f"{needed} what {joined(broken)} {were} made from; remove {those} too, {all_of_it}, or give --force."
-        )
+        raise UsageError(f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force.")
 
 
 def _store(root: Any) -> "Store":

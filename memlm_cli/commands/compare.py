@@ -3,14 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import ConsoleReporter, answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
-from memlm_cli.output_files import check_output_file, write_output_file
+from memlm_cli.output_files import check_output_file, write_html
+from memlm_cli.progress import ConsoleReporter
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
@@ -25,7 +26,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A [B…]",
-            autocompletion=completion.artifacts("report"),
+            autocompletion=completion.artifacts("report", "matrix"),
             help="The report that is compared with, and the other; - or none: from stdin. Three and more: means and "
             "intervals over those that differ by their seed alone.",
         ),
@@ -42,7 +43,9 @@ def compare(
     *,
     settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
 ) -> None:
-    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds."""
+    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
+
+    Two matrices of the same tasks -> both side by side."""
     from memlm_cli.comparison_text import comparison_text
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
@@ -59,11 +62,15 @@ def compare(
             check_output_file(option, path)
     opened = Store(store, verify_inputs=verify_inputs)
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
-    report_a, report_b = (opened.get(read_reference(reference, second), "report") for reference in (a, b))
+    report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))
     if report_a.reference == report_b.reference:
         raise UsageError(
             f"A and B are the same report, {report_a.reference}: name another one (memlm artifacts list report)."
         )
+    if "matrix" in (report_a.kind, report_b.kind):
+        _require_none("matrices", {"--csv": csv, "--html": html})
+        _compare_matrices(report_a, report_b, json_)
+        return
     for report in (report_a, report_b):
         _require_scores(report)
     with ConsoleReporter("compare") as reporter:
@@ -72,8 +79,23 @@ def compare(
             written = write_token_table(csv, report_a, report_b, settings, reporter.progress)
             reporter.info(f"{written:,} tokens in {csv}")
     if html is not None:
-        _write_page(html, found)
+        from stages.comparison.page import page
+
+        write_html("compare", html, page(found))
     answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
+
+
+def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
+    """Two streams of tasks. Raises: ArtifactError if one is a report of text."""
+    from memlm_cli.tables import text_of
+    from stages.comparison.matrices import compare_matrices, matrices_table
+
+    if a.kind != b.kind:
+        raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
+    found = compare_matrices(a, b)
+    table = matrices_table(found)
+    text = text_of(table, table.title, terminal=answers_on_terminal())
+    answer(json.dumps(found, allow_nan=False) if as_json else text, styled=True)
 
 
 def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
@@ -92,14 +114,6 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
         styled=True,
     )
-
-
-def _write_page(path: Path, found: Mapping[str, Any]) -> None:
-    """Raises: UsageError if the file cannot be written."""
-    from stages.comparison.page import page
-
-    write_output_file("--html", path, page(found))
-    say(f"compare: wrote {path}")
 
 
 def _require_scores(report: "Artifact") -> None:

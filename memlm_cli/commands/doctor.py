@@ -18,6 +18,7 @@ from memlm_cli.defaults import FILE, Defaults
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.packages import Dependency, dependencies, install_command, installed, own_requirements
 from memlm_cli.tables import Row, table
+from stages.artifacts.durable import place_of
 from stages.errors import MemlmError, UsageError
 from stages.numbers import size
 
@@ -61,7 +62,7 @@ def examine(defaults: Defaults, store: Path) -> Facts:
         "extras": [_extra(extra, [one for one in packages if one.extra == extra]) for extra in extras],
         "devices": _devices(broken),
         "store": _store(store),
-        "defaults": [{"shown": f"{' '.join(one.command)} {one.shown}", "line": one.line} for one in defaults.entries],
+        "defaults": [f"{' '.join(one.command)} {one.shown}" for one in defaults.entries],
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
     return found | {"problems": list(_problems(found, packages, broken, defaults))}
@@ -76,7 +77,7 @@ def _tables(found: Facts) -> Iterator[tuple[str, tuple[str, ...], list[Row]]]:
     yield "Extras", ("extra", "lacks", "what installs it"), extras
     yield "Machine", ("", ""), list(_machine(found["devices"]))
     yield "Store", ("", ""), list(_store_rows(found["store"]))
-    lines = [(one["shown"], f"{FILE}, line {one['line']}") for one in found["defaults"]]
+    lines: list[Row] = [(one, str(FILE)) for one in found["defaults"]]
     yield "Defaults", ("", ""), [*lines, *((f"${name}", value) for name, value in found["variables"].items())]
     verdict: list[Row] = [((problem, "red"),) for problem in found["problems"]]
     yield "Problems", ("",), verdict or [("none: memlm has what it needs",)]
@@ -142,7 +143,7 @@ def _store(root: Path) -> Facts:
     from stages.artifacts.references import references
     from stages.artifacts.store import Store
 
-    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    place = place_of(root)
     found: Facts = {
         "path": str(root.absolute()),
         "there": root.is_dir(),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, say
+from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import (
     DEFAULT_STORE,
     JsonOption,
@@ -17,7 +17,7 @@ from memlm_cli.options import (
     StoreOption,
     VerifyInputsOption,
 )
-from memlm_cli.output_files import check_output_file, tell_page, write_output_file
+from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.run_stage import read_question
 from stages.errors import UsageError
 
@@ -71,7 +71,7 @@ def inspect(
         return
     found = _inspected(request, opened, which)
     if html is not None:
-        _write_page(html, page(found))
+        write_html("inspect", html, page(found))
     text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=answers_on_terminal())
     answer(text, styled=True)
 
@@ -93,7 +93,7 @@ def _show_selected(
     found = inspect_passages(request, store, str(report.config["split"]), places, which.contexts)
     shown = [ChosenPassage(*one) for one in zip(chosen, found, strict=True)]
     if html is not None:
-        _write_page(html, page_of_passages(shown, report.reference))
+        write_html("inspect", html, page_of_passages(shown, report.reference))
     if as_json:
         answer(
             json.dumps([{"chosen": one.chosen.kind, "nats": one.chosen.nats, **one.found.to_json()} for one in shown])
@@ -111,10 +111,3 @@ def _inspected(request: "Request", store: "Store", which: "PassageSettings") -> 
     assert which.position is not None
     split, length = which.split or "test", which.length or LENGTH
     return inspect_split(request, store, split, which.position, length, which.contexts)
-
-
-def _write_page(path: Path, text: str) -> None:
-    """Raises: UsageError if the file cannot be written."""
-    write_output_file("--html", path, text)
-    say(f"inspect: wrote {path}")
-    tell_page("inspect", path)

@@ -8,7 +8,6 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.options import Common
-from memlm_cli.run_stage import make_artifact
 from pipelines.catalogue import COMMANDS, Command, Reference, config_of
 from pipelines.options import Option, options_of
 from stages.artifacts.kinds import KINDS
@@ -27,6 +26,8 @@ def stage_command(name: str) -> Callable[..., None]:
     command, config = COMMANDS[name], config_of(name)
 
     def run(*, common: Common, source: str | list[str] | None, **given: Any) -> None:
+        from memlm_cli.run_stage import make_artifact  # which help does without
+
         make_artifact(name, source, given, common)
 
     options = options_of(config)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answer_part, not_working, say
+from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, shown
 from memlm_cli.options import DEFAULT_STORE, JsonOption, OptionsOf, ReadOptions, StoreOption, VerifyInputsOption
+from memlm_cli.progress import not_working
 from memlm_cli.run_stage import require_text
 from stages.errors import DataError, UsageError
 from stages.numbers import number

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter
+from memlm_cli.progress import ConsoleReporter
 from stages.artifacts.durable import write_atomically
 from stages.errors import UsageError, shortened
 from stages.retrieval.arrays import Datastore, Index
@@ -14,14 +14,14 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     import numpy as np
 
-    from memlm_cli.notebook.store import Store
     from stages.artifacts.artifact import Artifact as Stored
 
 
 class Artifact:
     """An artifact; read-only."""
 
-    def __init__(self, store: "Store", stored: "Stored") -> None:
+    def __init__(self, store: Any, stored: "Stored") -> None:
+        """`store`: the `Store` that it was opened by."""
         self.store = store
         self._stored = stored
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.artifacts import Columns, Page, columns
 from memlm_cli.notebook.artifacts import text as text_of
+from memlm_cli.progress import ConsoleReporter
 from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:

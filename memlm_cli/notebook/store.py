@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import ConsoleReporter
 from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Report, StoredDatastore, StoredIndex, Tokens, plain
 from memlm_cli.notebook.artifacts import reference as reference_of
 from memlm_cli.notebook.reader import Reader
+from memlm_cli.progress import ConsoleReporter
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact as Stored

@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -82,15 +82,15 @@ class Draft:
         """Make an array, or check that it is there when resuming; its shards are anybody's to write."""
         self._metadata.update(layout.create(self.path))
 
-    def array(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> "DraftArray":
-        """An array (`datastore.zarr/keys`), made, whose shards the units of this process write."""
-        layout = ArrayLayout(name, shape, dtype, rows_per_shard)
-        self.create(layout)
-        return DraftArray(self, layout)
-
     def write(self, layout: ArrayLayout, shard: int, block: "np.ndarray") -> None:
         """Let the unit under way write one shard of an array when it is committed."""
         self._unit.write(layout, shard, block)
+
+    def write_whole(self, layout: ArrayLayout, values: "np.ndarray") -> None:
+        """Make an array, and let the unit under way write all of it."""
+        self.create(layout)
+        for shard in range(layout.shards):
+            self.write(layout, shard, values[layout.rows(shard)])
 
     # Committing
 
@@ -241,20 +241,3 @@ def _remove_strangers(folder: Path, keep: set[Path]) -> None:
                 path.rmdir()
         elif path not in keep:
             path.unlink()
-
-
-class DraftArray:
-    """An array of a draft; its blocks are written when the unit that queued them is committed."""
-
-    def __init__(self, draft: Draft, layout: ArrayLayout) -> None:
-        self._draft = draft
-        self._layout = layout
-        self.shards = layout.shards
-
-    def rows(self, shard: int) -> slice:
-        """The rows of a shard."""
-        return self._layout.rows(shard)
-
-    def write(self, shard: int, block: "np.ndarray") -> None:
-        """Queue one whole shard; `block` must not be changed afterwards."""
-        self._draft.write(self._layout, shard, block)

@@ -43,6 +43,11 @@ def make_folder(path: Path) -> None:
     fsync(path.parent)
 
 
+def place_of(path: Path) -> Path:
+    """A path, or the nearest folder above it that is there."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+
+
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace a file so that a reader sees the old content or the new, whatever happens in between."""
     with replacing(path) as file:
@@ -129,8 +134,7 @@ def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> s
 
 def full_disk(place: Path, missing_bytes: int = 0) -> str:
     """The message for a disk without room for bytes, or without room for files."""
-    at = next((path for path in (place, *place.absolute().parents) if path.exists()), Path("/"))
-    status = os.statvfs(at)
+    status = os.statvfs(place_of(place))
     if status.f_files and not status.f_favail:
         return f"The disk of {place} holds as many files as it can (no inodes are free). {MAKE_ROOM}"
     needed = f"{size(missing_bytes)} more are needed, " if missing_bytes else ""

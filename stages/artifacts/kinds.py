@@ -46,6 +46,24 @@ STAGES = Registry(
 The settings are free of torch.
 """
 
+FORECASTS = Registry(
+    "command",
+    {
+        "tokenize": "stages.forecasts.tokenize:TokenizeForecast",
+        "train": "stages.forecasts.models:TrainForecast",
+        "import-model": "stages.forecasts.models:ImportForecast",
+        "build-datastore": "stages.forecasts.retrieval:DatastoreForecast",
+        "update-datastore": "stages.forecasts.retrieval:UpdateForecast",
+        "build-index": "stages.forecasts.retrieval:IndexForecast",
+        "precompute-neighbors": "stages.forecasts.retrieval:NeighborsForecast",
+        "pack-batches": "stages.forecasts.retrieval:PackForecast",
+        "evaluate": "stages.forecasts.models:EvaluateForecast",
+        "build-episodes": "stages.forecasts.episodes:EpisodesForecast",
+        "evaluate-tasks": "stages.forecasts.models:EvaluateTasksForecast",
+    },
+)
+"""The forecast of each stage, by the name of its command."""
+
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
 """Roles of inputs that their outputs no longer need: such artifacts may be removed."""

@@ -1,4 +1,4 @@
-"""One maker at a time: a lock that the system frees when its holder dies, and notes of who holds it, or did last."""
+"""One maker at a time: a lock that the system frees when its holder dies, and a note of who makes it, or did last."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        holder = _read_holder(lock_file)
+        holder = _holder(lock_file)
         if not wait:
             raise BusyError(
                 f"{what} is being made by {holder}; run again when that ends, or without --no-wait."
@@ -44,10 +44,8 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
         reporter.info(f"waiting for {holder}, which is making {what}")
         lock.acquire(poll_interval=0.2)
     try:
-        _write_holder(lock_file)
         yield
     finally:
-        _holder_file(lock_file).unlink(missing_ok=True)
         lock.release()
 
 
@@ -66,21 +64,10 @@ def is_held(lock_file: Path) -> bool:
     return False
 
 
-def _holder_file(lock_file: Path) -> Path:
-    return lock_file.with_suffix(".holder")
-
-
-def _write_holder(lock_file: Path) -> None:
-    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv[1:3])}
-    write_atomically(_holder_file(lock_file), json.dumps(holder))
-
-
-def _read_holder(lock_file: Path) -> str:
-    try:
-        holder = json.loads(_holder_file(lock_file).read_text())
-        return f"process {holder['pid']} on {holder['host']} (memlm {holder['command']})"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "another process"
+def _holder(lock_file: Path) -> str:
+    """Who holds a lock, as the draft of what is made says."""
+    tells = Attempt.read(lock_file.with_name(f"{lock_file.stem}-partial"))
+    return "another process" if tells is None else f"process {tells.pid} on {tells.host} (memlm {tells.command})"
 
 
 ATTEMPT = "attempt.json"

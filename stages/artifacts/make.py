@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact
@@ -21,7 +22,6 @@ from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
 from stages.artifacts.runner import run_stage
 from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.registry import outside_code
 
@@ -37,19 +37,28 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class ResolvedWork:
+class ResolvedWork(Generic[C]):
     """A piece of work, fully resolved: what an id names."""
 
-    stage: str
-    kind: str
-    config: StageConfig
-    inputs: dict[str, InputRecord]
+    stage: Stage[C]
+    config: C
+    inputs: Inputs
     files: list[list[str]]
-    """Role and digest of each input file, in order."""
+    """Role and digest of each file from outside the store, in order."""
 
     @property
+    def kind(self) -> str:
+        return self.stage.kind
+
+    @property
+    def records(self) -> dict[str, InputRecord]:
+        """The artifacts that are read, as manifests name them."""
+        return {role: artifact.record for role, artifact in self.inputs.artifacts.items()}
+
+    @cached_property
     def id(self) -> str:
-        return identity(self.stage, KINDS[self.kind].format_version, self.config, self.inputs, self.files)
+        version = KINDS[self.kind].format_version
+        return identity(self.stage.name, version, self.config, self.records, self.files)
 
     @property
     def reference(self) -> str:
@@ -58,28 +67,32 @@ class ResolvedWork:
     @property
     def draft_record(self) -> dict[str, Any]:
         """Fields that a draft must hold to be resumed: the id, the bytes behind its inputs, and who began it."""
-        return {
-            "id": self.id,
-            "memlm": _version("memlm"),
-            "inputs": {role: record.model_dump() for role, record in self.inputs.items()},
-        }
+        inputs = {role: record.model_dump() for role, record in self.records.items()}
+        return {"id": self.id, "memlm": _version("memlm"), "inputs": inputs}
+
+    def manifest(self, **outcome: Any) -> Manifest:
+        """The manifest of what is made; `outcome`: the fields that the work does not say."""
+        return Manifest(
+            format_version=KINDS[self.kind].format_version,
+            kind=self.kind,
+            stage=self.stage.name,
+            id=self.id,
+            config=self.config.stored(),
+            inputs=self.records,
+            outside_files=self.files,
+            **outcome,
+        ).sealed()
 
 
 def plan(
     stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
-) -> tuple[ResolvedWork, C, Inputs]:
+) -> ResolvedWork[C]:
     """Resolve what would be made, without making it."""
     inputs = stage.inputs(config, references, store)
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
-    work = ResolvedWork(
-        stage=stage.name,
-        kind=stage.kind,
-        config=config,
-        inputs={role: artifact.record for role, artifact in inputs.artifacts.items()},
-        files=[*([file.role, file.digest] for file in inputs.files), *outside_code(set(_words(config.stored())))],
-    )
-    return work, config, inputs
+    files = [[file.role, file.digest] for file in inputs.files]
+    return ResolvedWork(stage, config, inputs, [*files, *outside_code(set(_words(config.stored())))])
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -107,23 +120,22 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     Raises: what the stage raises; BusyError; ArtifactError if the artifact is there but made from other bytes;
         ResourceError if the disk is full.
     """
-    work, config, inputs = plan(stage, config, references, store, execution)
+    work = plan(stage, config, references, store, execution)
     if store.has(work.kind, work.id):
-        return Outcome(_checked(work, inputs, store), "cached")
+        return Outcome(_checked(work, store), "cached")
     if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
         raise ArtifactError(
             f"{work.reference} is damaged: {store.folder(work.kind, work.id)} has no {MANIFEST}. "
             f"Make it again: {advised(store.root, *REMOVE, work.reference)}, then the same command."
         )
-    stage.require(config, inputs, execution)
     _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
-    helped = stage.follow(config, inputs, execution)
+    helped = stage.follow(work.config, work.inputs, execution)
     try:
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
             if store.has(work.kind, work.id):
-                return Outcome(_checked(work, inputs, store), "cached")
-            return _make_locked(stage, config, work, inputs, store, execution, _by_id(references, store, execution))
+                return Outcome(_checked(work, store), "cached")
+            return _make_locked(work, store, execution, _by_id(references, store, execution))
     except Exception as error:
         failure = disk_failure(error, store.root)
         if failure is not None:
@@ -139,9 +151,9 @@ def _require_folder(store: Store) -> None:
         raise UsageError(f"The store {store.root} cannot be made ({error.strerror}): name another.") from None
 
 
-def _checked(work: ResolvedWork, inputs: Inputs, store: Store) -> Artifact:
+def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
     artifact = store.get(work.reference)
-    for role, read in inputs.artifacts.items():
+    for role, read in work.inputs.artifacts.items():
         if not read.matches(artifact.manifest.inputs.get(role)):
             raise ArtifactError(
                 f"{work.reference} is there, but was made from a {read.reference} with other bytes; "
@@ -160,39 +172,24 @@ def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) ->
     return [ids.get(word, word) for word in execution.command]
 
 
-def _make_locked(
-    stage: Stage[C],
-    config: C,
-    work: ResolvedWork,
-    inputs: Inputs,
-    store: Store,
-    execution: Execution,
-    command: list[str],
-) -> Outcome:
+def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, command: list[str]) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
     finished = finished_manifest(folder)
-    if finished is not None and finished.inputs == work.inputs:
+    if finished is not None and finished.inputs == work.records:
         return Outcome(_publish(work, store, finished), "resumed")
-    draft = Draft(folder, work.draft_record, _read_folders(inputs))
+    draft = Draft(folder, work.draft_record, _read_folders(work.inputs))
     if draft.damage:
         execution.reporter.warning(draft.damage)
     try:
-        metrics = run_stage(stage, Job(config, inputs, folder, execution, draft))
-        manifest = Manifest(
-            format_version=KINDS[work.kind].format_version,
-            kind=work.kind,
-            stage=work.stage,
-            id=work.id,
-            config=work.config.stored(),
-            inputs=work.inputs,
+        metrics = run_stage(work.stage, Job(work.config, work.inputs, folder, execution, draft))
+        manifest = work.manifest(
             files=draft.finish_files(),
             metrics=metrics,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=round(draft.seconds, 3),
-            producer=_producer(stage.device(execution)),
+            producer=_producer(execution.device_of(work.stage.Config)),
             command=command,
-            outside_files=work.files,
-        ).sealed()
+        )
     except Exception as error:
         failure = disk_failure(error, store.root, draft.missing_bytes)
         if failure is not None:
@@ -217,7 +214,7 @@ def _read_folders(inputs: Inputs) -> set[Path]:
     return found
 
 
-def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:
+def _publish(work: ResolvedWork[C], store: Store, manifest: Manifest) -> Artifact:
     final = store.folder(work.kind, work.id)
     publish(store.draft_folder(work.kind, work.id), manifest, final)
     write_stamps(store.stamp_file(work.kind, work.id), final, manifest.files)
@@ -225,13 +222,7 @@ def _publish(work: ResolvedWork, store: Store, manifest: Manifest) -> Artifact:
 
 
 def _producer(device: str) -> dict[str, Any]:
-    packages = {
-        "memlm": "memlm",
-        "torch": "torch",
-        "faiss": "faiss-cpu",
-        "faiss_gpu": "faiss-gpu",
-        "zarr": "zarr",
-    }
+    packages = {"faiss": "faiss-cpu", "faiss_gpu": "faiss-gpu"} | {name: name for name in ("memlm", "torch", "zarr")}
     return {
         **{name: _version(package) for name, package in packages.items() if _version(package)},
         "python": platform.python_version(),

@@ -46,6 +46,12 @@ class Execution:
         """Where shards are computed."""
         return self.cluster or ("local" if self.workers == 1 else "processes")
 
+    def device_of(self, config: type[StageConfig]) -> str:
+        """Name of the device on which a stage with such settings computes: the CPU, unless models run."""
+        if not config.runs_models and "precision" not in config.model_fields:
+            return "cpu"
+        return str(load("stages.models.devices:device_name")(self.device))
+
 
 @dataclass(frozen=True)
 class InputFile:
@@ -127,27 +133,6 @@ class Stage(ABC, Generic[C]):
     def resolve(self, config: C, inputs: Inputs, execution: Execution) -> C:
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
-
-    def require(self, config: C, inputs: Inputs, execution: Execution) -> None:
-        """Refuse by arithmetic, with resolved settings, what this machine cannot do; not where it is done already.
-
-        Raises: ResourceError, saying what would fit.
-        """
-
-    def memory(self, config: C, inputs: Inputs) -> int | None:
-        """Bytes of memory, of the device that computes, that it cannot do without; None: not known.
-
-        Args:
-            config: the settings, resolved.
-            inputs: artifacts whose files may not be there yet.
-        """
-        return None
-
-    def device(self, execution: Execution) -> str:
-        """Name of the device that `run` computes on: the CPU, unless models run, whose precision is a setting."""
-        if "precision" not in self.Config.model_fields:
-            return "cpu"
-        return str(load("stages.models.devices:device_name")(execution.device))
 
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
         """Where several processes make one artifact together: help the first one, and write nothing.

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
-from stages.artifacts.durable import fsync, remove_folder, write_atomically
+from stages.artifacts.durable import fsync, place_of, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
 from stages.artifacts.references import (
@@ -68,8 +68,8 @@ class Store:
         self.root = Path(root)
         self._verify_inputs = verify_inputs
         self._verified = set[Path]()
-        place = next((path for path in (self.root, *self.root.parents) if path.exists()), self.root)
-        if place.exists() and not place.is_dir():
+        place = place_of(self.root)
+        if not place.is_dir():
             raise UsageError(f"The store {self.root} cannot be used: {place} is no folder.")
 
     # Where things lie
@@ -85,9 +85,6 @@ class Store:
 
     def stamp_file(self, kind: str, id: str) -> Path:
         return self.root / ".stamps" / kind / f"{id}.json"
-
-    def _name_file(self, kind: str, name: str) -> Path:
-        return name_file(self.root, kind, name)
 
     # Reading
 
@@ -214,7 +211,7 @@ class Store:
         )
 
     def _named(self, kind: str, name: str) -> str:
-        file = self._name_file(kind, name)
+        file = name_file(self.root, kind, name)
         if not isfile(file):
             names = self.names(kind)
             known = did_you_mean(name, names) if names else f"memlm artifacts list {kind} shows what is"
@@ -244,7 +241,7 @@ class Store:
 
     def name(self, artifact: Artifact, name: str) -> None:
         """Let `kind/name` stand for an artifact; a name already in use moves to it."""
-        write_atomically(self._name_file(artifact.kind, check_name(name)), artifact.id + "\n")
+        write_atomically(name_file(self.root, artifact.kind, check_name(name)), artifact.id + "\n")
 
     # Removing
 
@@ -284,7 +281,9 @@ class Store:
         """Delete the names of artifacts; after a power loss, too, they are gone before these are."""
         for kind in {reference.partition("/")[0] for reference in references}:
             files = [
-                self._name_file(kind, name) for name, id in self.names(kind).items() if f"{kind}/{id}" in references
+                name_file(self.root, kind, name)
+                for name, id in self.names(kind).items()
+                if f"{kind}/{id}" in references
             ]
             own = [file for file in files if self._is_own(file)]
             for file in own:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.charts.data import Chart, Level, Line, Lines, Table, slug
+from stages.charts.data import Chart, Level, Line, Lines, slug
 from stages.charts.reported import Report, in_charts, measure, symbol_in_words
 
 TITLE = "Retrieval accuracy@K"
@@ -53,9 +53,6 @@ def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str
             ticks=sorted({k for _, _, points in curves for k, _ in points}),
             percent=True,
         ),
-        _table(
-            ("of", "k", "accuracy"), [(report, (row, *point)) for report, row, points in curves for point in points]
-        ),
     )
 
 
@@ -75,8 +72,6 @@ def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Chart:
         Line(report.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
         for report, curve in curves
     ]
-    columns = list(dict.fromkeys(name for _, curve in curves for point in curve["points"] for name in point))
-    points = [(report, curve["row"], point) for report, curve in curves for point in curve["points"]]
     return Chart(
         name,
         f"{measure(curves[0][0].metrics)} by {words}: {scored}",
@@ -88,7 +83,6 @@ def _chart(name: str, over: str, scored: str, curves: Sequence[Curve]) -> Chart:
             ticks=sorted({x for line in lines for x, _ in line.points}),
             level=_level(curves),
         ),
-        _table(("row", *columns), [(r, (row, *(point.get(name) for name in columns))) for r, row, point in points]),
     )
 
 
@@ -99,10 +93,3 @@ def _level(curves: Sequence[Curve]) -> Level | None:
     if len(perplexities) > 1 or None in perplexities or any(first["row"] == row for first, row in firsts):
         return None
     return Level(firsts[0][0]["row"], perplexities.pop())
-
-
-def _table(columns: Sequence[str], rows: Sequence[tuple[Report, Sequence[Any]]]) -> Table:
-    """Rows behind the report that each is of; a report that is alone is not named."""
-    if all(not report.label for report, _ in rows):
-        return Table(columns, [row for _, row in rows])
-    return Table(("report", *columns), [(report.reference, *row) for report, row in rows])

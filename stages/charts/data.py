@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 
@@ -14,19 +15,15 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
 
 
-@dataclass(frozen=True)
-class Table:
-    """The numbers of a chart, all of them even where the drawing shows fewer."""
+Numbers = list[Sequence[Any]]
+"""The columns of a table, then its rows."""
 
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
 
-    @property
-    def csv(self) -> str:
-        """As CSV; floats with all their digits, None as nothing."""
-        sink = io.StringIO()
-        csv.writer(sink, lineterminator="\n").writerows([self.columns, *self.rows])
-        return sink.getvalue()
+def csv_text(numbers: Sequence[Sequence[Any]]) -> str:
+    """A table as CSV; floats with all their digits, None as nothing."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows(numbers)
+    return sink.getvalue()
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,11 @@ class Lines:
     def empty(self) -> bool:
         return not any(line.finite for line in self.lines)
 
+    @property
+    def numbers(self) -> Numbers:
+        points = [(line.label, *point) for line in self.lines for point in line.points]
+        return [("line", self.across, self.up), *points]
+
 
 @dataclass(frozen=True)
 class Series:
@@ -97,6 +99,15 @@ class Bars:
     def empty(self) -> bool:
         return all(value is None for series in self.series for value in series.values)
 
+    @property
+    def numbers(self) -> Numbers:
+        bars = [
+            (one.label, group, value, *((one.intervals[place] if one.intervals else None) or (None, None)))
+            for one in self.series
+            for place, (group, value) in enumerate(zip(self.groups, one.values, strict=True))
+        ]
+        return [("series", self.across, self.up, "low", "high"), *bars]
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -110,6 +121,15 @@ class Histogram:
     @property
     def empty(self) -> bool:
         return not self.series
+
+    @property
+    def numbers(self) -> Numbers:
+        parts = [
+            (one.label, *ends, share)
+            for one in self.series
+            for ends, share in zip(pairwise(self.edges), one.values, strict=True)
+        ]
+        return [("series", "from", "to", "share"), *parts]
 
 
 @dataclass(frozen=True)
@@ -152,6 +172,12 @@ class HeatMap:
     def empty(self) -> bool:
         return not any(math.isfinite(value) for column in self.values for value in column)
 
+    @property
+    def numbers(self) -> Numbers:
+        rows = [label or str(place) for place, label in enumerate(self.up.labels)]
+        columns = zip(self.across.labels, self.values, strict=True)
+        return [(self.across.name, *rows), *((label, *values) for label, values in columns)]
+
 
 @dataclass(frozen=True)
 class Box:
@@ -176,6 +202,10 @@ class Graph:
     def empty(self) -> bool:
         return not self.boxes
 
+    @property
+    def numbers(self) -> Numbers:
+        return [("box", "made from"), *((box.key, source) for box in self.boxes for source in box.sources)]
+
 
 @dataclass(frozen=True)
 class Chart:
@@ -187,7 +217,11 @@ class Chart:
     caption: str
     """The finding in a sentence or two; also the text for readers who do not see the drawing."""
     plot: Lines | Bars | Histogram | HeatMap | Graph
-    numbers: Table
+
+    @property
+    def csv(self) -> str:
+        """The numbers drawn."""
+        return csv_text(self.plot.numbers)
 
     def labelled(self, label: str) -> "Chart":
         """The same beside others of its kind: the label stands in its title and name."""

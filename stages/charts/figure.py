@@ -54,7 +54,7 @@ class Figure:
 
     @property
     def csv(self) -> str:
-        return self.chart.numbers.csv
+        return self.chart.csv
 
     @property
     def wide(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.data import Bars, Chart, Series
 from stages.charts.reported import in_charts
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
@@ -43,14 +43,6 @@ def _chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, An
             [Series(row["row"], _sure(frequency, _changes(row["nll"], first["nll"]))) for row in rows],
             f"times in {text}",
             "change of loss, nats",
-        ),
-        Table(
-            ("row", "more_than", "at_most", "tokens", "nll", "perplexity"),
-            [
-                (row["row"], bucket["more_than"], bucket["at_most"], bucket["tokens"], nll, perplexity)
-                for row in (first, *rows)
-                for bucket, nll, perplexity in zip(frequency["buckets"], row["nll"], row["perplexity"], strict=True)
-            ],
         ),
     )
 

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
-from stages.charts.data import Chart, Histogram, Line, Lines, Series, Table
+from stages.charts.data import Chart, Histogram, Line, Lines, Series
 from stages.charts.reported import measure, symbol_in_words
 from stages.numbers import number
 
@@ -39,10 +38,6 @@ def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Ch
                 "share of tokens searched for",
                 "perplexity",
             ),
-            Table(
-                ("asked", "searched", "perplexity", "by_chance"),
-                [(*point.values(), other) for point, other in zip(points, chance, strict=True)],
-            ),
         )
     ]
 
@@ -68,9 +63,6 @@ def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Cha
                 [Series("tokens", [count / max(1, sum(tokens)) for count in tokens])],
                 learned["mean"],
                 f"{symbol} (0: model, 1: memory)",
-            ),
-            Table(
-                ("from", "to", "tokens"), [(*ends, count) for ends, count in zip(pairwise(edges), tokens, strict=True)]
             ),
         )
     ]

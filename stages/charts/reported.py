@@ -22,7 +22,6 @@ class Report:
     """The scored text: `test`, `wikitext-2 test`, `lambada test, last words`."""
     label: str = ""
     """Name of the report in the chart; empty: it is the only one."""
-    reference: str = ""
 
     def series(self, row: str) -> str:
         """Name of the line that shows one of its rows."""

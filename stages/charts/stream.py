@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side, Table
+from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
+
+FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
+"""Figures of a stream, as a matrix has them."""
 
 
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
@@ -19,7 +22,6 @@ def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool) -> Cha
         "Accuracy by task, after each task",
         f"On average {row['average']:.1%} after the last task. Upwards: the task that is tested.",
         HeatMap(scores, Side("after", after, turned=True), Side("test", tasks), Share("none right", "all right")),
-        Table(("after", *tasks), [(name, *own) for name, own in zip(after, scores, strict=True)]),
     )
     return chart.labelled(row["row"]) if labelled else chart
 
@@ -32,5 +34,4 @@ def _averages(rows: Sequence[Mapping[str, Any]]) -> Chart:
         "Mean accuracy of the tasks that were learnt",
         f"After the last task: {ends}.",
         Lines(lines, "tasks learnt", "accuracy", percent=True, even=True),
-        Table(("row", "tasks", "accuracy"), [(line.label, *point) for line in lines for point in line.points]),
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.charts.data import Chart, Line, Lines, Table
+from stages.charts.data import Chart, Line, Lines
 from stages.charts.reported import in_charts
 
 RATE = "learning rate"
@@ -16,7 +16,6 @@ class Journal:
 
     label: str
     """Empty: it is alone."""
-    reference: str
     records: Sequence[Mapping[str, Any]]
 
     def points(self, name: str) -> list[tuple[float, float | None]]:
@@ -39,7 +38,6 @@ def _loss(journals: Sequence[Journal], suffix: str) -> Chart:
         "Loss in nats a token over the updates: as it was trained (dashed) and on the validation split. "
         "Methods that train with memory minimize another loss than the plain one: compare such lines with care.",
         Lines(lines, "step", "loss, nats", even=True),
-        _table(journals, list(dict.fromkeys(name for j in journals for record in j.records for name in record))),
     )
 
 
@@ -49,10 +47,4 @@ def _rate(journals: Sequence[Journal], suffix: str) -> Chart:
         "Training: learning rate",
         "Learning rate at each update that was logged.",
         Lines([Line(j.label or RATE, j.points("learning_rate")) for j in journals], "step", RATE, even=True),
-        _table(journals, ("step", "learning_rate")),
     )
-
-
-def _table(journals: Sequence[Journal], names: Sequence[str]) -> Table:
-    rows = [(j.reference, *(record.get(name) for name in names)) for j in journals for record in j.records]
-    return Table(("model", *names), rows)

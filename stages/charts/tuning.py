@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.charts.data import Chart, HeatMap, Level, Line, Lines, Side, SmallerIsBetter, Table
+from stages.charts.data import Chart, HeatMap, Level, Line, Lines, Side, SmallerIsBetter
 from stages.charts.reported import measure, symbol_in_words
 from stages.numbers import number
 
@@ -127,14 +127,6 @@ def _heat_map(tuning: TuningResult) -> Chart:
             Side(tuning.weight.symbol, tuning.weight.labels),
             SmallerIsBetter(tuning.limit, tuning.first if tuning.helps else ""),
         ),
-        Table(
-            (tuning.scale.name, tuning.weight.name, "perplexity"),
-            [
-                (scale, weight, value)
-                for scale, line in zip(tuning.scale.values, tuning.perplexity.tolist(), strict=True)
-                for weight, value in zip(tuning.weight.values, line, strict=True)
-            ],
-        ),
     )
 
 
@@ -153,5 +145,4 @@ def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed
             ticks=None if axis is tuning.weight else [x for x, _ in points],
             level=Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None,
         ),
-        Table((axis.name, "perplexity"), list(zip(axis.values, perplexities, strict=True))),
     )

@@ -27,15 +27,10 @@ class Side:
     offsets: np.ndarray
     """Where documents, or paragraphs, begin, then where the last ends, int64 [P + 1]; P is the same on both sides."""
 
-    def nll(self, progress: Progress = unheard) -> np.ndarray:
+    def nll(self) -> np.ndarray:
         """Negative log-likelihoods summed over each part, nats, float64 [P]."""
-        sums = np.zeros(len(self.offsets) - 1)
-        for start, stop in self.places.blocks():
-            parts = np.searchsorted(self.offsets, self.places.read(start, stop), side="right") - 1
-            first, last = int(parts[0]), int(parts[-1])
-            sums[first : last + 1] += np.bincount(parts - first, self.scores.nll(start, stop))
-            progress(stop, len(self.places), "tokens read")
-        return sums
+        parts = np.searchsorted(self.offsets, self.places.read(0, len(self.places)), side="right") - 1
+        return np.bincount(parts, self.scores.nll(0, len(self.places)), len(self.offsets) - 1)
 
 
 def compare_text(
@@ -49,7 +44,7 @@ def compare_text(
         raise UsageError("Blocks of tokens do not line up where tokenizers differ: leave --block-tokens out.")
     part, sides = _sides(a, b)
     counts = _counts(progress, *sides)
-    nll_a, nll_b = (side.nll(progress) for side in sides)
+    nll_a, nll_b = (side.nll() for side in sides)
     weights = np.stack(list(counts.values()), axis=1).astype(np.float64)
     held, difference = weights.any(axis=1), nll_b - nll_a
     totals = np.repeat(difference[held, None], len(counts), axis=1)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.tally import Group, Tally, range_bounds, read_sums
-from stages.evaluation.figures.frequency import Frequencies, buckets, find_frequencies
+from stages.comparison.tally import Group, PairedTokens, Tally, largest, position_range, range_bounds, same_targets
+from stages.evaluation.figures.frequency import BOUNDS, Frequencies, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.places import Places, Units, scored_places, units_of
 from stages.evaluation.figures.token_scores import TokenScores
@@ -17,6 +17,8 @@ from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
 from stages.text.excerpt import Excerpt, SplitText, half_a_line
 from stages.text.names import DocumentNames
+
+BUCKETS = len(BOUNDS) + 1
 
 
 def token_rows(
@@ -64,18 +66,24 @@ def compare_tokens(
     places = scored_places(a.tokens, a.split, a.counted)
     units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
-    sums = read_sums(a, b, units, frequencies, settings.most, progress)
-    bootstrap, around = settings.bootstrap, settings.around
-    groups = sums.groups(bootstrap, progress)
+    targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
+    pairs = PairedTokens(units.of(at), a.nll(0, n), b.nll(0, n))
+    # Every token is in three groups: all, its bucket of frequency, its range of positions.
+    buckets_of = np.zeros(n, np.int64) if frequencies is None else frequencies.bucket_of[targets]
+    ranges_of, bootstrap = position_range(places.positions(at)), settings.bootstrap
+    grouped = (np.zeros(n, np.int64), 1), (buckets_of, BUCKETS), (ranges_of, int(ranges_of.max()) + 1)
+    tally = Tally(np.concatenate([Tally.of(pairs, units.count, *one).sums for one in grouped], axis=2))
+    groups = tally.groups(bootstrap, progress)
+    gained = pairs.nll_a - pairs.nll_b
     return {
         "paired_on": "tokens",
         "unknown_rate": a.unknown_rate,
-        **_overall(groups.all),
-        "bootstrap": _bootstrap_facts(sums.tally, units, bootstrap),
-        "by_frequency": _by_frequency(groups.buckets, frequencies),
-        "by_position": _by_position(groups.ranges),
-        "most_won": list(token_rows(a, b, sums.won.rows, places, around)),
-        "most_lost": list(token_rows(a, b, sums.lost.rows, places, around)),
+        **_overall(groups[0]),
+        "bootstrap": _bootstrap_facts(tally, units, bootstrap),
+        "by_frequency": _by_frequency(groups[1 : 1 + BUCKETS], frequencies),
+        "by_position": _by_position(groups[1 + BUCKETS :]),
+        "most_won": list(token_rows(a, b, largest(gained, settings.most), places, settings.around)),
+        "most_lost": list(token_rows(a, b, largest(-gained, settings.most), places, settings.around)),
     }
 
 
@@ -95,7 +103,7 @@ def _facts(group: Group) -> dict[str, Any]:
 
 
 def _bootstrap_facts(tally: Tally, units: Units, bootstrap: Bootstrap) -> dict[str, Any]:
-    totals, held = tally.totals[:, 0], tally.weights[:, 0] > 0
+    totals, held = tally.totals[:, 0], tally.sums[0, :, 0] > 0
     return {
         **asdict(bootstrap),
         **units.facts(int(held.sum())),

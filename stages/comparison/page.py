@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.charts.data import Bars, Chart, Series, Table
+from stages.charts.data import Bars, Chart, Series
 from stages.charts.figure import figures
 from stages.charts.frequency import few_note
 from stages.comparison.sentences import (
@@ -64,13 +64,7 @@ def _chart(name: str, title: str, caption: str, labels: Sequence[str], groups: S
     differences = [one["difference"] for one in shown]
     caption += few_note(labels, [one["tokens"] for one in groups])
     series = Series("B - A", differences, intervals)
-    columns = ("tokens", "nll_a", "nll_b", "difference")
-    rows = [
-        (label, *(one[name] for name in columns), *(one["interval"] or (None, None)))
-        for label, one in zip(labels, groups, strict=True)
-    ]
-    table = Table((across, *columns, "interval_low", "interval_high"), rows)
-    return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"), table)
+    return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"))
 
 
 def _strength(token: Facts) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -12,13 +11,11 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.curves import accuracy_chart
-from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side, Table
+from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side
 from stages.charts.reported import Report, scored
 from stages.diagnostics.passage import tokens_of
-from stages.diagnostics.probe import Probe, Records
-from stages.diagnostics.watching import counted_rows
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerWatch, SummingProbe
 from stages.lineage.corpus import token_text
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite, perplexity
@@ -39,15 +36,6 @@ GROUPS = 32
 """Groups of neighbouring dimensions, at most, in which a passage's gates are shown."""
 
 
-def _summed(histograms: Iterable[Sequence[int]]) -> list[int]:
-    total: list[int] = np.sum(list(histograms), axis=0).tolist()
-    return total
-
-
-def _nats(sums: Iterable[float | None]) -> float:
-    return sum(inf if one is None else one for one in sums)
-
-
 KINDS = {"values": "all dimensions", "tokens": "mean of a token"}
 LONGEST_LABEL = 16
 """Characters of a token's text that a heat map has room for."""
@@ -66,10 +54,6 @@ def _histogram(gate: Mapping[str, Any], split: str) -> Chart:
             gate["mean"],
             "gate g (0: memory, 1: context)",
         ),
-        Table(
-            ("from", "to", "tokens", "values"),
-            [(*ends, *held) for ends, *held in zip(pairwise(edges), counts["tokens"], counts["values"], strict=True)],
-        ),
     )
 
 
@@ -77,7 +61,6 @@ def _passage(passage: Mapping[str, Any]) -> Chart:
     """Gates of consecutive tokens (across), in groups of dimensions (up)."""
     tokens = passage["tokens"]
     groups = range(len(tokens[0]["gate"]))
-    neighbors = (f"neighbor {place}" for place in range(1, 1 + len(tokens[0]["neighbors"])))
     return Chart(
         "gate-passage",
         f"Gate at tokens {passage['start']}:{passage['stop']} of {passage['split']}",
@@ -87,10 +70,6 @@ def _passage(passage: Mapping[str, Any]) -> Chart:
             Side("", [spelled(token["text"]) for token in tokens], turned=True),
             Side("dimensions, in groups" if len(groups) > 1 else "", [""] * len(groups)),
             Share("memory", "context"),
-        ),
-        Table(
-            ("text", "probability", *(f"gate {group}" for group in groups), *neighbors),
-            [(t["text"], t["probability"], *t["gate"], *t["neighbors"]) for t in tokens],
         ),
     )
 
@@ -103,80 +82,51 @@ def spelled(text: str) -> str:
     )
 
 
-@dataclass
-class _Seen:
-    """Per-token measurements, collected block by block."""
-
-    means: list[Tensor] = field(default_factory=list)
-    """float32 [n], of each token's gate."""
-    log_p: list[Tensor] = field(default_factory=list)
-    """float32 [n, C], in nats, with each number of neighbours."""
-    first_matches: list[Tensor] = field(default_factory=list)
-    """int64 [n]: place of the first neighbour that is right, K where none of K is."""
-    histograms: list[Tensor] = field(default_factory=list)
-    """int64 [BINS]: gates of counted tokens, all dimensions, by size."""
-    passage: list[dict[str, object]] = field(default_factory=list)
-
-
-class GateWatch(RangeProbe):
+class GateWatch(LayerWatch):
     """Collects, block after block, what is reported of a gate."""
 
     def __init__(
-        self, reader: GateReader, start: int, counted: Tensor | None, numbers: tuple[int, ...], passage: range
+        self,
+        reader: GateReader,
+        model: LanguageModel,
+        start: int,
+        counted: Tensor | None,
+        numbers: tuple[int, ...],
+        passage: range,
     ) -> None:
         """Args:
-        start: the first token of the range.
-        counted: bool [n], tokens that figures are about; None: all.
         numbers: of neighbours of which perplexity is reported; the first is what the gate reads.
         passage: tokens that are shown.
         """
-        self._reader, self._start, self._counted = reader, start, counted
-        self._numbers, self._passage = numbers, passage
-        self._seen, self._stored, self._seconds = _Seen(), 0, 0.0
+        super().__init__([], model, start, counted)
+        self._reader, self._numbers, self._passage = reader, numbers, passage
+        self.more["passage"] = list[dict[str, Any]]()
 
-    def observe(self, block: ScoredBlock) -> None:
+    def see(self, block: ScoredBlock) -> None:
         import torch
 
-        started = now(block.log_p.device)
-        gate = self._gate()
-        rows = counted_rows(self._counted, self._start, block)
-        neighbors, targets = self._reader.neighbors(block.encoded), block.encoded.targets
-        self._stored = neighbors.shape[1]
-        self._seen.means.append(gate.mean(1, dtype=torch.float32)[rows])
-        self._seen.histograms.append(histogram(gate[rows]))
-        self._seen.log_p.append(self._log_p(block, neighbors)[rows])
-        self._seen.first_matches.append(first_matches(neighbors, targets)[rows])
-        self._seen.passage += self._shown(block, gate, neighbors)
-        self._seconds += now(block.log_p.device) - started
-
-    def observation(self) -> Observation:
-        import torch
-
-        mean, first = torch.cat(self._seen.means), torch.cat(self._seen.first_matches)
-        nll = -torch.cat(self._seen.log_p).double().sum(0).cpu().numpy()
-        record = {
-            "tokens": len(mean),
-            "sum": float(mean.double().sum()),
-            "token_histogram": histogram(mean).tolist(),
-            "value_histogram": torch.stack(self._seen.histograms).sum(0).tolist(),
-            "matches": {str(k): int((first < k).sum()) for k in doubling_cutoffs(self._stored)},
-            "nll": [finite(float(one)) for one in nll],
-            "passage": self._seen.passage,
-        }
-        return Observation({"gate": mean}, record, self._seconds)
-
-    def _gate(self) -> Tensor:
         assert self._reader.gated is not None, "a block is read before it is looked at"
-        return self._reader.gated.gate
-
-    def _log_p(self, block: ScoredBlock, neighbors: Tensor) -> Tensor:
-        """log p of the targets with each number of neighbours, [n, C]; the first is as they were scored."""
-        import torch
-
+        gate, rows = self._reader.gated.gate, self.rows(block)
+        neighbors, targets = self._reader.neighbors(block.encoded), block.encoded.targets
+        mean, first = gate.mean(1, dtype=torch.float32)[rows], first_matches(neighbors, targets)[rows]
         others = (_scored(block, neighbors, k) for k in self._numbers[1:])
-        return torch.stack([block.log_p, *others], 1)
+        self.more["stored"] = neighbors.shape[1]
+        self.add(
+            0,
+            sum=mean.double().sum(),
+            token_histogram=histogram(mean),
+            value_histogram=histogram(gate[rows]),
+            matches=np.array([int((first < k).sum()) for k in doubling_cutoffs(neighbors.shape[1])]),
+            nll=-torch.stack([block.log_p, *others], 1)[rows].double().sum(0),
+        )
+        self.column(gate=mean)
+        self.more["passage"] += self._shown(block, gate, neighbors)
 
-    def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, object]]:
+    def kept(self, numbers: np.ndarray) -> Any:
+        """None for what is no finite number."""
+        return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
+
+    def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:
         """The tokens of the passage that lie in a block: probability, gate in groups of dimensions, neighbours."""
         from stages.retrieval.gate_reader import nearest
 
@@ -199,10 +149,9 @@ def _scored(block: ScoredBlock, neighbors: Tensor, k: int) -> Tensor:
 
     from stages.retrieval.gate_reader import nearest
 
-    model: LanguageModel = block.model
     with torch.no_grad():
-        read = model.gated(block.encoded.hidden, nearest(neighbors, k)).hidden
-    return model.log_prob(read, block.encoded.targets)[0]
+        read = block.model.gated(block.encoded.hidden, nearest(neighbors, k)).hidden
+    return block.model.log_prob(read, block.encoded.targets)[0]
 
 
 def histogram(gate: Tensor) -> Tensor:
@@ -237,7 +186,7 @@ def _within(passage: range, first: int, length: int) -> slice:
 
 
 @dataclass(frozen=True)
-class GateProbe(Probe):
+class GateProbe(SummingProbe):
     """`numbers`: of neighbours of which perplexity is reported; `passage`: tokens of `split` that are shown."""
 
     columns: ClassVar[tuple[str, ...]] = ("gate",)
@@ -259,25 +208,28 @@ class GateProbe(Probe):
         from stages.retrieval.gate_reader import GateReader
 
         assert isinstance(reader, GateReader), "a model with a gate reads through it"
-        return GateWatch(reader, start, counted, self.numbers, self.passage)
+        return GateWatch(reader, model, start, counted, self.numbers, self.passage)
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        tokens = sum(gate["tokens"] for gate in records)
-        nats = [_nats(sums) for sums in zip(*(gate["nll"] for gate in records), strict=True)]
+        (sums,), tokens = self.sums(records), sum(record["tokens"] for record in records)
+        ks = doubling_cutoffs(records[0]["stored"])
+        by_neighbors = sorted(zip(self.numbers, sums["nll"].tolist(), strict=True))
         return {
             "neighbors": self.numbers[0],
-            "mean": sum(gate["sum"] for gate in records) / tokens,
+            "mean": float(sums["sum"]) / tokens,
             "histogram": {
                 "edges": [place / BINS for place in range(BINS + 1)],
-                "tokens": _summed(gate["token_histogram"] for gate in records),
-                "values": _summed(gate["value_histogram"] for gate in records),
+                "tokens": sums["token_histogram"].astype(int).tolist(),
+                "values": sums["value_histogram"].astype(int).tolist(),
             },
-            "neighbors_right": {k: sum(gate["matches"][k] for gate in records) / tokens for k in records[0]["matches"]},
+            "neighbors_right": {str(k): float(n) / tokens for k, n in zip(ks, sums["matches"], strict=True)},
             "by_neighbors": [
-                {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)}
-                for k, nll in sorted(zip(self.numbers, nats, strict=True))
+                {"neighbors": k, "perplexity": perplexity(nll, tokens), "nll": finite(nll)} for k, nll in by_neighbors
             ],
         }
+
+    def read(self, kept: Any) -> Any:
+        return [inf if one is None else one for one in kept] if isinstance(kept, list) else kept
 
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
         """Perplexity against the number of neighbours; none where no other number was asked for."""

@@ -2,93 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.data import Chart, Histogram, Series, Table
-from stages.diagnostics.probe import PlainProbe, Records
-from stages.diagnostics.watching import Calls
-from stages.encoding.clock import now
-from stages.encoding.probe import Observation, RangeProbe
+from stages.charts.data import Chart, Histogram, Series
+from stages.diagnostics.probe import Records
+from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
 from stages.models.backbones.memformer_config import MemformerConfig
 from stages.models.config import model_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stages.encoding.hidden_memory import HiddenReader
     from stages.encoding.probe import ScoredBlock
-    from stages.models.language_model import LanguageModel
-    from stages.models.layers.slot_memory import SlotWriter
 
 BINS = 20
 
 
-def slot_figures(records: Records) -> dict[str, Any]:
-    """The `memformer` of `metrics.json`: attention of slots to themselves, a mean over heads, by slot and segment."""
-    counts = np.sum([record["counts"] for record in records], 0)
-    written = int(counts.sum())
-    mean = sum(record["total"] for record in records) / written if written else None
-    return {
-        "writes": sum(record["writes"] for record in records),
-        "kept": float(counts[BINS // 2 :].sum()) / written if written else None,
-        "self_attention": mean,
-        "histogram": {"edges": np.linspace(0, 1, BINS + 1).tolist(), "slots": counts.tolist()},
-    }
+class SlotsWatch(LayerWatch):
+    """Counts, each time that slots are written, how much each attends to itself."""
 
+    def see(self, block: ScoredBlock) -> None:
+        import torch
 
-def slot_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`memformer-slots`, if slots were written.
+        for layer, calls in self.calls():
+            self.add(layer, counts=np.zeros(BINS, np.int64), total=0.0, writes=len(calls))
+            for shares in calls:
+                places = (shares * BINS).long().clamp(max=BINS - 1)
+                self.add(layer, counts=torch.bincount(places, minlength=BINS), total=shares.sum())
 
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    reported = metrics.get("memformer")
-    if not reported or reported["self_attention"] is None:
-        return []
-    edges, slots = reported["histogram"]["edges"], reported["histogram"]["slots"]
-    return [
-        Chart(
-            "memformer-slots",
-            f"How much slots keep, on {metrics['split']}",
-            "Attention of a slot to itself when a segment is written: at 1 it keeps what it holds, at 0 all is new. "
-            f"{reported['kept']:.0%} are above a half.",
-            Histogram(
-                edges,
-                [Series("slots", [n / sum(slots) for n in slots])],
-                reported["self_attention"],
-                "attention to itself",
-            ),
-            Table(("from", "to", "slots"), list(zip(edges, edges[1:], slots, strict=False))),
-        )
-    ]
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Attention of each slot to itself, a mean over heads, float64 on the CPU, flat."""
+        import torch
+
+        memory, read = given
+        with torch.no_grad(), torch.autocast(memory.device.type, enabled=False):
+            weights = module.weights(memory, read.to(memory.dtype))
+            return weights[:, :, :, 0].mean(1).flatten().double().cpu()
 
 
 @dataclass(frozen=True)
-class MemformerProbe(PlainProbe):
+class MemformerProbe(LayerProbe):
     """Open for a Memformer that has slots."""
 
+    name: ClassVar[str] = "memformer"
+    layer: ClassVar[str] = "stages.models.layers.slot_memory:SlotWriter"
+    watching: ClassVar[type[LayerWatch]] = SlotsWatch
     columns: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         model = model_of(read["model"])
-        return cls() if isinstance(model, MemformerConfig) and model.slots else None
-
-    def watch(
-        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
-    ) -> SlotsWatch:
-        from stages.models.layers.slot_memory import SlotWriter
-
-        (writer,) = (part for part in model.modules() if isinstance(part, SlotWriter))
-        return SlotsWatch(writer)
+        return cls((1,)) if isinstance(model, MemformerConfig) and model.slots else None
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        return slot_figures(records)
+        (found,) = super().metrics(records)["blocks"]
+        return {name: value for name, value in found.items() if name != "block"}
+
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """Attention of slots to themselves, by slot and segment."""
+        counts = sums["counts"].astype(int)
+        written = int(counts.sum())
+        return {
+            "writes": int(sums["writes"]),
+            "kept": float(counts[BINS // 2 :].sum()) / written if written else None,
+            "self_attention": float(sums["total"]) / written if written else None,
+            "histogram": {"edges": np.linspace(0, 1, BINS + 1).tolist(), "slots": counts.tolist()},
+        }
 
     @classmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
@@ -102,41 +86,17 @@ class MemformerProbe(PlainProbe):
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        return slot_charts(metrics)
+        """`memformer-slots`, if slots were written."""
+        reported = metrics.get("memformer")
+        return cls.drawn([reported], reported, metrics["split"]) if reported and reported["writes"] else []
 
-
-class SlotsWatch(RangeProbe):
-    """Counts, each time that slots are written, how much each attends to itself."""
-
-    def __init__(self, writer: SlotWriter) -> None:
-        import torch
-
-        self._calls = Calls([writer], _itself, writer.bias.device)
-        self._counts, self._total, self._writes = torch.zeros(BINS, dtype=torch.int64), 0.0, 0
-        self._seconds = 0.0
-
-    def observe(self, block: ScoredBlock) -> None:
-        import torch
-
-        started = now(block.log_p.device)
-        (calls,) = self._calls.take()
-        for shares in calls:
-            self._counts += torch.bincount((shares * BINS).long().clamp(max=BINS - 1), minlength=BINS)
-            self._total += float(shares.sum())
-            self._writes += 1
-        self._seconds += now(block.log_p.device) - started
-
-    def observation(self) -> Observation:
-        self._calls.close()
-        record = {"counts": self._counts.tolist(), "total": self._total, "writes": self._writes}
-        return Observation({}, record, self._seconds + self._calls.seconds)
-
-
-def _itself(writer: SlotWriter, given: Any, output: Any) -> Tensor:
-    """Attention of each slot to itself, float64 on the CPU, flat."""
-    import torch
-
-    memory, read = given
-    with torch.no_grad(), torch.autocast(memory.device.type, enabled=False):
-        weights = writer.weights(memory, read.to(memory.dtype))
-        return weights[:, :, :, 0].mean(1).flatten().double().cpu()
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        edges, slots = reported["histogram"]["edges"], reported["histogram"]["slots"]
+        caption = (
+            "Attention of a slot to itself when a segment is written: at 1 it keeps what it holds, at 0 all is new. "
+            f"{reported['kept']:.0%} are above a half."
+        )
+        shares = [Series("slots", [n / sum(slots) for n in slots])]
+        plot = Histogram(edges, shares, reported["self_attention"], "attention to itself")
+        return [Chart("memformer-slots", f"How much slots keep, on {split}", caption, plot)]

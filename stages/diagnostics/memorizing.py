@@ -8,20 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.charts.data import Chart, Histogram, Line, Lines, Series, Table
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerProbe, LayerWatch
+from stages.charts.data import Chart, Histogram, Line, Lines, Series
+from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
 from stages.models.layers.memorizing_settings import MemorizingSettings
 from stages.numbers import number
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-    from stages.encoding.hidden_memory import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
-    from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
-
 
 AGES = 32
 """Groups of ages: from 2^g to less than 2^(g + 1) positions."""
@@ -75,14 +71,6 @@ def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> Chart:
             mean,
             "cosine of query and key",
         ),
-        Table(
-            ("block", "from", "to", "share"),
-            [
-                (one["block"], *ends, share)
-                for one in blocks
-                for ends, share in zip(pairwise(EDGES), one["by_cosine"], strict=True)
-            ],
-        ),
     )
 
 
@@ -90,39 +78,77 @@ def _label(one: Mapping[str, Any]) -> str:
     return f"block {one['block']}, gates {', '.join(f'{gate:.2f}' for gate in one['gates'])}"
 
 
+class SearchWatch(LayerWatch):
+    """Adds up how old what is found is and how well it fits; of a token, what its best entry is."""
+
+    def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
+        super().__init__(layers, model, start, counted)
+        self._gates = [layer.gates().detach().double().cpu() for layer in layers]
+        self._scales = [layer.scales().detach().double().cpu() for layer in layers]
+        self.more["constants"] = [{"gates": gates.tolist()} for gates in self._gates]
+
+    def module(self, layer: Any) -> nn.Module:
+        search: nn.Module = layer.search
+        return search
+
+    def see(self, block: ScoredBlock) -> None:
+        import torch
+
+        largest, oldest = list["Tensor"](), list["Tensor"]()
+        for layer, calls in self.calls():
+            ages, scores, weights = self.by_token(block, _of_one_width(calls)).cpu().unbind(1)
+            groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
+            sees = weights[..., 0] > 0
+            cosines = (scores[..., 0] / self._scales[layer])[sees]
+            parts = ((cosines + 1) / 2 * ANGLES).long().clamp(0, ANGLES - 1)
+            self.add(
+                layer,
+                ages=torch.bincount(groups.flatten(), weights.flatten(), AGES),
+                cosines=torch.bincount(parts, minlength=ANGLES),
+                score=scores[..., 0][sees].sum(),
+                found=sees.sum(),
+            )
+            weight, head = (self._gates[layer] * weights[..., 0]).max(1)
+            largest.append(weight)
+            oldest.append(ages[..., 0].gather(1, head[:, None])[:, 0] * (weight > 0))
+        weight, place = torch.stack(largest).max(0)
+        self.column(memory_weight=weight, memory_age=torch.stack(oldest).gather(0, place[None])[0])
+
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Ages, scores (0 where none is seen), weights; the best entry first, float64 [B, n, 3, heads, k]."""
+        import torch
+
+        weights = output.weights.double()
+        parts = torch.stack((output.ages.double(), output.scores.double().where(weights > 0, 0.0), weights), 1)
+        order = weights.argsort(-1, descending=True)[:, None].expand_as(parts)
+        return parts.gather(-1, order).permute(0, 3, 1, 2, 4)
+
+
+def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
+    """The same with as many entries a position, at least one: what is added has no weight."""
+    import torch.nn.functional as F
+
+    most = max(1, *(one.shape[4] for one in calls))
+    return [F.pad(one, (0, most - one.shape[4])) for one in calls]
+
+
 class MemorizingProbe(LayerProbe):
     """The age of what searches in memory find, how well it fits, and how far gates open."""
 
     name: ClassVar[str] = "memorizing"
     settings: ClassVar[type] = MemorizingSettings
+    layer: ClassVar[str] = "stages.models.layers.memorizing:MemorizingAttention"
+    watching: ClassVar[type[LayerWatch]] = SearchWatch
     columns: ClassVar[tuple[str, ...]] = ("memory_weight", "memory_age")
 
-    def watch(
-        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
-    ) -> SearchWatch:
-        from stages.models.layers.memorizing import MemorizingAttention
-
-        layers = [part for part in model.modules() if isinstance(part, MemorizingAttention)]
-        return SearchWatch(layers, start, counted)
-
-    def metrics(self, records: Records) -> dict[str, Any]:
-        tokens = sum(record["tokens"] for record in records)
-        names = "ages", "cosines", "scores", "found"
-        sums = (np.sum([record[name] for record in records], axis=0) for name in names)
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        number, gates = float(sums["found"]), sums["gates"]
         return {
-            "blocks": [
-                {
-                    "block": block,
-                    "gates": list(gates),
-                    "found": float(number) / (tokens * len(gates)),
-                    "score": float(score) / float(number) if number else None,
-                    "by_age": _shares(weights),
-                    "by_cosine": (counts / number).tolist() if number else [],
-                }
-                for block, gates, weights, counts, score, number in zip(
-                    self.blocks, records[0]["gates"], *sums, strict=True
-                )
-            ]
+            "gates": list(gates),
+            "found": number / (tokens * len(gates)),
+            "score": float(sums["score"]) / number if number else None,
+            "by_age": _shares(sums["ages"]),
+            "by_cosine": (sums["cosines"] / number).tolist() if number else [],
         }
 
     @classmethod
@@ -151,78 +177,6 @@ class MemorizingProbe(LayerProbe):
                     percent=True,
                     even=True,
                 ),
-                Table(
-                    ("block", "found", "score", "age", "share"),
-                    [(one["block"], one["found"], one["score"], *pair) for one in blocks for pair in one["by_age"]],
-                ),
             ),
             _cosines(blocks, split),
         ]
-
-
-class SearchWatch(LayerWatch):
-    """Adds up how old what is found is and how well it fits; of a token, what its best entry is."""
-
-    def __init__(self, layers: Sequence[MemorizingAttention], start: int, counted: Tensor | None) -> None:
-        import torch
-
-        super().__init__([layer.search for layer in layers], _by_position, layers[0].gate.device, start, counted)
-        self._gates = [layer.gates().detach().double().cpu() for layer in layers]
-        self._scales = [layer.scales().detach().double().cpu() for layer in layers]
-        self._ages = torch.zeros(len(layers), AGES, dtype=torch.float64)
-        self._cosines = torch.zeros(len(layers), ANGLES, dtype=torch.float64)
-        self._scores, self._found = (torch.zeros(len(layers), dtype=torch.float64) for _ in range(2))
-        self._weight, self._age, self._tokens = list["Tensor"](), list["Tensor"](), 0
-
-    def see(self, block: ScoredBlock) -> None:
-        import torch
-
-        largest, oldest = list["Tensor"](), list["Tensor"]()
-        for layer, calls in self.calls():
-            ages, scores, weights = self.by_token(block, _of_one_width(calls)).cpu().unbind(1)
-            groups = ages.clamp(min=1).log2().long().clamp(max=AGES - 1)
-            self._ages[layer] += torch.bincount(groups.flatten(), weights.flatten(), AGES)
-            sees = weights[..., 0] > 0
-            cosines = (scores[..., 0] / self._scales[layer])[sees]
-            parts = ((cosines + 1) / 2 * ANGLES).long().clamp(0, ANGLES - 1)
-            self._cosines[layer] += torch.bincount(parts, minlength=ANGLES)
-            self._scores[layer] += scores[..., 0][sees].sum()
-            self._found[layer] += sees.sum()
-            weight, head = (self._gates[layer] * weights[..., 0]).max(1)
-            largest.append(weight)
-            oldest.append(ages[..., 0].gather(1, head[:, None])[:, 0] * (weight > 0))
-        weight, place = torch.stack(largest).max(0)
-        self._weight.append(weight.float())
-        self._age.append(torch.stack(oldest).gather(0, place[None])[0].float())
-        self._tokens += len(weight)
-
-    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-        import torch
-
-        record = {
-            "tokens": self._tokens,
-            "gates": [gates.tolist() for gates in self._gates],
-            "ages": self._ages.tolist(),
-            "cosines": self._cosines.tolist(),
-            "scores": self._scores.tolist(),
-            "found": self._found.tolist(),
-        }
-        return {"memory_weight": torch.cat(self._weight), "memory_age": torch.cat(self._age)}, record
-
-
-def _by_position(search: Search, given: Any, found: Retrieved) -> Tensor:
-    """Ages, scores and weights, the best entry first, float64 [B, n, 3, heads, k]; scores are 0 where none is seen."""
-    import torch
-
-    weights = found.weights.double()
-    parts = torch.stack((found.ages.double(), found.scores.double().where(weights > 0, 0.0), weights), 1)
-    order = weights.argsort(-1, descending=True)[:, None].expand_as(parts)
-    return parts.gather(-1, order).permute(0, 3, 1, 2, 4)
-
-
-def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
-    """The same with as many entries a position, at least one: what is added has no weight."""
-    import torch.nn.functional as F
-
-    most = max(1, *(one.shape[4] for one in calls))
-    return [F.pad(one, (0, most - one.shape[4])) for one in calls]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from stages.artifacts.artifact import Artifact
 
@@ -62,13 +62,13 @@ class Probe(ABC):
     def metrics(self, records: Records) -> dict[str, Any]:
         """Compute the entry under the probe's name in `metrics.json`."""
 
-    @abstractmethod
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
         """Perplexity of the model alone, the table's `row`, against what the probe varied; as `curves` of a report."""
+        return []
 
-    @abstractmethod
     def files(self, records: Records) -> dict[str, Any]:
         """Content of JSON files of the report, by their names."""
+        return {}
 
     # After it
 
@@ -86,15 +86,3 @@ class Probe(ABC):
             metrics: the content of `metrics.json`.
             files: of other JSON files of the report, by their names.
         """
-
-
-class PlainProbe(Probe):
-    """A probe without curves and files of its own."""
-
-    @final
-    def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-        return []
-
-    @final
-    def files(self, records: Records) -> dict[str, Any]:
-        return {}

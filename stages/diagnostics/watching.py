@@ -1,4 +1,4 @@
-"""Probes that look at layers while a model reads, and which of a block's tokens count. Free of torch at import."""
+"""Probes that look at layers while a model reads. Free of torch at import."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
+import numpy as np
+
 from stages.artifacts.artifact import Artifact
-from stages.diagnostics.probe import PlainProbe
+from stages.diagnostics.probe import Probe, Records
 from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe
 from stages.models.config import model_of
 from stages.models.layers.settings import AttentionConfig, Place
+from stages.registry import load
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
     from stages.charts.data import Chart
+    from stages.encoding.hidden_memory import HiddenReader
     from stages.encoding.probe import ScoredBlock
+    from stages.models.language_model import LanguageModel
 
 
-def counted_rows(counted: Tensor | None, start: int, block: ScoredBlock) -> Tensor | slice:
-    """Which tokens of a block count.
-
-    Args:
-        counted: bool [n], of the tokens of a range; None: all.
-        start: the first token of the range.
-    """
-    if counted is None:
-        return slice(None)
-    return counted[block.encoded.start - start : block.encoded.stop - start]
+Sums = Mapping[str, Any]
+"""Sums of one layer over all counted tokens, arrays by name, and its constants."""
 
 
 class Calls:
@@ -73,8 +70,21 @@ class Calls:
             handle.remove()
 
 
+class SummingProbe(Probe):
+    """A probe whose records are those of a `LayerWatch`."""
+
+    def sums(self, records: Records) -> list[Sums]:
+        """The sums of each layer over all ranges."""
+        by_layer = zip(*(record["layers"] for record in records), strict=True)
+        return [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
+
+    def read(self, kept: Any) -> Any:
+        """Numbers as they were before `LayerWatch.kept`."""
+        return kept
+
+
 @dataclass(frozen=True)
-class LayerProbe(PlainProbe):
+class LayerProbe(SummingProbe):
     """A probe of one kind of layer.
 
     `blocks`: those that have it, counted from 1. `chosen`: its settings.
@@ -85,12 +95,14 @@ class LayerProbe(PlainProbe):
     place: ClassVar[Place] = "attention"
     settings: ClassVar[type]
     """Class of the layer's settings."""
+    layer: ClassVar[str]
+    """Class of the layer, `"module:object"`."""
+    watching: ClassVar[type[LayerWatch]]
 
-    blocks: tuple[int, ...]
+    blocks: tuple[int, ...] = ()
     chosen: Any = None
 
     @classmethod
-    @final
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         model = model_of(read["model"])
         chosen = getattr(model, cls.place) if isinstance(model, AttentionConfig) else None
@@ -98,8 +110,30 @@ class LayerProbe(PlainProbe):
             return None
         return cls(model.blocks_with(cls.place), chosen)
 
-    @classmethod
     @final
+    def watch(
+        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
+    ) -> LayerWatch:
+        kind = load(self.layer)
+        layers = [part for part in model.modules() if isinstance(part, kind)]
+        return self.watching(layers, model, start, counted)
+
+    def metrics(self, records: Records) -> dict[str, Any]:
+        """The figures of each block."""
+        tokens, sums = sum(record["tokens"] for record in records), self.sums(records)
+        constants = records[0].get("constants") or [{}] * len(sums)
+        return {
+            "blocks": [
+                {"block": block, **self.figures({**one, **constant}, tokens)}
+                for block, one, constant in zip(self.blocks, sums, constants, strict=True)
+            ]
+        }
+
+    @abstractmethod
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """The figures of one block, JSON, over so many tokens."""
+
+    @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
         """Charts of the blocks that have anything to show; none without."""
         reported = metrics.get(cls.name) or {"blocks": []}
@@ -118,45 +152,80 @@ class LayerProbe(PlainProbe):
 
 
 class LayerWatch(RangeProbe):
-    """Adds up, block after block, what some of a model's modules do with the tokens that count."""
+    """Adds up, block after block, what some layers do with the tokens that count.
 
-    def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        look: Callable[[Any, Any, Any], Any],
-        device: torch.device,
-        start: int,
-        counted: Tensor | None,
-    ) -> None:
-        """`look`, `device`: as in `Calls`; `start`, `counted`: as in `counted_rows`."""
-        self._calls, self._start, self._counted, self._seconds = Calls(modules, look, device), start, counted, 0.0
+    Its record: how many `tokens`, by layer the sums by name, and what `more` says, such as `constants` of layers.
+    """
 
-    @final
-    def observe(self, block: ScoredBlock) -> None:
-        started = now(block.log_p.device)
-        self.see(block)
-        self._seconds += now(block.log_p.device) - started
+    def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
+        """Args:
+        start: the first token of the range.
+        counted: bool [n], tokens that figures are about; None: all.
+        """
+        self.layers, self.model = layers, model
+        self.more: dict[str, Any] = {}
+        self._calls = Calls(map(self.module, layers), self.look, next(model.parameters()).device)
+        self._start, self._counted, self._seconds, self._tokens = start, counted, 0.0, 0
+        self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
+        self._columns: dict[str, list[Tensor]] = {}
 
-    @final
-    def observation(self) -> Observation:
-        self._calls.close()
-        columns, record = self.seen()
-        return Observation(columns, record, self._seconds + self._calls.seconds)
+    def module(self, layer: Any) -> nn.Module:
+        """The part of a layer that is watched."""
+        watched: nn.Module = layer
+        return watched
+
+    def look(self, module: Any, given: Any, output: Any) -> Any:
+        """Makes the part of a call that is kept: of a module, what it was given, and what it gave."""
+        return output
+
+    @abstractmethod
+    def see(self, block: ScoredBlock) -> None:
+        """Add what the layers did with a block, by `add` and `column`."""
+
+    def calls(self) -> Iterator[tuple[int, list[Any]]]:
+        """The number of each layer, and what was kept of it since the block before, call after call."""
+        return enumerate(self._calls.take())
+
+    def rows(self, block: ScoredBlock) -> Tensor | slice:
+        """Which tokens of a block count."""
+        if self._counted is None:
+            return slice(None)
+        return self._counted[block.encoded.start - self._start : block.encoded.stop - self._start]
 
     def by_token(self, block: ScoredBlock, positions: Sequence[Tensor]) -> Tensor:
         """The rows of a block's counted tokens among what was kept call after call, [B, n, …] each."""
         import torch
 
-        return block.encoded.of_tokens(torch.cat(list(positions), 1))[counted_rows(self._counted, self._start, block)]
+        return block.encoded.of_tokens(torch.cat(list(positions), 1))[self.rows(block)]
 
-    def calls(self) -> Iterator[tuple[int, list[Any]]]:
-        """The number of each module, and what was kept of it since the block before, call after call."""
-        return enumerate(self._calls.take())
+    def add(self, layer: int, **values: Any) -> None:
+        """Add to sums of a layer, in float64: numbers, arrays or tensors."""
+        for name, value in values.items():
+            number = value if isinstance(value, int | float | np.ndarray) else value.double().cpu().numpy()
+            self._sums[layer][name] = self._sums[layer].get(name, 0.0) + number
 
-    @abstractmethod
-    def see(self, block: ScoredBlock) -> None:
-        """Add what the modules did with a block."""
+    def column(self, **values: Tensor) -> None:
+        """Numbers of a block's counted tokens, [c] each."""
+        for name, value in values.items():
+            self._columns.setdefault(name, []).append(value.float())
 
-    @abstractmethod
-    def seen(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-        """Columns and record of an `Observation`."""
+    def kept(self, numbers: np.ndarray) -> Any:
+        """A sum as JSON."""
+        return numbers.tolist()
+
+    @final
+    def observe(self, block: ScoredBlock) -> None:
+        started = now(block.log_p.device)
+        self.see(block)
+        self._tokens += len(block.log_p[self.rows(block)])
+        self._seconds += now(block.log_p.device) - started
+
+    @final
+    def observation(self) -> Observation:
+        import torch
+
+        self._calls.close()
+        layers = [{name: self.kept(np.asarray(value)) for name, value in sums.items()} for sums in self._sums]
+        record = {"tokens": self._tokens, "layers": layers, **self.more}
+        columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
+        return Observation(columns, record, self._seconds + self._calls.seconds)

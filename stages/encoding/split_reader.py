@@ -54,6 +54,10 @@ class SplitReader:
         document = np.searchsorted(examples.documents, np.arange(start, stop), side="right") - 1
         return Places(examples.documents[document], examples.windows(start, stop))
 
+    def tokens(self, split: str, start: int, stop: int) -> np.ndarray:
+        """Tokens [start, stop) of a split, int64."""
+        return np.asarray(self.corpus.arrays[f"{split}/ids"][start:stop], np.int64)
+
     def before(self, split: str, start: int, stop: int) -> np.ndarray:
         """The token before each of tokens [start, stop), int64; `<eos>` before the first of the split."""
         ids = self.corpus.arrays[f"{split}/ids"]

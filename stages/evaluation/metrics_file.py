@@ -46,12 +46,12 @@ def metrics_of(
     rows = report.table(names, weights.memories(), totals, counts, tokens, scored["vocabulary_size"])
     main = rows[1] if memory else rows[0]
     outside = plan.breakdown.outside
-    counting = Counting(read, config.split, config.tune_split, config.reset, config.exclude, outside, plan.last_words)
+    counting = Counting(read, config.split, config.tune_split, config.reset, outside, plan.last_words)
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or ())
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
-    unknown = report.unknown_tokens(names, totals)
+    unknown = report.without(names, totals, "unknown")
     accuracy = report.retrieval_accuracy(totals)
     varied = [curve for name in shown for curve in probes[name].curves(shown[name], first)]
     return {
@@ -63,7 +63,7 @@ def metrics_of(
         "unknown_tokens": unknown,
         "form": _form(job),
         "document_ends": _document_ends(job),
-        "end_tokens": report.end_tokens(names, totals),
+        "end_tokens": report.without(names, totals, "ends"),
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
         **({} if last_words is None else {"unknown_words": last_words.unknown}),
         **{name: value for name, value in main.items() if name != "row"},
@@ -80,6 +80,7 @@ def metrics_of(
         "retrieval_accuracy": accuracy,
         "retrieval_accuracy_by_chance": accuracy and _by_chance(job, plan, [int(k) for k in accuracy]),
         **_learned_weight(names, memory, weights, records, totals),
+        **({"searched_share": sum(r["searches"] for r in records) / tokens} if "searches" in records[0] else {}),
         "curves": [*report.curves(weights.curves(), totals), *varied],
         **{"gate": None, **shown},
         "grid": weights.grid(),

@@ -222,7 +222,7 @@ def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
 
 def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
     """Rows of the table below the model."""
-    from stages.evaluation.range_reader import open_rows
+    from stages.evaluation.opening import open_rows
     from stages.models.devices import resolve_device
 
     config = job.config
@@ -231,7 +231,7 @@ def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
 
 def probes_of(job: Job[EvaluateConfig]) -> "dict[str, Probe]":
     """Probes that have something to show of the model."""
-    from stages.evaluation.range_reader import open_probes
+    from stages.evaluation.opening import open_probes
 
     return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)
 

@@ -58,6 +58,8 @@ class RangeScores:
     """The model alone, then every row with all that it needs."""
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Observations of each probe, by its name."""
+    searches: int | None = None
+    """Tokens that neighbours were searched for, where others follow pointers."""
 
     @property
     def log_p(self) -> Tensor:
@@ -78,22 +80,18 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         scores: of the c tokens of them that count.
     """
     each: list[RangeScores | RowScores] = [scores, *scores.rows]
-    nll = scores.nll()
-    targets, accuracy = scores.targets.cpu().numpy(), breakdown.accuracy
-    new = None if breakdown.matched is None else breakdown.matched.new[start:stop]
-    wrong, outside = None, None if breakdown.outside is None else breakdown.outside[start:stop]
-    if breakdown.last_words is not None:
-        wrong = [breakdown.last_words.wrong_passages(start, stop, _numpy(one.columns["correct"])) for one in each]
-        counted = breakdown.last_words.scored(start, stop)
-        outside, new = (None if mask is None else mask[counted] for mask in (outside, new))
+    nll, accuracy, words = scores.nll(), breakdown.accuracy, breakdown.last_words
+    targets = scores.targets.cpu().numpy()
+    counted: Any = slice(None) if words is None else words.scored(start, stop)
+    parts = {name: mask[start:stop][counted] for name, mask in breakdown.parts.items()}
+    if breakdown.unknown_id is not None:
+        parts["unknown"] = targets == breakdown.unknown_id
+    wrong = None
+    if words is not None:
+        wrong = [words.wrong_passages(start, stop, _numpy(one.columns["correct"])) for one in each]
     return {
-        "tokens": len(targets),
-        "nll": [finite(float(one.sum())) for one in nll],
-        "nll_outside": None if outside is None else [finite(float(one[outside].sum())) for one in nll],
-        "tokens_outside": 0 if outside is None else int(outside.sum()),
-        **({} if new is None else _of("new", new, nll)),
-        **_of_unknown(breakdown.unknown_id, targets, nll),
-        **({} if breakdown.ends is None else _of("ends", breakdown.ends[start:stop], nll)),
+        **_sums(np.ones(len(targets), bool), nll),
+        "parts": {name: _sums(mask, nll) for name, mask in parts.items()},
         "nll_by_cutoff": [[finite(value) for value in row.sums["nll_by_cutoff"].tolist()] for row in scores.rows],
         **_by_frequency(breakdown.frequencies, targets, nll),
         "matches": {str(k): int((scores.rows[accuracy.row].columns["first_matches"] < k).sum()) for k in accuracy.at},
@@ -101,17 +99,13 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         "probes": {name: seen.record for name, seen in scores.observations.items()},
         "seconds": scores.seconds,
         **_learned(scores.rows),
+        **({} if scores.searches is None else {"searches": scores.searches}),
     }
 
 
-def _of_unknown(unknown_id: int | None, targets: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
-    unknown = targets == unknown_id
-    sums = None if unknown_id is None else [finite(float(one[unknown].sum())) for one in nll]
-    return {"tokens_unknown": int(unknown.sum()), "nll_unknown": sums}
-
-
-def _of(name: str, some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
-    return {f"tokens_{name}": int(some.sum()), f"nll_{name}": [finite(float(one[some].sum())) for one in nll]}
+def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
+    """How many tokens some are, bool [c], and the nats of each row over them."""
+    return {"tokens": int(some.sum()), "nll": [finite(float(one[some].sum())) for one in nll]}
 
 
 def _by_frequency(
@@ -171,7 +165,8 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
     alone = {"log_p": scored.log_p[counted], "log_z": scored.log_z[counted]}
     if scored.hidden is not None:
         alone["correct"] = _correct(reader.model, scored.hidden, targets, alone["log_z"])
-    return RangeScores(targets, alone, rows, seconds, result.observations)
+    searches = None if scored_range.found is None else scored_range.found.searches
+    return RangeScores(targets, alone, rows, seconds, result.observations, searches)
 
 
 def _score_row(model: LanguageModel, scored_range: ScoredRange, policy: WeightPolicy) -> RowScores:

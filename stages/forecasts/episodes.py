@@ -19,6 +19,9 @@ class EpisodesForecast(Forecast[EpisodesConfig]):
             metrics={"rows": rows, "dim": dim},
         )
 
+    def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
+        return 4 * int(inputs["encoder"].metrics["parameters"])
+
     def work(self, config: EpisodesConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         signature = {"model": shape_of(inputs["encoder"]), "length": config.length}
         return Work(_documents(config, inputs), "documents", signature)

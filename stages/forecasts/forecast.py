@@ -67,6 +67,10 @@ class Forecast(ABC, Generic[C]):
     def cost(self, config: C, inputs: Inputs) -> Cost:
         """Estimate disk and metrics."""
 
+    def memory(self, config: C, inputs: Inputs) -> int | None:
+        """Estimate the minimum bytes of memory, of the device that computes; None: not known."""
+        return None
+
     @abstractmethod
     def work(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Estimate the amount of work; `metrics` are those of the artifact, or of its cost."""

@@ -4,18 +4,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.encoding.window_settings import state_bytes
-from stages.evaluate import indexes_read, matching_memory, search_memory
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.figures.control import MOST_TOKENS
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
+from stages.lineage.exact import EXACT
 from stages.models.config import shape_of
+from stages.search.automatic import memory_to_search
+from stages.suffixes import AT_ONCE
+from stages.suffixes.indexing import SORTING_BYTES, opened_bytes
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.plan import plan_stream
+from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
 from stages.training.materials import mapped_bytes
-from stages.training.sizes import checkpoint_bytes, saved_bytes, update_tokens
+from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
 
 
 class EvaluateForecast(Forecast[EvaluateConfig]):
@@ -24,17 +30,43 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(metrics={"tokens": tokens}, host=state + search_memory(inputs) + matching_memory(inputs))
+        return Cost(metrics={"tokens": tokens}, host=state + _search_memory(inputs) + matching_memory(inputs))
+
+    def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
+        model = 4 * int(inputs["model"].metrics["parameters"])
+        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
+        matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
+        read = _search_memory(inputs) + matching_memory(inputs)
+        return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""
         splits = inputs["tokens"].metrics["splits"]
         read = [split for split in (config.split, config.tune_split) if split is not None]
-        indexes = indexes_read(inputs)
+        index = _searched(inputs)
         signature = config.model_dump(exclude={"split", "passage", "exclude"})
-        signature |= {"model": shape_of(inputs["model"]), "index": [a.config["index"] for a in indexes]}
-        rows = sum(index.metrics["rows"] for index in indexes)
+        signature |= {"model": shape_of(inputs["model"]), "index": index and index.config["index"]}
+        rows = 0 if index is None else int(index.metrics["rows"])
         return Work(sum(int(splits[split]["tokens"]) for split in read), "tokens", signature, scale=rows)
+
+
+def _searched(inputs: Inputs) -> Artifact | None:
+    """The index that is searched, if one is."""
+    return inputs["index"] if "index" in inputs and "neighbors" not in inputs else None
+
+
+def _search_memory(inputs: Inputs) -> int:
+    """Bytes of memory without which the index cannot be searched."""
+    index = _searched(inputs)
+    return 0 if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes")) or 0
+
+
+def matching_memory(inputs: Inputs) -> int:
+    """Bytes of memory in which a part of the texts that are read is sorted, to find what of the split stands there."""
+    splits = inputs["tokens"].metrics["splits"]
+    texts = [splits["train"]["tokens"] if "train" in splits else 0]
+    texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
+    return SORTING_BYTES * min(max(texts), AT_ONCE) if sum(texts) <= MOST_TOKENS else 0
 
 
 SMALL_BYTES = 6_000
@@ -59,6 +91,9 @@ class TrainForecast(Forecast[TrainConfig]):
             remedy="smaller --batch-tokens with --accumulate, or a smaller model",
         )
 
+    def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
+        return training_bytes(config, config.model, segments(config, inputs["tokens"]))
+
     def work(self, config: TrainConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens that updates read."""
         settings = {"method", "memory", "segment_length", "batch_tokens", "precision", "lora"}
@@ -72,6 +107,16 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
 
     def cost(self, config: EvaluateTasksConfig, inputs: Inputs) -> Cost:
         return Cost()
+
+    def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
+        """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
+        weights = 4 * int(inputs["model"].metrics["parameters"])
+        needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
+        if "episodes" in inputs:
+            episodes = inputs["episodes"]
+            needed += 4 * int(episodes.input("encoder").metrics["parameters"])
+            needed += 2 * 4 * int(episodes.metrics["rows"]) * int(episodes.metrics["dim"])
+        return needed
 
     def work(self, config: EvaluateTasksConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         plan = plan_stream(config, inputs["model"], inputs["tokens"])
@@ -91,6 +136,9 @@ class ImportForecast(Forecast[ImportConfig]):
             scratch=0,
             remedy="a smaller model",
         )
+
+    def memory(self, config: ImportConfig, inputs: Inputs) -> int | None:
+        return pretrained_size(config, inputs).memory
 
     def work(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Compare models of the same settings alone: how weights are packed decides how long they take to unpack."""

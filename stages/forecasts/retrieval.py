@@ -8,14 +8,14 @@ from stages.artifacts.stage import Inputs
 from stages.datastore import DatastoreConfig, layouts_of
 from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, state_bytes
 from stages.forecasts.forecast import Cost, Forecast, Work
-from stages.index import INDEX_FILE, described_keys
+from stages.index import INDEX_FILE, PART_BYTES, described_keys
 from stages.models.config import model_of, shape_of
 from stages.neighbors import NeighborsConfig, query_layouts
 from stages.pack import PackConfig, array_layouts, whole_segments
 from stages.search import EXACT
 from stages.search.automatic import grows_whole, index_bytes, is_lossless, memory_to_search
 from stages.search.config import IndexConfig
-from stages.suffixes.indexing import GROUP, TEXT
+from stages.suffixes.indexing import CONTEXTS_PER_SHARD, GROUP, SORTING_BYTES, TEXT, opened_bytes, scratch_bytes
 from stages.updating.change import Change
 from stages.updating.config import TAKEN_OVER, UpdateConfig
 from stages.updating.plan import row_layouts
@@ -36,6 +36,10 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
             host=state,
             remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
         )
+
+    def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
+        rows = layouts_of(config, inputs).keys.shape[0]
+        return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
 
     def work(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of all windows; a model that pools reads a window for every row."""
@@ -64,6 +68,14 @@ class UpdateForecast(Forecast[UpdateConfig]):
             scratch=STATES_KEPT * state,
             remedy="fewer documents to --add",
         )
+
+    def memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
+        encoder, change = inputs["encoder"], Change.of(config, inputs)
+        keys = row_layouts(config, encoder, change.left.rows + _counts_added(change)["tokens"]).keys
+        copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
+        if ADDED not in inputs:
+            return copied
+        return copied + 4 * int(encoder.metrics["parameters"]) + state_bytes(encoder, config.windows, keys.shape[0])
 
     def work(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens that are encoded; where none are added, the rows that are copied."""
@@ -101,19 +113,30 @@ class IndexForecast(Forecast[IndexConfig]):
             remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes instead of keys",
         )
 
+    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
+        if config.index == EXACT:
+            tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
+            return opened_bytes(tokens) + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
+        keys = described_keys(inputs)
+        size = index_bytes(config, keys)
+        if size is None:
+            return None
+        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
+
     def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         if config.index == EXACT:
-            return Work(metrics["rows"], "tokens", {"index": EXACT}, scale=metrics["rows"])
+            signature = {"index": EXACT, "changed": PREVIOUS in inputs}
+            return Work(metrics["rows"], "tokens", signature, scale=metrics["rows"])
         settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall"}
         signature = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
         return Work(metrics["rows"], "keys", signature, scale=metrics["rows"])
 
 
 def _cost_of_text(rows: int) -> Cost:
-    """Places of tokens and what their contexts share, on disk twice while they are put together."""
-    files = {f"{GROUP}/order": rows * (8 if rows >= 2**32 else 4), f"{GROUP}/shared": rows}
-    size = sum(files.values())
-    return Cost(files=files, metrics={"rows": rows, "bytes": size}, scratch=size)
+    """Places of tokens, and what their contexts share."""
+    place = 8 if rows >= 2**32 else 4
+    files = {f"{GROUP}/order": rows * place, f"{GROUP}/shared": rows}
+    return Cost(files=files, metrics={"rows": rows, "bytes": sum(files.values())}, scratch=scratch_bytes(rows, place))
 
 
 class NeighborsForecast(Forecast[NeighborsConfig]):
@@ -128,9 +151,13 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
             files={layout.name: layout.stored_bytes for layout in layouts},
             metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
             scratch=0,
-            host=memory_to_search(index.config["index"], index.metrics.get("bytes")),
+            host=self.memory(config, inputs),
             remedy="a smaller --k, or --queries with fewer splits",
         )
+
+    def memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
+        index = inputs["index"]
+        return memory_to_search(index.config["index"], index.metrics.get("bytes"))
 
     def work(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the queries; an encoder that pools takes longer than the search, so its shape counts."""

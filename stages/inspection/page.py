@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stages.inspection.inspect import Inspected, TokenView
 from stages.inspection.selection import KINDS, Chosen
@@ -17,18 +18,15 @@ FULL = math.log(10)
 
 def page(found: Inspected) -> str:
     """The page; what comes from a corpus is escaped."""
+    return _rendered(TEMPLATE, title(found), found)
+
+
+def _rendered(template: Path, title: str, found: Inspected, **values: Any) -> str:
     from stages.web.rendering import render
 
-    return render(
-        TEMPLATE,
-        title=title(found),
-        found=found,
-        columns=list(found.tokens[0].columns),
-        coloured=coloured,
-        strength=strength,
-        probability=probability,
-        setting=setting,
-    )
+    columns = list(found.tokens[0].columns)
+    shown = {"coloured": coloured, "strength": strength, "probability": probability, "setting": setting}
+    return render(template, title=title, found=found, columns=columns, **shown, **values)
 
 
 @dataclass(frozen=True)
@@ -48,21 +46,9 @@ class ChosenPassage:
 
 def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
     """The page of several passages, of which there is one at least, each with a place of its own."""
-    from stages.web.rendering import render
-
     first = passages[0].found
-    return render(
-        SEVERAL,
-        title=f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token",
-        found=first,
-        passages=passages,
-        report=report,
-        columns=list(first.tokens[0].columns),
-        coloured=coloured,
-        strength=strength,
-        probability=probability,
-        setting=setting,
-    )
+    heading = f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token"
+    return _rendered(SEVERAL, heading, first, passages=passages, report=report)
 
 
 def title(found: Inspected) -> str:

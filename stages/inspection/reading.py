@@ -10,7 +10,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.figures.last_word import LastWords
-from stages.evaluation.range_reader import RangeReader, open_range_reader
+from stages.evaluation.opening import open_range_reader
+from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.score_range import score_range
 from stages.examples.corpus import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage

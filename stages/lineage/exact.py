@@ -5,8 +5,9 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, tokenizer_digest
+from stages.lineage.indexes import NONE
 
 EXACT, TEXT = "exact", "text"
 """Role of such an index in an evaluation, and of the tokens in the index."""
@@ -59,6 +60,24 @@ def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store
             f"the text with it: {tokens.advise('tokenize', '--tokenizer', tokens.reference, 'FILE')}"
         )
     return named
+
+
+def index_before(text: Artifact, named: str | None, store: Store) -> Artifact | None:
+    """The exact index that is changed into that of a text: the one that is named, unless it is `none`.
+
+    Raises: UsageError or ArtifactError if it is of keys, or of another tokenizer.
+    """
+    if named in (None, NONE):
+        return None
+    index = store.get(str(named), "index")
+    if not is_exact(index):
+        raise UsageError(f"{index.reference} is an index of keys, none of exact matches: leave --update out.")
+    if tokenizer_digest(index.input(TEXT)) != tokenizer_digest(text):
+        raise ArtifactError(
+            f"{index.reference} holds a text of another tokenizer than {text.reference}: leave --update out, and the "
+            "index is built anew."
+        )
+    return index
 
 
 def text_splits(index: Artifact, tokens: Artifact) -> set[str]:

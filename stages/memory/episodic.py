@@ -58,3 +58,32 @@ def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k
     array([1, 2])
     """
     return np.argsort(distances, kind="stable")[:k]
+
+
+def representatives(
+    points: Float[np.ndarray, "n d"], count: int, random: np.random.Generator
+) -> Int64[np.ndarray, " c"]:
+    """Places of the points that are nearest to the centres of K-means, in order; each once, so there may be fewer.
+
+    Centres begin at points that are drawn, and move until none does, twenty times at most; one that nothing is nearest
+    to stays. Ties go to the smaller place. All places, if there are no more than so many.
+
+    >>> points = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
+    >>> representatives(points, 2, np.random.default_rng(0))
+    array([1, 3])
+    """
+    if count >= len(points):
+        return np.arange(len(points))
+    centres = points[random.choice(len(points), count, replace=False)]
+    for _ in range(20):
+        own = _distances(points, centres).argmin(1)
+        moved = np.stack([points[own == one].mean(0) if one in own else centres[one] for one in range(count)])
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return np.unique(_distances(points, centres).argmin(0))
+
+
+def _distances(points: Float[np.ndarray, "n d"], centres: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "n c"]:
+    """Squared Euclidean distances."""
+    return np.stack([((points - centre) ** 2).sum(1) for centre in centres], 1)

@@ -10,6 +10,7 @@ METHODS = Registry(
         "trime-long": Part.within("stages.methods.trime_long", "config:TrimeLongConfig", "method:TrimeLong"),
         "trime-ext": Part.within("stages.methods.trime_ext", "config:TrimeExtConfig", "method:TrimeExt"),
         "spalm": Part.within("stages.methods.spalm", "config:SpalmConfig", "method:Spalm"),
+        "sparse-memory": Part.within("stages.methods.lm", "sparse_config:SparseMemoryConfig", "sparse:SparseMemory"),
         "seq": Part.within("stages.methods.stream", "config:SequentialConfig", "plain:Plain"),
         "multitask": Part.within("stages.methods.stream", "config:MultitaskConfig", "plain:Plain"),
         "replay": Part.within("stages.methods.stream", "config:ReplayConfig", "replay:Replay"),
@@ -19,6 +20,8 @@ METHODS = Registry(
         "mas": Part.within("stages.methods.stream", "config:MasConfig", "mas:Mas"),
         "oml-er": Part.within("stages.methods.stream", "config:OmlErConfig", "meta:OmlEr"),
         "anml-er": Part.within("stages.methods.stream", "config:AnmlErConfig", "meta:AnmlEr"),
+        "emar": Part.within("stages.methods.stream", "config:EmarConfig", "emar:Emar"),
+        "lamol": Part.within("stages.methods.stream", "config:LamolConfig", "lamol:Lamol"),
         "meta-mbpa": Part.within("stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"),
     },
 )

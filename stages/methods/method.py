@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -110,6 +111,7 @@ class SideInputs:
     packing: np.ndarray | None = None
     neighbor_tokens: Mapping[str, np.ndarray] = field(default_factory=dict)
     keys: np.ndarray | None = None
+    background: Examples | None = None
 
 
 class Method(ABC, Generic[S]):
@@ -239,6 +241,19 @@ class KeepsExamples(ABC):
     @abstractmethod
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
         """Documents that are kept, int64 [M], in the order of writing, and each one's task by place in the stream."""
+
+
+class WritesFiles(ABC):
+    """A method that leaves files of its own beside the model."""
+
+    @abstractmethod
+    def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
+        """Write them.
+
+        Args:
+            decode: the text of tokens.
+            add: makes a file of a name, which it returns the path of.
+        """
 
 
 class OwnsStep(ABC):

@@ -305,13 +305,33 @@ ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Weights that a trained model may get, by the beginning of their names."""
 
 
-def start_from(model: nn.Module, path: Path) -> None:
-    """Give a model the weights of a file; a gate or head that they lack stays as it is.
+def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
+    """Give a model the weights of a file; a gate or head that they lack stays as it is, a frozen copy is of them.
+
+    Tokens that only the model has begin near the mean of the others.
+
+    Args:
+        change: makes the weights of this model of those of another architecture.
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """
     own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
-        weights = own | load_file(path)
+        given = {name: _with_rows(one, model, name) for name, one in change(load_file(path)).items()}
+        weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
         _require_weights(model, weights)
     model.load_state_dict(weights)
+
+
+ADDED_ROWS = 0.02
+"""Deviation of the embeddings of added tokens from the mean of the others."""
+
+
+def _with_rows(tensor: Tensor, model: nn.Module, name: str) -> Tensor:
+    """Weights of the vocabulary with a row for each token that only the model has; others as they are."""
+    own = model.state_dict().get(name)
+    missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
+    if missing <= 0 or not name.startswith("vocabulary.") or own is None or own.shape[1:] != tensor.shape[1:]:
+        return tensor
+    added = torch.randn(missing, *tensor.shape[1:]) * ADDED_ROWS
+    return torch.cat((tensor, (tensor.float().mean(0) + added).to(tensor.dtype)))

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.data import Table
+from stages.charts.data import csv_text
 from stages.charts.reported import symbol
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text, short_name
+from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
@@ -21,8 +22,7 @@ from stages.retrieval.hyperparameters import hyperparameters, number_words, that
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class OverSeeds:
+class OverSeeds(NamedTuple):
     """One row of a report, over all the reports that differ from it by their seed."""
 
     first: str
@@ -58,26 +58,13 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
     """Means over seeds, for the rows of each report."""
-    return {
-        (report, row["row"]): _mean_over_seeds(group, row)
-        for table in tables
-        for group in table["groups"]
-        if len(group["reports"]) > 1
-        for row in group["rows"]
-        for report in group["reports"]
-    }
-
-
-def _mean_over_seeds(group: Mapping[str, Any], row: Mapping[str, Any]) -> OverSeeds:
-    perplexity, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
-    return OverSeeds(
-        group["reports"][0],
-        perplexity["n"],
-        perplexity["mean"],
-        perplexity["deviation"],
-        change["mean"],
-        change["interval"],
-    )
+    found: dict[tuple[str, str], OverSeeds] = {}
+    for group in (group for table in tables for group in table["groups"] if len(group["reports"]) > 1):
+        for row in group["rows"]:
+            value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
+            mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
+            found |= {(report, row["row"]): OverSeeds(group["reports"][0], *mean) for report in group["reports"]}
+    return found
 
 
 NEW_TEXT = "perplexity_on_new_text"
@@ -98,8 +85,7 @@ MEASURES = (
 CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """One memory of a row, in words."""
 
     sources: str
@@ -114,28 +100,44 @@ class Row:
 
     source: Source
     name: str
-    readings: Sequence[Reading]
+    reported: Mapping[str, Any]
+    """The row as its report has it."""
     values: Mapping[str, float | None]
     """By the names of `MEASURES`; None where there is none."""
-    change: float | None
+    change: float | None = None
     """Change of perplexity against the first row of the report, or its baseline's, as a share; None for that row
     itself."""
-    change_on_new_text: float | None
+    change_on_new_text: float | None = None
     """The same of perplexity on text that was not read before."""
-    interval: Sequence[float] | None
+    interval: Sequence[float] | None = None
     """Interval of `change` over resampled documents; None where there is none."""
-    interval_on_new_text: Sequence[float] | None
-    memories: Sequence[Mapping[str, Any]]
-    """The readings, as the report tells them."""
-    baseline: bool
+    interval_on_new_text: Sequence[float] | None = None
+    baseline: bool = False
     """Whether it is the row of the report that this one is compared with."""
-    diverged: bool
-    best: bool
+    best: bool = False
     """Whether no other row on the same tokens has a smaller perplexity; of several seeds it is the mean that counts."""
-    ties: bool
+    ties: bool = False
     """Whether it lies above the lowest row of its report by no more than chance may give; not said of several seeds."""
-    over_seeds: OverSeeds | None
+    over_seeds: OverSeeds | None = None
     """None where there is no other seed."""
+
+    @property
+    def memories(self) -> Sequence[Mapping[str, Any]]:
+        """The readings, as the report tells them."""
+        memories: Sequence[Mapping[str, Any]] = self.reported["memories"]
+        return memories
+
+    @property
+    def readings(self) -> list[Reading]:
+        """The same in words."""
+        metrics = self.source.metrics
+        return [
+            _reading(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories
+        ]
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self.reported.get("diverged"))
 
     @property
     def typical(self) -> float:
@@ -155,16 +157,18 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
 
 
 def _over_seeds(row: Row, means: Means) -> Row:
-    of = None if row.baseline else means.get((row.source.member.reference, short_name(row.source.metrics, row.name)))
+    of = None if row.baseline else means.get((row.source.member.reference, row.name))
     return row if of is None else replace(row, over_seeds=of, ties=False)
 
 
-@dataclass(frozen=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The lowest row of each report on one text, the lowest first; reports that differ by their seed are one."""
 
     scored: str
     rows: Sequence[Row]
+
+
+TYPICAL = attrgetter("typical")
 
 
 def rankings(rows: Sequence[Row]) -> list[Ranking]:
@@ -174,16 +178,12 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
         lowest = texts.setdefault(row.source.text, {})
         if row.values["perplexity"] is not None:
             report = row.over_seeds.first if row.over_seeds else row.source.member.reference
-            lowest[report] = min(lowest.get(report, row), row, key=_typical)
+            lowest[report] = min(lowest.get(report, row), row, key=TYPICAL)
     return [
-        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=_typical))
+        Ranking(next(iter(held.values())).source.scored, sorted(held.values(), key=TYPICAL))
         for held in texts.values()
         if len(held) > 1
     ]
-
-
-def _typical(row: Row) -> float:
-    return row.typical
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
@@ -204,10 +204,10 @@ def comparison_words(rows: Sequence[Row]) -> str:
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
 
-def headline_table(rows: Sequence[Row]) -> Table:
+def headline_csv(rows: Sequence[Row]) -> str:
     """The table with all digits, memories as JSON."""
     columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
-    return Table(columns, [_line(row) for row in rows])
+    return csv_text([columns, *map(_line, rows)])
 
 
 def _line(row: Row) -> list[Any]:
@@ -234,27 +234,9 @@ def _rows(source: Source) -> list[Row]:
 
 
 def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
-    return Row(
-        source=source,
-        name=name,
-        readings=[_reading(memory, _split_tokens(source.metrics)) for memory in reported["memories"]],
-        values={
-            **{name: reported.get(name) for name in MEASURES},
-            NEW_TEXT: on_new_text,
-            COUNTING: counting(reported),
-            COUNTING_ON_NEW_TEXT: counting_on_new_text(reported),
-        },
-        change=None,
-        change_on_new_text=None,
-        interval=None,
-        interval_on_new_text=None,
-        memories=reported["memories"],
-        baseline=False,
-        diverged=bool(reported.get("diverged")),
-        best=False,
-        ties=False,
-        over_seeds=None,
-    )
+    values = {name: reported.get(name) for name in MEASURES}
+    counted = {COUNTING: counting(reported), COUNTING_ON_NEW_TEXT: counting_on_new_text(reported)}
+    return Row(source, name, reported, {**values, NEW_TEXT: on_new_text, **counted})
 
 
 def _against(first: Row, row: Row) -> Row:
@@ -291,11 +273,6 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
     """The texts whose paragraphs were left out."""
     outside = metrics.get("outside_repeated_paragraphs") or {}
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
-
-
-def _split_tokens(metrics: Mapping[str, Any]) -> int | None:
-    """Tokens of the scored split; None where only last words count."""
-    return metrics["tokens"] if metrics.get("score") == "all" else None
 
 
 def _reading(memory: Mapping[str, Any], split_tokens: int | None) -> Reading:

@@ -3,17 +3,19 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.artifacts.artifact import Artifact, Home, descendants
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
-from stages.charts.data import Box, Chart, Graph, Table
+from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.errors import ArtifactError
 from stages.numbers import duration, number, size
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
+RESULTS = ("report", "matrix")
+"""Kinds that a page shows."""
 MISSING = "no longer in the store"
 OTHER_BYTES = "made again since, with other bytes"
 
@@ -60,98 +62,70 @@ class Member:
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
-    Raises: ArtifactError if there is none, a reference leads nowhere, or it is of tasks.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or some are of text and some of tasks.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
         artifact = store.open(reference)
-        if artifact.kind == "matrix":
-            raise ArtifactError(
-                f"{artifact.reference} has the accuracy of tasks, of which no page is made: its charts are in "
-                f"{artifact.path / 'figures'}, its figures in metrics.json beside that."
-            )
-        reports = [artifact] if artifact.kind == "report" else _made_from(artifact)
+        reports = [artifact] if artifact.kind in RESULTS else _made_from(artifact)
         if not reports:
+            labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
+            command = "evaluate-tasks" if labels else "evaluate"
             raise ArtifactError(
                 f"No report in {artifact.store.root} was made from {artifact.reference}; make one: "
-                + artifact.advise("evaluate", artifact.reference)
+                + artifact.advise(command, artifact.reference)
             )
         for report in reports:
             report.store.check_files(report)
             found.setdefault(report.reference, report)
+    if len({report.kind for report in found.values()}) > 1:
+        raise ArtifactError(
+            f"{', '.join(found)} are of text and of tasks, which have no figure in common: name either."
+        )
     return list(found.values())
 
 
 def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
     """The reports and everything above them by reference, each after all it was made from."""
-    known = _Known()
+    members: dict[str, Member] = {}
     for report in reports:
-        known.place(report.record, report.store)
-    return known.members
+        _place(report.record, report.store, members)
+    return members
+
+
+def _place(recorded: InputRecord, store: Home, members: dict[str, Member]) -> None:
+    """Add an artifact, as those made from it recorded it, and what it was made from."""
+    reference = recorded.reference
+    if reference not in members:
+        members[reference] = _opened(reference, store, members)
+    artifact = members[reference].artifact
+    if artifact is not None and not artifact.matches(recorded):
+        members[reference] = replace(members[reference], remark=OTHER_BYTES)
+
+
+def _opened(reference: str, store: Home, members: dict[str, Member]) -> Member:
+    try:
+        artifact = store.open(reference)
+    except ArtifactError:
+        return Member(reference, None, remark=MISSING)
+    inputs = artifact.manifest.inputs
+    order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
+    for role in order:
+        _place(inputs[role], store, members)
+    names = tuple(name for name, id in store.names(artifact.kind).items() if id == artifact.id)
+    return Member(reference, artifact, names, {role: inputs[role].reference for role in order})
 
 
 def _made_from(artifact: Artifact) -> list[Artifact]:
     """All reports of its store whose lineage holds an artifact, the oldest first."""
     everything = artifact.store.artifacts()
     made_from_it = descendants(artifact.reference, everything)
-    return [a for a in everything if a.kind == "report" and a.reference in made_from_it]
+    return [a for a in everything if a.kind in RESULTS and a.reference in made_from_it]
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
     """Splits as people name them: train, valid, test, then others."""
     return sorted(splits, key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
-
-
-class _Known:
-    """Members of a lineage as they are found."""
-
-    def __init__(self) -> None:
-        self.members: dict[str, Member] = {}
-        self._names: dict[tuple[str, str], dict[str, list[str]]] = {}
-
-    def place(self, recorded: InputRecord, store: Home) -> None:
-        """Add an artifact, as those made from it recorded it, and what it was made from."""
-        reference = recorded.reference
-        if reference in self.members:
-            self._placed_again(recorded)
-            return
-        artifact = self._opened(reference, store)
-        if artifact is None:
-            self.members[reference] = Member(reference, None, remark=MISSING)
-            return
-        inputs = artifact.manifest.inputs
-        order = sorted(inputs, key=lambda role: list(KINDS).index(inputs[role].kind))
-        for record in (inputs[role] for role in order):
-            self.place(record, store)
-        self.members[reference] = Member(
-            reference,
-            artifact,
-            tuple(self._names_in(store, artifact.kind).get(artifact.id, ())),
-            {role: inputs[role].reference for role in order},
-            "" if artifact.matches(recorded) else OTHER_BYTES,
-        )
-
-    def _placed_again(self, recorded: InputRecord) -> None:
-        """Look whether another of those made from a member recorded other bytes."""
-        member = self.members[recorded.reference]
-        if member.artifact is not None and not member.artifact.matches(recorded):
-            self.members[recorded.reference] = replace(member, remark=OTHER_BYTES)
-
-    def _opened(self, reference: str, store: Home) -> Artifact | None:
-        try:
-            return store.open(reference)
-        except ArtifactError:
-            return None
-
-    def _names_in(self, store: Home, kind: str) -> dict[str, list[str]]:
-        """Id -> names, of a kind."""
-        place = str(store.root), kind
-        if place not in self._names:
-            named: dict[str, list[str]] = {}
-            for name, id in store.names(kind).items():
-                named.setdefault(id, []).append(name)
-            self._names[place] = named
-        return self._names[place]
 
 
 SPEEDS = ("tokens_per_second", "segments_per_second")
@@ -173,16 +147,15 @@ WITH_MEMORY = " (with the memory of its training: not to be compared with that o
 """Remark on a validation perplexity that includes the memory of training."""
 
 
-@dataclass(frozen=True)
-class ArtifactRow:
+class ArtifactRow(NamedTuple):
     """One line of the table; None where the store no longer tells."""
 
     member: Member
-    facts: str
-    bytes: int | None
-    seconds: float | None
-    speed: str
-    where: str
+    facts: str = ""
+    bytes: int | None = None
+    seconds: float | None = None
+    speed: str = ""
+    where: str = ""
     """The device that it was made on."""
 
     @property
@@ -207,31 +180,21 @@ def lineage_chart(members: Sequence[Member]) -> Chart:
         "What was made from what, from left to right. A line that follows from others is left out; the table of "
         "artifacts has all of them.",
         Graph([_box(member) for member in members]),
-        Table(
-            ("artifact", "name", "role", "made from"),
-            [(m.reference, m.label, role, source) for m in members for role, source in m.inputs.items()],
-        ),
     )
 
 
-def artifacts_table(rows: Sequence[ArtifactRow]) -> Table:
+def artifacts_csv(rows: Sequence[ArtifactRow]) -> str:
     """The table as numbers."""
-    return Table(
-        ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark"),
-        [
-            (
-                *(r.member.reference, " ".join(r.member.names), r.facts),
-                *(r.bytes, r.seconds, r.speed, r.where),
-                r.member.remark,
-            )
-            for r in rows
-        ],
+    columns = ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark")
+    named = [(r, r.member.reference, " ".join(r.member.names)) for r in rows]
+    return csv_text(
+        [columns, *((*of, r.facts, r.bytes, r.seconds, r.speed, r.where, r.member.remark) for r, *of in named)]
     )
 
 
 def _row(member: Member) -> ArtifactRow:
     if member.artifact is None:
-        return ArtifactRow(member, "", None, None, "", "")
+        return ArtifactRow(member)
     manifest = member.artifact.manifest
     facts = ", ".join(_facts(member.kind, manifest.metrics))
     if "valid_perplexity" in manifest.metrics and trained_with_memory(member.artifact.config.get("method", "")):
@@ -265,6 +228,6 @@ def _box(member: Member) -> Box:
     if member.artifact is None:
         return Box(member.reference, f"{member.kind}, gone", member.reference, (), "missing", member.remark)
     label = f"{member.reference} {', '.join(member.names)} {size(member.artifact.manifest.bytes)}"
-    look = "report" if member.kind == "report" else ""
+    look = "report" if member.kind in RESULTS else ""
     head = member.names[0] if member.names else member.kind
     return Box(member.reference, head, member.reference, tuple(member.inputs.values()), look, label)

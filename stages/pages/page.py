@@ -10,21 +10,24 @@ from markupsafe import Markup
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
+from stages.charts.data import csv_text
 from stages.charts.figure import Figure
+from stages.charts.stream import FIGURES
 from stages.errors import UsageError, content_of
 from stages.pages.headline import (
     Row,
     comparison_words,
     headline,
-    headline_table,
+    headline_csv,
     means_over_seeds,
     rankings,
     seed_tables,
 )
-from stages.pages.lineage import Member, artifact_rows, artifacts_table, lineage_chart, lineage_of
-from stages.pages.sections import sections, text_lines
+from stages.pages.lineage import Member, artifact_rows, artifacts_csv, lineage_chart, lineage_of
+from stages.pages.sections import Section, sections, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
+from stages.pages.tasks import Stream, tasks_sections, tasks_table
 from stages.pages.title import page_title
 from stages.web.rendering import render as render_template
 
@@ -57,28 +60,61 @@ def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks,
     """
     members = lineage_of(reports)
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
+        if reports[0].kind == "matrix":
+            return _tasks_page([(members[one.reference], one.json(METRICS)) for one in reports], members, script)
         return _page(read_sources(reports, members, more), members, script, title)
 
 
 def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title) -> Page:
     seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
-    rows, artifacts = headline(sources, means_over_seeds(seeds)), artifact_rows(list(members.values()))
-    parts = sections(sources, list(members.values()))
-    lineage = Figure(lineage_chart(list(members.values())))
-    tables = {"results": headline_table(rows).csv, "artifacts": artifacts_table(artifacts).csv}
-    html = render(
+    rows = headline(sources, means_over_seeds(seeds))
+    return _assembled(
+        sections(sources, list(members.values())),
+        members,
+        script,
+        headline_csv(rows),
         title=title(sources, rows),
-        texts=text_lines(list(members.values())),
         results=results_table(sources, rows),
         compared=comparison_words(rows),
         rankings=[*map(seeds_table, seeds), *map(ranking_table, rankings(rows))],
         remarks=shared_remarks(sources),
+    )
+
+
+def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script: Script) -> Page:
+    """The page of matrices."""
+    rows = [(member.reference, row) for member, metrics in streams for row in metrics["rows"]]
+    lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
+    _, best = max(rows, key=lambda one: one[1]["average"])
+    named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
+    return _assembled(
+        tasks_sections(streams),
+        members,
+        script,
+        csv_text([("matrix", "row", *FIGURES), *lines]),
+        title=f"{named}{best['row']}: accuracy {best['average']:.1%} after {len(streams[0][1]['tasks'])} tasks",
+        results=tasks_table(streams),
+        compared="",
+        rankings=[],
+        remarks=[],
+    )
+
+
+def _assembled(
+    parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
+) -> Page:
+    """A page with what every page has: the texts, the lineage, the artifacts and the commands."""
+    artifacts, lineage = artifact_rows(list(members.values())), Figure(lineage_chart(list(members.values())))
+    tables = {"results": results_csv, "artifacts": artifacts_csv(artifacts)}
+    html = render(
+        texts=text_lines(list(members.values())),
         sections=parts,
         artifacts=artifacts,
         lineage=lineage,
         tables=tables,
         script=script(members),
         missing=[member for member in members.values() if member.remark],
+        **values,
     )
     return Page(html, [*(figure for part in parts for figure in part.figures), lineage], tables)
 

@@ -85,7 +85,7 @@ JOURNAL = "training.jsonl"
 def read_journals(members: Sequence[Member]) -> list[Journal]:
     """Read the journal of every model whose `training.jsonl` is there; a single one needs no name."""
     read = [(member, records) for member in members if (records := _records(member))]
-    return [Journal("" if len(read) == 1 else member.label, member.reference, records) for member, records in read]
+    return [Journal("" if len(read) == 1 else member.label, records) for member, records in read]
 
 
 def _records(member: Member) -> Sequence[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import SHUT, with_model_named
+from stages.evaluation.figures.row_names import SHUT
 from stages.pages.lineage import Member
 from stages.reports.remarks.remark import Remark
 from stages.reports.remarks.table import REPORT, remarks_on
@@ -27,7 +27,7 @@ class Source:
 
     member: Member
     metrics: Mapping[str, Any]
-    """The content of `metrics.json`, where there is a baseline with the model in the name of the first row."""
+    """The content of `metrics.json`."""
     files: Mapping[str, Any]
     """Content of the other JSON files, by their names."""
     label: str
@@ -58,7 +58,7 @@ class Source:
     @property
     def report(self) -> Report:
         """The same for charts of several reports."""
-        return Report(self.metrics, self.scored, "" if self.alone else self.label, self.member.reference)
+        return Report(self.metrics, self.scored, "" if self.alone else self.label)
 
     def labelled(self, charts: Sequence[Chart]) -> list[Chart]:
         """Charts of this report alone, told from those of others."""
@@ -67,7 +67,7 @@ class Source:
 
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
-    read = [with_model_named(_read(report, METRICS)) for report in reports]
+    read = [_read(report, METRICS) for report in reports]
     labels = _kept_apart([_label(members[one.reference], metrics) for one, metrics in zip(reports, read, strict=True)])
     corpora = _corpora(read, members)
     return [

@@ -1,10 +1,9 @@
-"""The tables of reports: rows, reports ranked, means over seeds, frequencies, and curves."""
+"""The tables of reports: rows, reports ranked, means over seeds, and frequencies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stages.charts.frequency import bucket_labels, counted_in
-from stages.charts.reported import symbol_in_words
 from stages.evaluation.figures.row_names import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent
@@ -12,7 +11,6 @@ from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, Ranking, Row, 
 from stages.pages.source import Source
 from stages.reports import tables
 from stages.reports.tables import Cell, Group, Note, Table, change, figure
-from stages.retrieval.hyperparameters import hyperparameters
 
 Figures = Mapping[str, Any]
 HEADERS = {
@@ -26,7 +24,6 @@ HEADERS = {
 }
 """Headers of measures that are not their names."""
 NOT_MEASURED = "-"
-BY_CHANCE = "by chance"
 
 
 def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
@@ -35,14 +32,9 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     for measure in measures:
         changes = {"perplexity": ["change"], NEW_TEXT: ["change, new text"]}
         columns += [HEADERS.get(measure, measure), *changes.get(measure, ())]
-    seeds = ", of several seeds by their mean" if any(row.over_seeds for row in rows) else ""
-    ties = "; what lies above the lowest of its report by no more than chance may give ties"
-    caption = (
-        "Perplexity of every row of every report. Change is against the first row of the same report, or the baseline "
-        f"above it; the lowest perplexity on the same text is marked best{seeds}"
-        f"{ties if any(row.ties for row in rows) else ''}."
-        f"{' Counting: a trigram of all the text that the row may read.' if COUNTING in measures else ''}"
-    )
+    caption = "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
+    caption += " Ties: above it by chance, perhaps." if any(row.ties for row in rows) else ""
+    caption += " Counting: a trigram of what the row may read." if COUNTING in measures else ""
     groups = [
         Group(
             [_result(row, measures) for row in rows if row.source is source],
@@ -156,41 +148,3 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
     if tokens < TOO_FEW_TOKENS:
         return Cell(NOT_MEASURED)
     return cell._replace(text=f"({cell.text})") if cell.text and tokens < FEW_TOKENS else cell
-
-
-def curve_table(report: Figures, over: str) -> Table | None:
-    """The perplexity of every row by `size`, `k` or `neighbors`, and the first one's settings; None without any.
-
-    By `k` also how often one of k neighbours is right, and one of k rows drawn at random would be.
-    """
-    columns: dict[str, dict[int, str]] = {}
-    for curve in report["curves"]:
-        if curve["over"] == over:
-            points = {point[over]: point for point in curve["points"]}
-            names = [] if columns else [name for name in hyperparameters() if name != over]
-            columns[f"perplexity {curve['row']}"] = _texts(points, "perplexity")
-            columns |= {name: _texts(points, name) for name in names if any(name in one for one in points.values())}
-    if over == "k":
-        accuracies = {"retrieval accuracy@k": "retrieval_accuracy", BY_CHANCE: "retrieval_accuracy_by_chance"}
-        for header, name in accuracies.items():
-            shares = {int(k): f"{share:.1%}" for k, share in (report.get(name) or {}).items()}
-            columns |= {header: shares} if shares else {}
-    amounts = sorted({amount for values in columns.values() for amount in values})
-    if not amounts:
-        return None
-    everything = report["tokens"] if over == "size" and report.get("score") != "last-word" else None
-    lines = [[_amount(at, everything), *(one.get(at, NOT_MEASURED) for one in columns.values())] for at in amounts]
-    notes = [f"{NOT_MEASURED}: not measured"] if any(NOT_MEASURED in line for line in lines) else []
-    notes += [f"{BY_CHANCE}: of {over} rows drawn at random"] if BY_CHANCE in columns else []
-    note = f" ({'; '.join(notes)})" if notes else ""
-    return tables.plain_table(f"By {symbol_in_words(over)}, {report['split']}{note}", (over, *columns), lines)
-
-
-def _texts(points: Mapping[int, Figures], name: str) -> dict[int, str]:
-    """A figure of each point; empty where it has none."""
-    return {amount: "" if point.get(name) is None else number(point[name]) for amount, point in points.items()}
-
-
-def _amount(amount: int, everything: int | None) -> str:
-    """How much of a memory is read; sizes are those of the longer of two splits, and may be more than one has."""
-    return f"{number(amount)}{' (all)' if everything is not None and amount >= everything else ''}"

@@ -1,16 +1,12 @@
 """The title of a page: what came out, in words."""
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Sequence
 
 from stages.numbers import measured, number, tenths
-from stages.pages.headline import Row
+from stages.pages.headline import TYPICAL, Row
 from stages.pages.source import Source
 from stages.reports.remarks.gains import loses_to_counting, notably_repeated
 from stages.reports.remarks.table import COUNTING_SHORT
-
-TYPICAL = attrgetter("typical")
 
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
@@ -112,15 +108,9 @@ def _on_new_text(row: Row, gain: str) -> str:
     return f"; on new text {_percent(-change)}"
 
 
-def _reported(row: Row) -> Mapping[str, Any]:
-    """The row as its report has it."""
-    found: Mapping[str, Any] = next(one for one in row.source.metrics["rows"] if one["row"] == row.name)
-    return found
-
-
 def _flaws(row: Row) -> tuple[str, str]:
     """`, worse than a trigram of what it reads (17.2)`, which no gain makes good; or ` (undertrained)`, a flaw."""
-    beaten = None if row.baseline else loses_to_counting(row.source.metrics, _reported(row))
+    beaten = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
     if beaten is not None:
         new = "" if beaten[1] == row.values["counting"] else " on new text"
         return f", {COUNTING_SHORT.format(new=new, limit=number(beaten[1]))}", ""

@@ -92,6 +92,11 @@ def figure(value: float | None, measure: str = "perplexity", soft: str = "") -> 
     return Cell("") if value is None else Cell(measured(value, measure), value, soft)
 
 
+def share(value: float | None, sign: str = "") -> Cell:
+    """A share in hundredths; empty where there is none."""
+    return Cell("") if value is None else Cell(f"{tenths(value, sign)}%", value)
+
+
 def change(share: float | None, interval: Sequence[float] | None = None) -> Cell:
     """A change in hundredths, with its interval: `-12.3% [-14.0, -10.1]`."""
     if share is None:

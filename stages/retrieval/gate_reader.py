@@ -6,6 +6,8 @@ Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -136,8 +138,9 @@ class SearchedNeighbors:
         self._read: dict[str, tuple[int, State]] = {}
         self._last: tuple[tuple[str, int, int], np.ndarray] | None = None
 
-    def __getitem__(self, name: str) -> "SearchedRows":
-        return SearchedRows(self, name.removesuffix("/ids"))
+    def __getitem__(self, name: str) -> Any:
+        """The neighbours of one split, found when its `read(start, stop)` is called."""
+        return SimpleNamespace(read=partial(self.find, name.removesuffix("/ids")))
 
     def find(self, split: str, start: int, stop: int) -> np.ndarray:
         """Neighbours of tokens [start, stop), int64 [n, k]; those asked for last are not searched for again."""
@@ -156,14 +159,3 @@ class SearchedNeighbors:
         encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))
         self._read[split] = stop, encoded.state
         return search_keys(encoded.keys)
-
-
-class SearchedRows:
-    """The neighbours of one split, found when they are read."""
-
-    def __init__(self, neighbors: SearchedNeighbors, split: str) -> None:
-        self._neighbors, self._split = neighbors, split
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Those of tokens [start, stop), int64 [n, k]."""
-        return self._neighbors.find(self._split, start, stop)

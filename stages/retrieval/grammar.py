@@ -14,6 +14,7 @@ from pydantic import Field
 from stages.errors import UsageError, did_you_mean
 from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
 from stages.memory.readers import READERS
+from stages.registry import import_outside
 from stages.retrieval.sources import SOURCES
 
 Positive = Annotated[float, Field(gt=0)]
@@ -113,6 +114,7 @@ def parse_phrase(spec: str) -> Phrase:
         known one is suggested), keys that belong elsewhere.
     """
     head, _, tail = spec.partition(":")
+    import_outside()  # whose keys are legal, too
     owned = owners()
     sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, (*shared_keys(), *owned)))
     for source in sources:

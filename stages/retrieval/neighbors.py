@@ -44,10 +44,14 @@ def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torc
 
 @dataclass(frozen=True)
 class FoundNeighbors:
-    """Neighbours of n tokens, best first: rows of the datastore, -1 where missing, and distances."""
+    """Neighbours of n tokens, best first: rows of the datastore, -1 where missing, and distances.
+
+    `searches`: how many tokens were searched for, where others follow pointers.
+    """
 
     ids: np.ndarray
     distances: np.ndarray
+    searches: int | None = None
 
     @classmethod
     def none(cls, n: int, k: int, metric: str) -> "FoundNeighbors":
@@ -111,13 +115,20 @@ class IndexSearch:
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
         assert keys is not None
-        forbidden = self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
+        forbidden = self.forbidden(split, start, stop)
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
-        ids, distances = self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
         found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
-        found.ids[rows], found.distances[rows] = ids, distances
+        found.ids[rows], found.distances[rows] = self.at(keys, rows, forbidden)
         return found
+
+    def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
+        """Rows that tokens [start, stop) may not find, int64 [n, 2]: first <= row < last; None: they may find all."""
+        return self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
+
+    def at(self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Neighbours and distances of some of the tokens that have these keys."""
+        return self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
 
     def find_each(
         self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]

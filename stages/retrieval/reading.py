@@ -1,6 +1,6 @@
 """One reading of a memory with all its settings, checked. Free of torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from math import prod
 from typing import Any, Self, TypeVar
@@ -59,6 +59,8 @@ class Reading(Settings):
             raise ValueError(
                 f"searched is of external alone, with {self.weight_name}=learned: both are learned together"
             )
+        if self.value("pointers") and (self.searched < 1 or len(self.sources) > 1):
+            raise ValueError("pointers are of external alone, without searched: both say when to search")
         self._require_one_amount()
         return self
 
@@ -149,6 +151,11 @@ class Reading(Settings):
         """Share of the tuning split's tokens that are searched for."""
         return self.value("searched") or 1.0
 
+    @property
+    def leaves_searches_out(self) -> bool:
+        """Whether some tokens are not searched for."""
+        return self.searched < 1 or self.value("pointers") is not None
+
     def with_tuned_weight(self) -> Self:
         """The same with the default grid of the reader's own number: one for all contexts."""
         return self.changed({self.weight_name: self.tunable[self.weight_name].grid})
@@ -160,25 +167,28 @@ class Reading(Settings):
 
     # What an evaluation must know
 
+    def _any(self, name: str) -> bool:
+        return any(getattr(settings, name) for settings in self.source_settings)
+
     @property
     def reads_datastore(self) -> bool:
         """Whether it looks into a datastore."""
-        return any(settings.reads_datastore for settings in self.source_settings)
+        return self._any("reads_datastore")
 
     @property
     def reads_text(self) -> bool:
         """Whether it looks into the text of an exact index."""
-        return any(settings.reads_text for settings in self.source_settings)
+        return self._any("reads_text")
 
     @property
     def compares_keys(self) -> bool:
         """Whether representations are compared; else all scores are lengths of matches."""
-        return any(settings.compares_keys for settings in self.source_settings)
+        return self._any("compares_keys")
 
     @property
     def reads_windows(self) -> bool:
         """Whether it matters where the windows or segments of a split begin."""
-        return any(settings.reads_windows for settings in self.source_settings)
+        return self._any("reads_windows")
 
     @property
     def neighbors(self) -> int:
@@ -205,7 +215,8 @@ class Reading(Settings):
         'knn-lm'
         """
         spelled = self.spelled
-        return next((name for name, specs in NAMED.items() if spelled in _spellings(specs)), spelled)
+        named = ((name, parse_reading(spec).spelled) for name, specs in NAMED.items() for spec in specs)
+        return next((name for name, other in named if other == spelled), spelled)
 
     @property
     def spelled(self) -> str:
@@ -215,10 +226,6 @@ class Reading(Settings):
             given |= part.model_dump(by_alias=True, exclude_defaults=True)
         settings = [f"{key}={_spell(value)}" for key, value in given.items() if value is not None]
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
-
-
-def _spellings(specs: tuple[str, ...]) -> Iterator[str]:
-    return (parse_reading(spec).spelled for spec in specs)
 
 
 def parse_reading(spec: str) -> Reading:
@@ -256,25 +263,21 @@ def _require_few_points(reading: Reading) -> None:
 
 
 def _checked(phrase: Phrase) -> Reading:
-    def parsed(keys: type[K]) -> K:
-        return keys.model_validate(keys.own(phrase.settings))
-
-    return _with_tuned_temperature(
-        Reading(
-            sources=phrase.sources,
-            reader=phrase.reader,
-            comparison=parsed(Comparison),
-            reader_settings=parsed(READERS.settings(phrase.reader)),
-            source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
-        )
-    )
-
-
-def _with_tuned_temperature(reading: Reading) -> Reading:
-    """The same with temperature `tune`, if its weight is left open and neither τ nor θ is given.
+    """With temperature `tune`, if its weight is left open and neither τ nor θ is given.
 
     The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
     """
+
+    def parsed(keys: type[K]) -> K:
+        return keys.model_validate(keys.own(phrase.settings))
+
+    reading = Reading(
+        sources=phrase.sources,
+        reader=phrase.reader,
+        comparison=parsed(Comparison),
+        reader_settings=parsed(READERS.settings(phrase.reader)),
+        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
+    )
     is_open = isinstance(reading.reader_settings.weight, str)
     if is_open and (reading.temperature, reading.theta) == (None, None):
         return reading.changed({"temperature": "tune"})
@@ -306,8 +309,8 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
                 f"{reading.weight_name}=tune."
             )
     for spec, reading in zip(specs, readings, strict=True):
-        if reading.searched < 1 and len(readings) > 1:
-            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched) stands alone.")
+        if reading.leaves_searches_out and len(readings) > 1:
+            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
     return readings
 
 

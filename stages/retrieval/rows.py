@@ -90,7 +90,7 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
         return ()
     sources = tuple(open_source(reading, inputs) for reading in readings)
     rows = [MemoryRow(sources, trained)]
-    if rows[0].searched < 1:
+    if readings[-1].leaves_searches_out:
         return tuple(rows)
     if len(sources) > 1:
         rows += [MemoryRow(sources[:count], trained) for count in range(len(sources) - 1, 1, -1)]

@@ -1,16 +1,19 @@
 """The index `exact`: the contexts of a text, sorted. Tokens alone are read, so that it serves all models of them.
 
-Contexts are cut into shards by the token before, so that a shard is sorted by itself and shards follow each other in
-the order. Memory holds the text, and the contexts of a shard: as many as follow one token at least.
+Contexts are cut into shards that are sorted by themselves. What is large is mapped, so memory holds one shard. A text
+that has changed can have the index before merged into its own: what stays is not sorted again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Expected, anything, between
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
@@ -18,28 +21,46 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.search import EXACT
 from stages.search.config import IndexConfig
+from stages.suffixes import AT_ONCE, IN_MEMORY
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from stages.suffixes.changing import Ranked, Staying
+    from stages.suffixes.cutting import Stretches
+    from stages.suffixes.matches import SortedContexts
     from stages.suffixes.text import Text
+    from stages.text.tokens import TokenSplit
 
 TEXT = "text"
 """Role of the tokens that are sorted; see also `stages.lineage.exact`."""
 GROUP = "contexts.zarr"
-CONTEXTS_PER_SHARD = 1 << 22
+CONTEXTS_PER_SHARD = 1 << 20
+"""The most that are sorted together; shards hold two thirds of it on average, since their sizes differ."""
 ROWS_PER_SHARD = 1 << 19
-SORTING_BYTES, TEXT_BYTES = 100, 22
-"""Memory that a context takes while it is sorted, and a token of the text while this is opened; later 10."""
+SORTING_BYTES = 110
+"""Memory that a context takes while it is sorted."""
+KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
+
+
+@dataclass(frozen=True)
+class Keeping(Shard):
+    """The order of the documents that stay, of the index before."""
+
+
+@dataclass(frozen=True)
+class Cutting(Shard):
+    """Contexts `start` to `stop` - 1 of those to be sorted, grouped by the shard that sorts them."""
+
+    start: int = 0
+    stop: int = 0
 
 
 @dataclass(frozen=True)
 class Sorting(Shard):
-    """Contexts to be sorted: those of `count` tokens that follow a symbol from `low` to `high` - 1."""
+    """Contexts that are sorted together."""
 
-    low: int = 0
-    high: int = 0
-    count: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,13 +71,15 @@ class Writing(Shard):
 
 
 @dataclass(frozen=True)
-class Plan(ShardPlan["Sorting | Writing"]):
-    """Contexts that are sorted together, in their order, and the arrays that they go to, both [rows]."""
+class Plan(ShardPlan[Shard]):
+    """The arrays, both [rows], and what is sorted; `stay`: the documents of the index before that need not be."""
 
-    sorting: tuple[Sorting, ...]
     order: ArrayLayout
     shared: ArrayLayout
-    documents: int
+    cutting: Sequence[Cutting]
+    sorting: Sequence[Sorting]
+    sorted: "Stretches"
+    stay: "Staying | None"
 
 
 @dataclass(frozen=True)
@@ -65,10 +88,39 @@ class Work:
 
     plan: Plan
     text: "Text"
+    folder: Path
+
+    @cached_property
+    def kept(self) -> "SortedContexts":
+        """The order of what stays."""
+        import numpy as np
+
+        from stages.suffixes.matches import SortedContexts
+
+        rows, dtypes = len(self.text) - len(self.plan.sorted), (self.plan.order.dtype, np.dtype(np.uint8))
+        if not rows:
+            return SortedContexts(self.text, *(np.zeros(0, dtype) for dtype in dtypes))
+        files = [self.folder / path for path in KEPT]
+        return SortedContexts(
+            self.text, *(np.asarray(np.memmap(f, d, "r", shape=(rows,))) for f, d in zip(files, dtypes, strict=True))
+        )
+
+    @cached_property
+    def cut(self) -> "list[tuple[np.ndarray, np.ndarray]]":
+        """Places grouped by shard, and how many each has, of every part that was cut."""
+        files = [_mapped(self.folder / _file(part), 2) for part in self.plan.cutting]
+        return [(places, counts) for places, counts in files]
+
+    @cached_property
+    def new(self) -> "list[Ranked]":
+        """New contexts in order, as they were sorted."""
+        from stages.suffixes.changing import Ranked
+
+        return [Ranked(*_mapped(self.folder / _file(part), 5)) for part in self.plan.sorting]
 
 
-class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Sorting | Writing]):
-    """Sorts the contexts of a split; role: `text` (tokens)."""
+class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
+    """Sorts the contexts of a split; roles: `text` (tokens), and `previous`, the index that is changed into it."""
 
     name = "build-index"
     kind = "index"
@@ -76,8 +128,6 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Sorting | Writing]):
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         text = store.get(references["source"], "tokens")
-        if references.get("update") not in (None, "none"):
-            raise UsageError("An index of exact matches is sorted anew: leave --update out.")
         split = config.split or "train"
         splits = text.metrics["splits"]
         if not splits.get(split, {}).get("tokens"):
@@ -92,48 +142,57 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Sorting | Writing]):
             raise UsageError(f"{other} means nothing to an {EXACT!r} index: leave it out.")
         return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
-        return TEXT_BYTES * tokens + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
-
     def plan(self, job: Job[IndexConfig]) -> Plan:
-        text = text_of(job.inputs[TEXT], str(job.config.split))
-        rows, wide = len(text), len(text) >= 2**32
-        sorting = tuple(cut(symbol_counts(text)))
-        order = ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if wide else "uint32", ROWS_PER_SHARD)
+        rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
+        stay, held = _staying(job)
+        most, count = CONTEXTS_PER_SHARD, len(held)
+        sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
+        cutting = [
+            Cutting(f"cut-{number:06d}", start, min(start + most, count), phase="cut")
+            for number, start in enumerate(range(0, count if sorts > 1 else 0, most))
+        ]
+        sorting = [Sorting(f"sort-{number:06d}", number, phase="sort") for number in range(sorts)]
+        order = ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if rows >= 2**32 else "uint32", ROWS_PER_SHARD)
         shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", ROWS_PER_SHARD)
-        writing = [Writing(f"write-{n:06d}", phase="write", number=n) for n in range(order.shards)]
+        keeping = [] if stay is None else [Keeping("keep", phase="keep")]
+        writing = [Writing(f"write-{number:06d}", number, phase="write") for number in range(order.shards)]
         return Plan(
-            [*sorting, *writing],
-            sorting,
+            [*keeping, *cutting, *sorting, *writing],
             order,
             shared,
-            int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"]),
+            cutting,
+            sorting,
+            held,
+            stay,
             arrays=[order, shared],
-            scratch_bytes=order.stored_bytes + shared.stored_bytes,
+            scratch_bytes=scratch_bytes(rows, order.dtype.itemsize),
         )
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        return Work(plan, text_of(job.inputs[TEXT], str(job.config.split)))
+        from stages.suffixes.open import text_of
 
-    def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Sorting | Writing) -> ShardOutput:
-        from stages.array_files import save_arrays
-        from stages.suffixes.order import sort_contexts
+        return Work(plan, text_of(job.inputs[TEXT], str(job.config.split)), job.folder)
 
-        output, plan = ShardOutput(job.folder), work.plan
-        if isinstance(shard, Writing):
-            order, shared = _sorted_rows(job.folder, plan, shard.number)
-            output.write(plan.order, shard.number, order)
-            output.write(plan.shared, shard.number, shared)
-            return output
-        order, shared = sort_contexts(work.text, _places(work.text, shard))
-        save_arrays(output.add(_file(shard)), order.astype(plan.order.dtype), shared)
+    def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Shard) -> ShardOutput:
+        output = ShardOutput(job.folder)
+        if isinstance(shard, Keeping):
+            _keep(job, work.plan, output)
+        elif isinstance(shard, Cutting):
+            _cut(work, shard, output)
+        elif isinstance(shard, Sorting):
+            _sort(work, shard, output)
+        elif isinstance(shard, Writing):
+            _write(work, shard.number, output)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
-        rows = plan.order.shape[0]
-        size = plan.order.nbytes + plan.shared.nbytes
-        return {"rows": rows, "documents": plan.documents, "bytes": size, "bytes_per_key": round(size / rows, 2)}
+        rows, size = plan.order.shape[0], plan.order.nbytes + plan.shared.nbytes
+        documents = int(job.inputs[TEXT].metrics["splits"][job.config.split]["documents"])
+        figures = {"rows": rows, "documents": documents, "bytes": size, "bytes_per_key": round(size / rows, 2)}
+        if PREVIOUS not in job.inputs:
+            return figures
+        added = len(plan.sorted)
+        return figures | {"added": added, "forgotten": job.inputs[PREVIOUS].metrics["rows"] - (rows - added)}
 
 
 LEFT_OUT = ("lists", "probe", "code_bytes", "code_bits", "links", "train_keys")
@@ -141,74 +200,122 @@ VECTORS = (*LEFT_OUT, "metric", "seed")
 """Settings that mean nothing to it."""
 
 
-def cut(counts: Sequence[int]) -> list[Sorting]:
-    """Ranges of symbols that hold up to CONTEXTS_PER_SHARD contexts, or one symbol's, in order.
-
-    Args:
-        counts: contexts that begin with each symbol.
-    """
-    shards, low, held = list[Sorting](), 0, 0
-    for symbol, count in enumerate([*counts, CONTEXTS_PER_SHARD + 1]):
-        if held and held + count > CONTEXTS_PER_SHARD:
-            shards.append(Sorting(f"sort-{len(shards):06d}", phase="sort", low=low, high=symbol, count=held))
-            low, held = symbol, 0
-        held += count
-    return shards
+def opened_bytes(tokens: int) -> int:
+    """Memory that an index of a text of so many tokens takes, at most; what is mapped is not counted."""
+    arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
+    return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)
 
 
-def text_of(tokens: Artifact, split: str) -> "Text":
-    """A split, its documents apart from each other."""
+def scratch_bytes(rows: int, place: int) -> int:
+    """Size of what lies on disk until the arrays are written, at most; `place`: bytes of a place in the text."""
+    return rows * (3 * place + 3)
+
+
+def _staying(job: Job[IndexConfig]) -> "tuple[Staying | None, Stretches]":
+    """The documents of the index before that stay, and the tokens that are to be sorted."""
     import numpy as np
 
-    from stages.suffixes.text import Text
+    from stages.suffixes.changing import others, staying
+    from stages.suffixes.cutting import Stretches
+    from stages.suffixes.text import opened
+
+    rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
+    if PREVIOUS not in job.inputs:
+        return None, Stretches(np.array([0]), np.array([rows]))
+    before, now = ((opened(text.ids), np.asarray(text.doc_offsets[:])) for text in _both(job))
+    stay = staying(before, now)
+    return stay, others(now[1], stay.now)
+
+
+def _both(job: ShardJob[IndexConfig]) -> Iterator["TokenSplit"]:
+    """The text of the index before, and this one."""
     from stages.text.tokens import open_split
 
-    opened = open_split(tokens.zarr("tokens.zarr"), split)
-    ids, offsets = np.asarray(opened.ids[:]), np.asarray(opened.doc_offsets[:])
-    return Text.of(ids, offsets, int(tokens.metrics["vocabulary_size"]))
+    previous = job.inputs[PREVIOUS]
+    for tokens, split in ((previous.input(TEXT), previous.config["split"]), (job.inputs[TEXT], job.config.split)):
+        yield open_split(tokens.zarr("tokens.zarr"), str(split))
 
 
-def symbol_counts(text: "Text") -> list[int]:
-    """How many contexts begin with each symbol."""
+def _keep(job: ShardJob[IndexConfig], plan: Plan, output: ShardOutput) -> None:
     import numpy as np
 
-    return list(np.bincount(_first_symbols(text), minlength=text.vocabulary + 2).tolist())
+    from stages.suffixes.changing import kept
+
+    assert plan.stay is not None
+    group = job.inputs[PREVIOUS].zarr(GROUP)
+    arrays = group["order"], group["shared"]
+
+    def blocks() -> "Iterator[tuple[np.ndarray, np.ndarray]]":
+        for start in range(0, arrays[0].shape[0], ROWS_PER_SHARD):
+            order, shared = (np.asarray(array[start : start + ROWS_PER_SHARD]) for array in arrays)
+            yield order, shared
+
+    offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
+    with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
+        for order, shared in kept(blocks(), plan.stay, *offsets):
+            orders.write(order.astype(plan.order.dtype).tobytes())
+            links.write(shared.tobytes())
 
 
-def _first_symbols(text: "Text") -> "np.ndarray":
-    """The symbol that the context of each token begins with, int64 [N]: 1 for a border, an id + 2."""
+def _cut(work: Work, shard: Cutting, output: ShardOutput) -> None:
     import numpy as np
 
-    before = np.roll(text.ids, 1).astype(np.int64)
-    before += 2
-    before[text.known == 0] = 1
-    return before
+    from stages.array_files import save_arrays
+    from stages.suffixes.cutting import borders, grouped
+
+    plan = work.plan
+    bounds = borders(work.text, plan.sorted, len(plan.sorting))
+    places, counts = grouped(bounds, plan.sorted.places(np.arange(shard.start, shard.stop)))
+    save_arrays(output.add(_file(shard)), places.astype(plan.order.dtype), counts)
 
 
-def _places(text: "Text", shard: Sorting) -> "np.ndarray":
+def _sort(work: Work, shard: Sorting, output: ShardOutput) -> None:
     import numpy as np
 
-    symbols = _first_symbols(text)
-    return np.flatnonzero((symbols >= shard.low) & (symbols < shard.high))
+    from stages.array_files import save_arrays
+    from stages.suffixes.changing import ranked
+    from stages.suffixes.cutting import taken
+    from stages.suffixes.order import sort_contexts
+
+    plan = work.plan
+    places = taken(work.cut, shard.number) if plan.cutting else plan.sorted.places(np.arange(len(plan.sorted)))
+    found = ranked(work.text, sort_contexts(work.text, places), work.kept)
+    place = plan.order.dtype
+    save_arrays(
+        output.add(_file(shard)),
+        *(found.places.astype(place), found.shared, found.rank.astype(place), found.before, found.after),
+    )
 
 
-def _file(shard: Sorting) -> Path:
+def _write(work: Work, number: int, output: ShardOutput) -> None:
+    from stages.suffixes.changing import merged
+    from stages.suffixes.order import Order
+
+    plan, rows = work.plan, work.plan.order.rows(number)
+    order, shared = merged(work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared))
+    output.write(plan.order, number, order.astype(plan.order.dtype))
+    output.write(plan.shared, number, shared)
+
+
+def _file(shard: Shard) -> Path:
     return Path("scratch", f"{shard.key}.npy")
 
 
-def _sorted_rows(folder: Path, plan: Plan, number: int) -> "tuple[np.ndarray, np.ndarray]":
-    """Rows of one shard of the arrays, out of the files in which they were sorted."""
+def _mapped(path: Path, count: int) -> "list[np.ndarray]":
+    """Arrays of a file of `save_arrays`, mapped."""
     import numpy as np
+    from numpy.lib import format as npy
 
-    wanted, first, parts = plan.order.rows(number), 0, []
-    for shard in plan.sorting:
-        low, high = max(wanted.start - first, 0), min(wanted.stop - first, shard.count)
-        if low < high:
-            with (folder / _file(shard)).open("rb") as file:
-                parts.append([np.load(file, allow_pickle=False)[low:high] for _ in range(2)])
-        first += shard.count
-    order, shared = (np.concatenate(both) for both in zip(*parts, strict=True))
-    return order, shared
+    arrays = []
+    with path.open("rb") as file:
+        for _ in range(count):
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            at = file.tell()
+            mapped = np.memmap(file, dtype, "r", at, shape) if shape[0] else np.zeros(0, dtype)
+            arrays.append(np.asarray(mapped))
+            file.seek(at + mapped.nbytes)
+    return arrays
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:

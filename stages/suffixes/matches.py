@@ -66,7 +66,8 @@ class SortedContexts:
     def locate(self, asked: Text, places: np.ndarray) -> Located:
         """Find where contexts of a text of the same vocabulary would stand, by binary search; places int64 [n].
 
-        What both ends of an interval share with a context, all between them do: comparing begins there.
+        Equal contexts of this very text stand by their places; of another text, before those of this. What both ends
+        of an interval share with a context, all between them do: comparing begins there.
         Source: Manber and Myers 1993, Suffix Arrays, section 2.
         """
         n = len(places)
@@ -104,6 +105,7 @@ class SortedContexts:
             ended = asked.known[places[open_]] < depth[open_]
             done = open_[ended]
             depth[done] = asked.known[places[done]].astype(np.int64) + 1
+            smaller[done] = others[done] < places[done] if asked is self.text else False
             open_ = open_[~ended]
         return smaller, np.minimum(depth, LONGEST)
 

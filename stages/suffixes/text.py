@@ -4,10 +4,15 @@ The context of token t is read backwards: token t - 1, then t - 2, back to where
 more symbol, which stands for the border. Shapes: N tokens, n contexts.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
+
+from stages.suffixes import AT_ONCE, IN_MEMORY
 
 LONGEST = 255
 """Tokens that contexts are compared by: longer matches count as this long."""
@@ -25,17 +30,24 @@ class Text:
     vocabulary: int
 
     @classmethod
-    def of(cls, ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "Text":
-        """A text whose documents begin at `offsets`, int64 [D + 1], the last of which is N."""
-        return cls.beginning(ids, np.repeat(offsets[:-1], np.diff(offsets)), vocabulary)
+    def of(cls, ids: Any, offsets: np.ndarray, vocabulary: int) -> "Text":
+        """A text whose documents begin at `offsets`, int64 [D + 1], the last of which is N.
+
+        Args:
+            ids: integers [N], an array or what is read as it is sliced; a long text is mapped.
+        """
+
+        def known() -> Iterator[np.ndarray]:
+            for places in ranges(len(ids)):
+                begins = offsets[np.searchsorted(offsets, places, side="right") - 1]
+                yield np.minimum(places - begins, LONGEST).astype(np.uint8)
+
+        return cls(opened(ids), collected(known(), len(ids), np.dtype(np.uint8)), vocabulary)
 
     @classmethod
     def beginning(cls, ids: np.ndarray, begins: np.ndarray, vocabulary: int) -> "Text":
         """A text of tokens whose document begins at `begins`, int64 [N]."""
-        known = np.arange(len(ids))
-        known -= begins
-        np.minimum(known, LONGEST, out=known)
-        return cls(ids, known.astype(np.uint8), vocabulary)
+        return cls(ids, np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8), vocabulary)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -65,12 +77,33 @@ class Text:
             word = (word << bits) | np.where(back < known, symbol, (back == known).astype(np.uint64))
         return word
 
-    def ended(self, places: np.ndarray, depth: int | np.ndarray) -> np.ndarray:
-        """Whether contexts have no symbol at a depth any more, bool [n]."""
-        return self.known[places] < depth
-
     def equal_symbols(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """How many leading symbols of words are equal, int64 [n]."""
         differing = first ^ second
         shifts = (np.uint64(self.bits * (self.per_word - count)) for count in range(1, self.per_word + 1))
         return sum(((differing >> shift) == 0 for shift in shifts), np.zeros(len(first), np.int64))
+
+
+def ranges(stop: int) -> Iterator[np.ndarray]:
+    """0 to stop - 1, AT_ONCE at a time, int64."""
+    for start in range(0, stop, AT_ONCE):
+        yield np.arange(start, min(start + AT_ONCE, stop))
+
+
+def opened(array: Any) -> np.ndarray:
+    """The values of an array that is read as it is sliced, mapped where they are many; an array in memory as it is."""
+    if isinstance(array, np.ndarray):
+        return array
+    blocks = (np.asarray(array[start : start + AT_ONCE]) for start in range(0, array.shape[0], AT_ONCE))
+    return collected(blocks, array.shape[0], np.dtype(array.dtype))
+
+
+def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Blocks one after the other [length]: in memory, or above IN_MEMORY bytes in a file that nobody else sees."""
+    if length * dtype.itemsize <= IN_MEMORY:
+        return np.concatenate([np.zeros(0, dtype), *blocks])
+    with TemporaryFile() as file:
+        for block in blocks:
+            file.write(block.astype(dtype, copy=False).tobytes())
+        file.flush()
+        return np.asarray(np.memmap(file, dtype, mode="r", shape=(length,)))

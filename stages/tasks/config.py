@@ -13,6 +13,8 @@ READING = Spelling("READING[:key=value,…]", repeated=True)
 class EvaluateTasksConfig(StageConfig):
     """How the tests of a stream of tasks are scored."""
 
+    runs_models = True
+
     split: str = "test"
     """Split to score."""
     memory: Annotated[tuple[str, ...], Field(min_length=1), Spelling("READING[:key=value,…]", repeated=True)] = (

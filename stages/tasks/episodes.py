@@ -20,6 +20,8 @@ KEYS, LABELS = "episodes.zarr/keys", "episodes.zarr/labels"
 class EpisodesConfig(StageConfig):
     """Settings of build-episodes."""
 
+    runs_models = True
+
     split: str = "train"
     """Split whose documents are stored."""
     pool: Pool = "mean"

@@ -16,8 +16,10 @@ from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods.stream.files import MEMORY, after_file
+from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
 from stages.models.heads.classifier_settings import Pool
+from stages.models.heads.language_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, load_model, start_from
 from stages.models.windows import WindowSettings
 from stages.tasks.adapt import adapted
@@ -73,6 +75,9 @@ class StreamReader:
 
     def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> np.ndarray:
         """The label that is most probable for each of some examples [n], int64."""
+        head = self.model.config.head
+        if isinstance(head, LanguageSettings):
+            return self._written(head, examples, which)
         visible = self._memory.visible(self._place)
         if isinstance(reading, Coarse) and len(visible):
             with adapted(self.model, self._draws(reading, visible), reading, reading.part):
@@ -99,6 +104,21 @@ class StreamReader:
                 "--memory adapts it, adapt it with a smaller lr."
             )
         return probabilities
+
+    def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> np.ndarray:
+        """The label that the model writes for each example, int64 [n]; -1: it writes none.
+
+        Labels that are written alike, as of tasks that spell one differently, are one: the example's, if it is of them.
+        """
+        spelling, numbers = Spelling(head, examples.eos, examples.cutting.context), list[int]()
+        size = max(1, BATCH_TOKENS // examples.cutting.context)
+        for start in range(0, len(which), size):
+            batch = examples.batch(which[start : start + size])
+            found = answers(self.model, spelling.texts(batch), spelling)
+            for own, one in zip(batch.labels.tolist(), found, strict=True):
+                number = head.answers.index(one) if one in head.answers else -1
+                numbers.append(own if head.answers[own] == one else number)
+        return np.array(numbers)
 
     def _of_neighbors(
         self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int

@@ -166,12 +166,12 @@ def write_array(
 ) -> None:
     """Write one array of tokens in whole rows; `read`: rows [start, stop) of it."""
     layout = array_layout(name, rows, dtype)
-    array = job.draft.array(layout.name, layout.shape, layout.dtype, layout.rows_per_shard)
-    for shard in range(array.shards):
+    job.draft.create(layout)
+    for shard in range(layout.shards):
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
-            inside = array.rows(shard)
-            array.write(shard, read(inside.start, inside.stop).astype(dtype, copy=False))
+            inside = layout.rows(shard)
+            job.draft.write(layout, shard, read(inside.start, inside.stop).astype(dtype, copy=False))
             job.draft.commit(key)
 
 

@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
-from stages.methods.method import KeepsExamples
+from stages.lineage.corpus import tokenizer_of
+from stages.methods.method import KeepsExamples, WritesFiles
 from stages.methods.stream.files import FOLDER, MEMORY
 from stages.metrics import perplexity
 from stages.models.language_model import save_weights
@@ -48,6 +49,9 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     if isinstance(trainer.run.method, KeepsExamples):
         rows, tasks = map(torch.from_numpy, trainer.run.method.examples())
         save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(MEMORY))
+    if isinstance(trainer.run.method, WritesFiles):
+        tokenizer = tokenizer_of(job.inputs["tokens"]).huggingface()
+        trainer.run.method.write_files(lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add)
     for log in sorted((draft.scratch / LOGS).iterdir()):
         _copy(draft, log)
     _write_settings(job)

@@ -9,6 +9,7 @@ from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
+from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -33,6 +34,13 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     Raises: ResourceError, saying how much is needed and how much there is.
     """
     memory, weights, a_segment = _memory(device), _weight_bytes(config, model), _hidden_bytes(config, model)
+    if device != "cpu" and (tables := learning_bytes(config) * _numbers_on_host(model)):
+        if tables > memory_bytes():
+            raise ResourceError(
+                f"The tables of model.lookup take {size(tables)} in training, and the host has "
+                f"{size(memory_bytes())}: choose fewer model.lookup.slots."
+            )
+        weights -= tables
     if weights + a_segment > memory:
         remembered = _remembered_bytes(config, model)
         of_layers = f", {size(remembered)} of it what layers remember of a stream" if remembered else ""
@@ -64,6 +72,14 @@ def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     if config.lora is None:
         return _parameters(model) * learning_bytes(config)
     return _parameters(model) * NUMBER + learning_bytes(config) * factor_numbers(model, config.lora)
+
+
+def _numbers_on_host(model: BackboneConfig) -> int:
+    """Weights that stay in the host's memory."""
+    if not isinstance(model, AttentionConfig) or not isinstance(model.lookup, HashedNgramsSettings):
+        return 0
+    blocks = len(model.lookup.layers or range(model.layers))
+    return blocks * model.lookup.table_numbers if model.lookup.on_host else 0
 
 
 def learning_bytes(config: TrainConfig) -> int:

@@ -146,6 +146,10 @@ class Updates:
         parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
         self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
         self._bare.to(run.fabric.device)
+        if run.fabric.world_size > 1 and len({parameter.device for parameter in run.model.parameters()}) > 1:
+            raise UsageError(
+                "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
+            )
 
     def set_up(self) -> None:
         """Let processes share the work, once weights and optimizer are as the first update finds them."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import Field, TypeAdapter
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
@@ -77,7 +78,8 @@ class Tokens(Artificial):
                 "paragraph_hashes": np.array([len(split)], np.uint64),
             }
             for name, block in arrays.items():
-                job.draft.array(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24).write(0, block)
+                layout = ArrayLayout(f"tokens.zarr/{split}/{name}", block.shape, block.dtype, 1 << 24)
+                job.draft.write_whole(layout, block)
         units = ("tokens", "characters", "bytes", "words")
         splits = {
             s: {**dict.fromkeys(units, n), "documents": 1, "unknown_rate": 0.0} for s, n in job.config.splits.items()
@@ -113,10 +115,9 @@ class Datastore(Artificial):
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         rows = job.config.rows
-        keys = job.draft.array("datastore.zarr/keys", (rows, 1), np.float16, rows)
-        keys.write(0, np.zeros((rows, 1), np.float16))
-        values = job.draft.array("datastore.zarr/values", (rows,), np.int32, rows)
-        values.write(0, zipf(rows).astype(np.int32))
+        keys, values = np.zeros((rows, 1), np.float16), zipf(rows).astype(np.int32)
+        job.draft.write_whole(ArrayLayout("datastore.zarr/keys", keys.shape, keys.dtype, rows), keys)
+        job.draft.write_whole(ArrayLayout("datastore.zarr/values", values.shape, values.dtype, rows), values)
         return {"rows": rows, "dim": 1, "dtype": "float16"}
 
 
@@ -142,13 +143,15 @@ class Neighbors(Artificial):
         random, k, config = np.random.default_rng(1), job.config.k, job.config
         per_shard = (16 << 20) // (8 * k)
         for split, length in config.splits.items():
-            ids = job.draft.array(f"neighbors.zarr/{split}/ids", (length, k), np.int64, per_shard)
-            distances = job.draft.array(f"neighbors.zarr/{split}/distances", (length, k), np.float32, per_shard)
+            ids = ArrayLayout(f"neighbors.zarr/{split}/ids", (length, k), np.int64, per_shard)
+            distances = ArrayLayout(f"neighbors.zarr/{split}/distances", (length, k), np.float32, per_shard)
+            job.draft.create(ids)
+            job.draft.create(distances)
             for shard in range(ids.shards):
                 rows = ids.rows(shard)
                 shape = (rows.stop - rows.start, k)
-                ids.write(shard, random.integers(0, config.rows, shape))
-                distances.write(shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
+                job.draft.write(ids, shard, random.integers(0, config.rows, shape))
+                job.draft.write(distances, shard, np.sort(random.random(shape, np.float32), axis=1) + 10)
                 job.draft.commit(f"{split}-{shard}")
         return {"splits": {split: {"missing": 0.0, "queries": length} for split, length in config.splits.items()}}
 

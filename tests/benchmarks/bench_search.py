@@ -30,7 +30,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from stages.artifacts.arrays import rows_per_shard
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
@@ -82,13 +82,14 @@ class ClusteredKeys(Artificial):
         random, rows = np.random.default_rng(0), job.config.rows
         centers = random.standard_normal((CLUSTERS, LATENT), np.float32)
         index = random.standard_normal((LATENT, DIM), np.float32) / LATENT**0.5
-        keys = job.draft.array("datastore.zarr/keys", (rows, DIM), np.float16, rows_per_shard(2 * DIM))
+        keys = ArrayLayout("datastore.zarr/keys", (rows, DIM), np.float16, rows_per_shard(2 * DIM))
+        job.draft.create(keys)
         for shard in range(keys.shards):
             count = keys.rows(shard).stop - keys.rows(shard).start
             latent = centers[random.integers(0, CLUSTERS, count)]
             latent = latent + 0.6 * random.standard_normal((count, LATENT), np.float32)
             noise = 0.15 * random.standard_normal((count, DIM), np.float32)
-            keys.write(shard, (latent @ index + noise).astype(np.float16))
+            job.draft.write(keys, shard, (latent @ index + noise).astype(np.float16))
             job.draft.commit(f"keys-{shard}")
         return {"rows": rows, "dim": DIM, "dtype": "float16"}
 

@@ -1,7 +1,7 @@
 """Training throughput against a minimal loop of the same shape.
 
     python -m tests.benchmarks.bench_training [--layers 4 --width 256 --heads 4 --vocabulary 10000 --precision fp32]
-        [--compile] [--nanogpt FOLDER]
+        [--compile [--cuda-graphs]] [--nanogpt FOLDER]
 
 The minimal loop is what nanoGPT does, without its logging: pre-norm blocks around
 scaled_dot_product_attention, tied embeddings, F.cross_entropy over all scores, clipping and fused
@@ -31,6 +31,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._inductor import config as inductor
 
 from stages.examples.examples import Task
 from stages.methods import METHODS
@@ -242,6 +243,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     )
     zipf = np.minimum(np.random.default_rng(0).zipf(1.3, 1_000_000), arguments.vocabulary) - 1
     splits = Splits(zipf.astype(np.uint16), None, 0)
+    if arguments.cuda_graphs:
+        inductor.triton.cudagraphs = True
     variants = {"": config} | ({COMPILED: config.model_copy(update={"compile": True})} if arguments.compile else {})
     with tempfile.TemporaryDirectory() as name:
         turn, folder = arguments.turn or TURN[device.type], Path(name)
@@ -294,6 +297,7 @@ def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--compile", action="store_true", help="both compiled, too")
+    parser.add_argument("--cuda-graphs", action="store_true", help="what is compiled is replayed as CUDA graphs")
     parser.add_argument("--turn", type=int, help="steps of a turn (1 on a CPU, 10 on a GPU)")
     parser.add_argument("--nanogpt", type=Path, metavar="FOLDER", help="a clone of karpathy/nanoGPT")
     return parser.parse_args(words)

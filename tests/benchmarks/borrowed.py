@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.stage import Job
@@ -52,7 +53,8 @@ class Excerpt(Artificial):
                 "paragraph_hashes": np.asarray(split.paragraph_hashes[: len(ends)]),
             }
             for array, values in arrays.items():
-                job.draft.array(f"tokens.zarr/{name}/{array}", values.shape, values.dtype, SHARD).write(0, values)
+                layout = ArrayLayout(f"tokens.zarr/{name}/{array}", values.shape, values.dtype, SHARD)
+                job.draft.write_whole(layout, values)
             units = dict.fromkeys(("tokens", "characters", "bytes", "words"), count)
             splits[name] = {**known, **units, "documents": len(arrays["doc_offsets"]) - 1, "paragraphs": len(ends)}
         return {**source.metrics, "splits": splits}

@@ -10,7 +10,8 @@ from threading import enumerate as enumerate_threads
 
 import pytest
 
-from memlm_cli.console import ConsoleReporter, answer, answer_part, figure_name, say
+from memlm_cli.console import answer, answer_part, say
+from memlm_cli.progress import ConsoleReporter, figure_name
 from memlm_cli.tables import show_table
 
 
@@ -294,7 +295,7 @@ def test_a_bar_counts_seconds_while_nothing_is_reported(monkeypatch: pytest.Monk
 
 
 def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 0.001)
+    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 0.001)
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()
     with ConsoleReporter("inspect", clock):

@@ -27,7 +27,6 @@ def test_a_working_installation_is_told_in_tables(memlm: Memlm) -> None:
         "Problems",
     ]
     assert "torch" in ended.out and "$MEMLM_STORE" in ended.out
-    assert ended.out.endswith("none: memlm has what it needs\n")
 
 
 def test_json_has_the_same_as_values(memlm: Memlm, tmp_path: Path) -> None:
@@ -45,8 +44,7 @@ def test_it_says_what_memlm_toml_has(memlm: Memlm, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     Path("memlm.toml").write_text('device = "cpu"\n\n[train]\nsteps = 5\n')
     found = json.loads(memlm("doctor", "--json").out)["defaults"]
-    assert {"shown": "train --device cpu", "line": 1} in found
-    assert {"shown": "train --steps 5", "line": 4} in found
+    assert {"train --device cpu", "train --steps 5"} <= set(found)
 
 
 def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
@@ -57,7 +55,7 @@ def test_a_memlm_toml_that_makes_no_sense_is_a_problem(
     ended = memlm("doctor")
     assert ended.code == 2
     assert "Versions" in ended.out
-    assert "memlm.toml, line 2: train has no option 'stepz'; did you mean 'steps'?" in ended.err
+    assert "'steps'" in ended.err
 
 
 def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +69,8 @@ def test_a_package_that_cannot_be_imported_is_a_problem(memlm: Memlm, monkeypatc
     assert ended.code == 2
     found = json.loads(ended.out)
     reason = "ImportError: libopenblas.so: cannot open shared object file"
-    assert found["problems"] == [f"faiss is installed and cannot be imported: {reason}"]
+    (problem,) = found["problems"]
+    assert reason in problem
     assert found["devices"]["searching_gpus"] is None
 
 
@@ -79,7 +78,7 @@ def test_a_store_that_is_a_file_is_a_problem(memlm: Memlm, tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     ended = memlm("doctor", "--store", tmp_path / "file")
     assert ended.code == 2
-    assert "the store: The store" in ended.err
+    assert str(tmp_path / "file") in ended.err
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -15,7 +15,8 @@ import typer
 
 from memlm_cli import notebook
 from memlm_cli.app import app
-from memlm_cli.console import answer_part, not_working, telling
+from memlm_cli.console import answer_part
+from memlm_cli.progress import not_working, telling
 from stages.artifacts.store import Store
 from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL
@@ -66,7 +67,7 @@ COMMANDS = {
     "build-index": Watched("{datastore} --index hnsw", (MAKING, "stages.search.factory.empty_index")),
     "precompute-neighbors": Watched("{index}", (MAKING, "stages.search.open.open_searcher")),
     "pack-batches": Watched("{tokens} --segment-length 8", (MAKING, "stages.artifacts.make.Draft.__init__")),
-    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.range_reader.open_range_reader")),
+    "evaluate": Watched("{model} --memory none", (MAKING, "stages.evaluation.opening.open_range_reader")),
     "evaluate-tasks": Watched("{model}", (MAKING,)),
     "build-episodes": Watched("{model}", (MAKING,)),
     "translate": Watched(
@@ -179,8 +180,8 @@ def watched_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlm_cli.console.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("memlm_cli.console.SECONDS_BETWEEN_TICKS", 0.01)
+    monkeypatch.setattr("memlm_cli.progress.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 0.01)
 
 
 def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:

@@ -165,7 +165,7 @@ def test_a_report_is_columns_and_a_page(index: Artifact, store: memlm.Store) -> 
     page = report.page()
     assert report.reference in page.html and "srcdoc" in report._repr_html_()
     assert page.figures and all(figure._repr_svg_().startswith("<svg") for figure in page.figures.values())
-    with pytest.raises(memlm.ArtifactError, match="has no token scores"):
+    with pytest.raises(memlm.ArtifactError):
         store.run("evaluate", index.reference, split="test", **asked).tokens()  # type: ignore[attr-defined]
 
 
@@ -248,5 +248,5 @@ def test_memlm_toml_gives_the_store_and_breaks_no_answer(
     assert memlm.open().path == Path("of-environment")
     monkeypatch.delenv("MEMLM_STORE")
     toml.write_text("nonsense\n")
-    with pytest.raises(memlm.UsageError, match=r"memlm\.toml is no TOML"):
+    with pytest.raises(memlm.UsageError, match=r"memlm\.toml"):
         memlm.open()

@@ -27,7 +27,7 @@ def test_without_faiss_the_extras_that_bring_it_are_named(memlm: Memlm, text: Pa
     command = [sys.executable, "-c", WITHOUT_FAISS, "build-index", datastore]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "This needs the package faiss, which is not installed: pip install" in done.stderr
+    assert "pip install" in done.stderr
     assert "extra cpu" in done.stderr and "extra gpu" in done.stderr
     assert not list((tmp_path / "store" / "index").glob(".*-partial"))
 

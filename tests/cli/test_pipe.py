@@ -73,7 +73,7 @@ def test_a_tokenizer_of_other_tokens_is_taken_over(memlm: Memlm, text: Path, tmp
 def test_an_unknown_tokenizer_and_a_wrong_kind_are_refused(memlm: Memlm, text: Path) -> None:
     ended = memlm("tokenize", "--train", text, "--tokenizer", "wrod")
     assert ended.code == 2
-    assert "did you mean 'word'" in ended.err
+    assert "'word'" in ended.err
     tokens = memlm("tokenize", "--train", text).reference
     ended = memlm("build-index", tokens)
     assert ended.code == 4

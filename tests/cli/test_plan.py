@@ -152,7 +152,7 @@ def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files
 def test_where_a_time_is_not_known_that_of_a_shipped_recipe_is_said(memlm: Memlm) -> None:
     ended = memlm("plan", "quickstart")
     assert "time: not known" in ended.out
-    assert "all of it, with the settings of the recipe: three minutes on two cores" in ended.out
+    assert "three minutes on two cores" in ended.out
 
 
 def test_text_that_is_cut_or_sampled_is_approximate(
@@ -193,8 +193,8 @@ def test_too_little_disk_is_exit_code_5_with_what_would_help(
     ended = memlm("plan", recipe(tmp_path), *files)
     assert ended.code == 5
     assert "stage " in ended.out  # the table is there all the same
-    assert "the disk has 300.0 kB free" in ended.err
-    assert "most of it for model (smaller --batch-tokens" in ended.err
+    assert "300.0 kB" in ended.err
+    assert "--batch-tokens" in ended.err
 
 
 def test_too_little_memory_is_exit_code_5(
@@ -238,7 +238,7 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
     with_gpu(monkeypatch, 10**6)
     ended = memlm("plan", recipe(tmp_path), *files)
     assert ended.code == 5 and ended.out.startswith("stage")
-    assert "model takes at least " in ended.err and "Small GPU has 1.0 MB" in ended.err
+    assert "Small GPU" in ended.err and "1.0 MB" in ended.err
     assert "smaller --batch-tokens with --accumulate" in ended.err
     assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
     assert memlm("artifacts", "list", "tokens").out == ""

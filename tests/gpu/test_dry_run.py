@@ -18,9 +18,24 @@ from tests.gpu.page import page
 from tests.gpu.steps import TINY, Step, steps
 
 STEPS = {step.name: step for step in steps()}
-ELSEWHERE = ("suite", "same-figures", "machine", "training-loop", "compiled-training", "trime-step", "search-host")
+ELSEWHERE = (
+    "suite",
+    "same-figures",
+    "machine",
+    "training-loop",
+    "compiled-training",
+    "kernel-tests",
+    "trime-step",
+    "search-host",
+)
 """Steps whose commands have no small form, or are benchmarks with tests of their own."""
-ALIKE = ("layers-proofs", "layers-novels", "trime-novels-1", "trime-novels-2", "spalm-often-0.", "trime-constant")
+ALIKE = (
+    "layers-proofs",
+    "layers-novels",
+    *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
+    "spalm-often-0.",
+    "trime-constant",
+)
 """How steps begin that differ from others by a text, a seed or a number."""
 
 
@@ -53,6 +68,7 @@ def in_this_process(words: Sequence[str], seconds: float) -> Ended:
     return Ended(0, output.getvalue())
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # Triton's interpreter, of bf16
 @pytest.mark.parametrize("name", [name for name in STEPS if name not in ELSEWHERE and not name.startswith(ALIKE)])
 def test_a_step_runs_and_has_all_its_figures(name: str, places: tuple[Path, Path]) -> None:
     texts, store = places

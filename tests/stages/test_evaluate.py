@@ -17,10 +17,11 @@ from stages.comparison.compare import against_baseline, compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate, matching_memory
+from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.windows import document_windows, windows
+from stages.forecasts.models import matching_memory
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.models.language_model import load_model
@@ -636,8 +637,32 @@ def test_the_verb_imports_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(2_000_000, 700_000_000), (4_000_000, 0)])
+@pytest.mark.parametrize(("rows", "expected"), [(2_000_000, 110 << 20), (4_000_000, 0)])
 def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(rows, expected):
     tokens = SimpleNamespace(metrics={"splits": {"train": {"tokens": 7_000_000}}})
     read = {"tokens": tokens, "datastore": SimpleNamespace(metrics={"rows": rows})}
     assert matching_memory(Inputs(read)) == expected
+
+
+@pytest.mark.parametrize("fewest", [1, 3, 50])
+def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, fewest):
+    """Against a walk from token to token; where too many are wanted all are searched for."""
+    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    report = evaluated(
+        store, index, f"external:k=20,lambda=0.3,temperature=2,pointers={fewest}", save_token_scores=True
+    )
+    keys, values = (array(index.input("datastore"), "datastore.zarr", name) for name in ("keys", "values"))
+    _, queries, ids = slow_plain(model, "test")
+    rows, searches, want = np.zeros(0, int), 0, []
+    for i, query in enumerate(queries):
+        behind = [r + 1 for r in rows if i % 16 and values[r] == ids[i - 1] and r + 1 < len(values)]
+        searches += len(behind) < fewest
+        rows = np.array(behind if len(behind) >= fewest else oracle.neighbours(keys, query, 20, "l2")[0])
+        weights = np.exp(-((keys[rows].astype(float) - query) ** 2).sum(1) / 2)
+        want.append((weights * (values[rows] == ids[i])).sum() / weights.sum())
+    memory = np.exp(array(report, "scores.zarr", "logp_memory")[:, 0].astype(float))
+    np.testing.assert_allclose(memory, want, rtol=2e-3, atol=1e-6)
+    assert metrics(report)["searched_share"] == searches / len(ids)
+    assert (searches == len(ids)) == (fewest == 50)
+    (told,) = metrics(report)["memories"]
+    assert told["pointers"] == fewest

@@ -12,22 +12,28 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
+from stages.comparison.matrices import compare_matrices, matrices_table
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluate_tasks import EvaluateTasks
 from stages.evaluation.config import EvaluateConfig
+from stages.forecasts.models import EvaluateTasksForecast
+from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
 from stages.pages.lineage import find_reports
+from stages.pages.page import build_page
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.plan import drawn
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
+from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
+from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
 from tests.stages.training.test_loop import Notes
@@ -35,7 +41,7 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6}
 """Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
@@ -103,9 +109,18 @@ def test_the_loss_of_labels_is_no_perplexity(store: Store, tokens: Artifact) -> 
     assert "loss" in notes.figures and "perplexity" not in notes.figures
 
 
-def test_no_page_is_made_of_a_matrix(store: Store, sequential: Artifact) -> None:
-    with pytest.raises(ArtifactError, match="accuracy of tasks"):
-        find_reports([scored(store, sequential).reference], store)
+@pytest.mark.usefixtures("drawn")
+def test_a_page_shows_matrices_and_two_are_compared(store: Store, sequential: Artifact) -> None:
+    first, second = scored(store, sequential), scored(store, sequential, examples=13)
+    reports = find_reports([first.reference, second.reference], store)
+    page = build_page(reports, lambda members: "", lambda report: [])
+    assert {figure.name.partition("-")[0] for figure in page.figures} == {"matrix", "average", "lineage"}
+    assert page.tables["results"].splitlines()[0].startswith("matrix,row,average,forgetting")
+    found = compare_matrices(first, second)
+    (row,) = found["rows"]
+    assert row["figures"]["average"] == [average(first), average(second), average(second) - average(first)]
+    assert set(row["tests"]) == set(ORDER)
+    assert [line.cells[0].text for line in matrices_table(found).rows][:2] == ["average", "forgetting"]
 
 
 def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:
@@ -130,6 +145,70 @@ def test_replay_and_all_at_once_forget_less(store: Store, tokens: Artifact, sequ
     tasks = tokens.zarr("tokens.zarr")["train/tasks"][:]
     assert len(set(memory["rows"].tolist())) == len(memory["rows"]) == 40 + 44 + 48
     assert [ORDER[task] for task in memory["tasks"]] == [names[tasks[row]] for row in memory["rows"]]
+
+
+def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Artifact, sequential: Artifact) -> None:
+    model = stream_model(store, tokens, "emar", order=ORDER, epochs=12, memory={"size": 8})
+    (row,) = scored(store, model).metrics["rows"]
+    plain = average(scored(store, sequential))
+    assert row["average"] > plain + 0.2 and max(row["matrix"][1][2], row["matrix"][2][2]) == 0, row
+    assert np.bincount(load_file(model.file("memory.safetensors"))["tasks"]).max() <= 8
+
+
+@pytest.mark.parametrize("samples", ["task", "real"])
+def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
+    memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
+    model = stream_model(store, tokens, "lamol", order=ORDER, epochs=6, memory=memory, optimizer=faster)
+    assert average(scored(store, model, after="last")) > 0.6, "a model of one task knows a third"
+    assert model.config["model"]["vocab_size"] == tokens.metrics["vocabulary_size"] + 5
+    for place in (2, 3):
+        made = json.loads(model.file(f"samples/{place:02d}.json").read_text())
+        assert 0 < made["kept"] == len(made["samples"]) <= made["asked"]
+        assert {one["begin"] for one in made["samples"]} <= {f"<task:{name}>" for name in ORDER[: place - 1]}
+        fitting = [one["answer"] in one["text"].split() for one in made["samples"]]
+        assert all(fitting) if samples == "real" else any(fitting)
+    with pytest.raises(UsageError, match="answers in words"):
+        scored(store, model, memory="random")
+
+
+@pytest.fixture(scope="module")
+def imported(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A tiny pretrained model, with the tokens of the tasks by its tokenizer."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("imported")
+    saved(folder / "llama", "llama", bos=True)
+    tasks = [write_task(folder / name, labels, {"train": 16, "test": 8}) for name, labels in TASKS.items()]
+    references = {"source": list(map(str, tasks)), "tokenizer": str(folder / "llama")}
+    tokens = make(Tokenize(), TokenizeConfig(tasks=True, tokenizer="given"), references, store, Execution()).artifact
+    references = {"source": tokens.reference, "checkpoint": str(folder / "llama")}
+    return make(ImportModel(), ImportConfig(segment_length=16), references, store, Execution()).artifact
+
+
+@pytest.mark.parametrize("method", LEARNT)
+def test_every_method_begins_with_an_imported_model(method: str, store: Store, imported: Artifact) -> None:
+    tokens, fields = imported.input("tokens"), METHODS.settings(method).model_fields
+    source = tokens
+    if "tokens" not in METHODS.settings(method).takes:
+        source = make(BuildEpisodes(), EpisodesConfig(), {"source": imported.reference}, store, Execution()).artifact
+    config = TrainConfig.model_validate(
+        {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
+        | {"memory": {name: value for name, value in SMALLER.items() if name in fields}}
+    )
+    references = {"source": source.reference, "init_from": imported.reference}
+    made = make(Train(), config, references, store, Execution()).artifact
+    before, after = (load_file(made.file(f"after/{place}.safetensors")) for place in ("00", "03"))
+    changed = [name for name in before if (before[name] != after[name]).any()]
+    assert any(name.startswith("backbone.") for name in changed), "the encoder learns"
+    assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
+
+
+def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
+    one = write_task(tmp_path / "one", ("a", "b"), {"train": 8})
+    (one / "train.jsonl").write_text(
+        "".join(json.dumps({"text": f"x {i}", "label": f"rare{i % 2}"}) + chr(10) for i in range(8))
+    )
+    with pytest.raises(UsageError, match="rare0"):
+        stream_model(store, tokenized(store, [one], min_count=5), "lamol")
 
 
 @pytest.mark.parametrize("method", LEARNT)
@@ -269,7 +348,9 @@ def episodes(store: Store, tokens: Artifact) -> Artifact:
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
     def needed(reading: str, **more: Artifact) -> int | None:
-        return EvaluateTasks().memory(EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more}))
+        return EvaluateTasksForecast().memory(
+            EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more})
+        )
 
     weights = 4 * sequential.metrics["parameters"]
     keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]

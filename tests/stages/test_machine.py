@@ -43,3 +43,20 @@ def test_products_in_bf16_are_those_of_its_flags(
     assert machine.multiplies_bf16(), "the system does not tell"
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nmodel name\t: bf16 CPU\n{line}\n")
     assert machine.multiplies_bf16() == own
+
+
+@pytest.mark.parametrize("lacking", ["triton", "gcc", "Python.h", "hip", "tf32", ""])
+def test_kernels_run_where_all_that_they_need_is_there(
+    lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    (tmp_path / ("else.h" if lacking == "Python.h" else "Python.h")).touch()
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(machine.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(machine.shutil, "which", lambda name: None if lacking == "gcc" else name)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None if lacking == "triton" else name)
+    monkeypatch.setattr(torch.version, "hip", "6" if lacking == "hip" else None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5) if lacking == "tf32" else (9, 0))
+    runs = machine.runs_triton.__wrapped__
+    assert (runs("cpu"), runs("cuda")) == (False, not lacking)

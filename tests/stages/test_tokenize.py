@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 from tokenizers import Tokenizer
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Outcome, make
 from stages.artifacts.stage import Execution
@@ -406,26 +407,26 @@ def test_two_workers_make_what_one_makes(tokenizer: str, tmp_path: Path) -> None
 def test_a_crash_while_putting_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"train": [write(tmp_path / "a.txt", ARTICLES)], "test": [write(tmp_path / "b.txt", TEXT)]}
     expected = tokenize(tmp_path / "whole", files)
-    from stages.artifacts.draft import DraftArray
+    from stages.artifacts.draft import Draft
 
     written: list[int] = []
-    original = DraftArray.write
+    original = Draft.write
 
-    def counting(array: DraftArray, shard: int, block: np.ndarray) -> None:
+    def counting(draft: Draft, layout: ArrayLayout, shard: int, block: np.ndarray) -> None:
         written.append(shard)
-        original(array, shard, block)
+        original(draft, layout, shard, block)
 
-    def dying(array: DraftArray, shard: int, block: np.ndarray) -> None:
+    def dying(draft: Draft, layout: ArrayLayout, shard: int, block: np.ndarray) -> None:
         if len(written) == 5:
             raise Crash
-        counting(array, shard, block)
+        counting(draft, layout, shard, block)
 
     with monkeypatch.context() as patch, pytest.raises(Crash):
-        patch.setattr(DraftArray, "write", dying)
+        patch.setattr(Draft, "write", dying)
         run(tmp_path / "s", files)
     with monkeypatch.context() as patch:
         crash_after(patch, "run_shard", 0)
-        patch.setattr(DraftArray, "write", counting)
+        patch.setattr(Draft, "write", counting)
         outcome = run(tmp_path / "s", files)
     assert outcome.artifact.manifest.files == expected.manifest.files
     assert len(written) == sum("/c/" in name for name in expected.manifest.files)

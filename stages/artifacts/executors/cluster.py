@@ -8,7 +8,7 @@ computes it again.
 import hashlib
 import pickle
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,13 +17,15 @@ from typing import Any
 
 from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.machines import (
-    MOST_LOSSES,
     NAMESPACE,
+    NO_ROOM,
     SECONDS_OF_PATIENCE,
     SECONDS_TO_END,
+    Losses,
     Place,
     RayActorError,
     RayError,
+    answered,
     joined,
     last_line,
     pinned,
@@ -35,7 +37,6 @@ from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
 from stages.artifacts.progress import Written
 from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
-from stages.interrupts import deferred_signals
 from stages.reporting import Reporter
 
 
@@ -102,7 +103,7 @@ class RayExecutor(Executor):
     def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
         super().__init__(task, commit, reporter)
         self._slots: list[Slot] = []
-        self._losses = Counter[str]()
+        self._losses = Losses()
         self._left: deque[deque[Shard]] = deque()
         self._idle: list[Slot] = []
         self._name = draft_name(task.job.folder)
@@ -154,16 +155,15 @@ class RayExecutor(Executor):
     def _next(self) -> Slot:
         """The slot of a worker that has answered, or is lost. Raises: what a signal asks for, within a second."""
         by_answer = {slot.awaited: slot for slot in self._slots if slot not in self._idle}
-        told = time.monotonic() + SECONDS_OF_PATIENCE
-        with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
-            while True:
-                done, _ = ray.wait(list(by_answer), timeout=1)
-                request.check()
-                if done:
-                    return by_answer[done[0]]
-                if time.monotonic() > told and not any(slot.is_ready for slot in self._slots):
-                    told = float("inf")
-                    self.reporter.info("waiting until the cluster has room, or a worker has started")
+        self._patience = time.monotonic() + SECONDS_OF_PATIENCE
+        while not (done := answered(by_answer, self._report_waiting)):
+            pass
+        return done[0]
+
+    def _report_waiting(self) -> None:
+        if time.monotonic() > self._patience and not any(slot.is_ready for slot in self._slots):
+            self._patience = float("inf")
+            self.reporter.info(NO_ROOM)
 
     def _answer(self, slot: Slot) -> Any:
         """Answer of a worker. LOST if it is gone: its chain waits for others, and it is started again.
@@ -175,13 +175,7 @@ class RayExecutor(Executor):
         except RayActorError as error:
             if error.actor_init_failed:
                 raise ResourceError(f"No worker can be started on the cluster: {last_line(error)}") from error
-            task = slot.task
-            self._losses[task] += 1
-            if self._losses[task] > MOST_LOSSES:
-                raise ResourceError(
-                    f"{self._losses[task]} workers of the cluster were lost at the same work ({task}), as happens when "
-                    f"memory runs out; what is done is kept. The last one: {last_line(error)}"
-                ) from error
+            self._losses.note(slot.task, error)
             self.reporter.info("a worker of the cluster was lost; its shard is computed again")
             if slot.chain:
                 self._left.appendleft(slot.chain)

@@ -5,16 +5,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.stage import Execution, Inputs, Stage
 from stages.config import StageConfig
 from stages.errors import ResourceError, UsageError
+from stages.interrupts import deferred_signals
 
 try:
     import ray
@@ -24,12 +27,14 @@ except ImportError:
 
 __all__ = ["RayActorError", "RayError", "ray"]
 
+T = TypeVar("T")
 NAMESPACE = "memlm"
 MOST_LOSSES = 3
 """Maximum number of workers lost at the same work: more are no accident."""
 SECONDS_TO_END = 30
 SECONDS_OF_PATIENCE = 20
 """After which it is said that the cluster has no room."""
+NO_ROOM = "waiting until the cluster has room, or a process has started"
 
 
 class Place(NamedTuple):
@@ -111,19 +116,15 @@ def _handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def computes_on_gpu(stage: Stage[Any], execution: Execution) -> bool:
-    return stage.device(execution) != "cpu"
-
-
 def pinned(stage: Stage[Any], execution: Execution) -> Execution:
     """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
-    return replace(execution, device="cuda" if computes_on_gpu(stage, execution) else "cpu")
+    return replace(execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda")
 
 
 def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
     """Resources of a worker, such that all workers fit side by side on the machines.
 
-    Memory is what the stage says that it cannot be made without, of the largest machine at the most: there is no other.
+    Memory is the least that can do, of the largest machine at the most: there is no other.
     Of a GPU's memory Ray knows nothing.
 
     Args:
@@ -131,16 +132,44 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
         execution: says how many workers there are.
     """
     machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
-    if computes_on_gpu(stage, execution):
+    if execution.device_of(stage.Config) != "cpu":
         cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
         return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
     side_by_side = -(-execution.workers // max(1, len(machines)))
     room = [int(m.get("memory", 0)) for m in machines]
-    memory = min(stage.memory(config, inputs) or 0, max(room, default=0))
+    needed = FORECASTS.load(stage.name)().memory(config, inputs) if stage.name in FORECASTS else None
+    memory = min(needed or 0, max(room, default=0))
     if memory:
         side_by_side = max(1, min(side_by_side, min(room) // memory))
     share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
     return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
+
+
+def answered(calls: Mapping[Any, T], meanwhile: Callable[[], object]) -> list[T]:
+    """Values of the calls that the cluster has answered, or lost, within a second; there may be none yet.
+
+    Args:
+        meanwhile: called once.
+    Raises: what a signal asks for.
+    """
+    with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
+        done, _ = ray.wait(list(calls), timeout=1)
+        meanwhile()
+        request.check()
+    return [calls[one] for one in done]
+
+
+class Losses(Counter[str]):
+    """How often processes were lost, by what they worked at."""
+
+    def note(self, work: str, error: Exception) -> None:
+        """Count another one. Raises: ResourceError if these are too many for accidents."""
+        self[work] += 1
+        if self[work] > MOST_LOSSES:
+            raise ResourceError(
+                f"{self[work]} processes of the cluster were lost at the same work ({work}), as happens when memory "
+                f"runs out; what is done is kept. The last one: {last_line(error)}"
+            ) from error
 
 
 def last_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,6 @@ class Repeated(NamedTuple):
 
     text: "KnownText"
     tokens: int
-    undivided: Literal["known", "scored"] | None = None
-    """The side that is a single paragraph, where nothing was found: a part of it cannot be."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +42,26 @@ class Breakdown:
     """Which tokens of a split of T are reported apart.
 
     `last_words`: those that alone count, and the passages that they belong to; None: all count.
-    `outside`: bool [T], in no paragraph that stands in a text that is known; None if none is.
-    `repeated`: those texts, the model's and the datastores'.
-    `unknown_id`: of `<unk>`; None: the tokenizer has none.
-    `ends`: bool [T], that end documents; None where these have no `<eos>`, or last words alone count.
+    `parts`: bool [T] by name: `outside` (in no paragraph of a text that is known), `new` (in no long match with one),
+    `ends` (of documents); those that are not known are left out, and ends where last words alone count.
+    `unknown_id`: of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
+    `repeated`: the texts that are known, the model's and the datastores'. `matched`: what matches were found of.
     `frequencies`: by how often their type stands in a text; None if that is not known.
-    `matched`: tokens in long matches with texts that were read before; None where that is not known.
     `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
     """
 
     last_words: LastWords | None
-    outside: np.ndarray | None
+    parts: Mapping[str, np.ndarray]
     repeated: list[Repeated]
     frequencies: Frequencies | None
     accuracy: Accuracy
     unknown_id: int | None = None
-    ends: np.ndarray | None = None
     matched: Matched | None = None
+
+    @property
+    def outside(self) -> np.ndarray | None:
+        """Tokens in no paragraph that was read before, bool [T]."""
+        return self.parts.get("outside")
 
 
 def find_breakdown(
@@ -80,29 +81,22 @@ def find_breakdown(
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
-    hashes = [text.hashes() for text in texts]
-    inside = [repeated_tokens(read["tokens"], split, known) for known in hashes]
-    own = paragraphs_of(read["tokens"], split)
+    inside = [repeated_tokens(read["tokens"], split, text.hashes()) for text in texts]
+    matched = find_matched(read, split)
+    parts = {
+        "outside": ~np.logical_or.reduce(inside) if inside else None,
+        "new": None if matched is None else matched.new,
+        "ends": end_tokens(read["tokens"], split) if counted is None else None,
+    }
     return Breakdown(
         counted,
-        ~np.logical_or.reduce(inside) if inside else None,
-        [
-            Repeated(text, _count(tokens, counted), None if tokens.any() else _undivided(len(known), own))
-            for text, tokens, known in zip(texts, inside, hashes, strict=True)
-        ],
+        {name: part for name, part in parts.items() if part is not None},
+        [Repeated(text, _count(tokens, counted)) for text, tokens in zip(texts, inside, strict=True)],
         find_frequencies(counted_in, read, split),
         find_accuracy(rows),
         read["tokens"].metrics.get("unk_id"),
-        end_tokens(read["tokens"], split) if counted is None else None,
-        find_matched(read, split),
+        matched,
     )
-
-
-def _undivided(known: int, scored: int) -> Literal["known", "scored"] | None:
-    """The side, of so many paragraphs each, that is a single one."""
-    if known == 1:
-        return "known"
-    return "scored" if scored == 1 else None
 
 
 def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
@@ -183,11 +177,6 @@ def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarr
     repeated = np.isin(_read(scored, split, HASHES), known)
     ends = _read(scored, split, "paragraph_ends")
     return np.repeat(repeated, np.diff(ends, prepend=0))
-
-
-def paragraphs_of(tokens: Artifact, split: str) -> int:
-    """How many paragraphs a split has."""
-    return len(_read(tokens, split, "paragraph_ends"))
 
 
 def _read(tokens: Artifact, split: str, name: str) -> np.ndarray:

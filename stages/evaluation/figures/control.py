@@ -13,7 +13,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.last_word import LastWords
-from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
+from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.exact import EXACT, TEXT
@@ -21,7 +21,6 @@ from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE
 from stages.retrieval.sources.settings import Past
-from stages.search.config import forbidden_rows
 from stages.text.tokens import TokenSplit, open_split, start_id
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Reads(NamedTuple):
 class Counting:
     """The controls of one evaluation; what two rows share is counted once.
 
-    `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`, `exclude`: its settings, resolved.
+    `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`: its settings, resolved.
     `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
     `last_words`: of the splits that are read, the tokens that alone count; None: all. `order`: tokens of an n-gram.
     """
@@ -60,7 +59,6 @@ class Counting:
     split: str
     tune_split: str | None = None
     reset: str = "none"
-    exclude: str | None = None
     outside: np.ndarray | None = None
     last_words: Mapping[str, LastWords] | None = None
     order: int = TRIGRAM
@@ -96,14 +94,16 @@ class Counting:
         """The control of a row, JSON.
 
         Returns: None where counting would say nothing: of the text that the model learned, and of a row that reads
-            nothing that can be counted. Without figures where it would cost much: of more than MOST_TOKENS tokens.
+            nothing that can be counted. Without figures where it would cost much, of more than MOST_TOKENS tokens; and
+            of a row that reads the scored text itself, of which each token may find other rows.
         """
-        texts, scored = self._texts(self.split, reads), self._tokens(self.split)
+        texts, scored = counted_texts(self.read["model"], reads.datastores), self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):
             return None
         listed = [{"corpus": one.corpus, "split": one.split, "tokens": one.tokens} for one in texts]
         found: dict[str, Any] = {"texts": listed, "past": reads.past, "weight": None, "tune_split": None}
-        if max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order):
+        costs_much = max(scored, sum(one.tokens for one in texts)) > MOST_TOKENS * TRIGRAM // max(TRIGRAM, self.order)
+        if costs_much or len(self._texts(self.split, reads)) < len(texts):
             return {**found, "nll": None, "perplexity": None, "perplexity_on_new_text": None}
         if texts and reads.past:
             found["tune_split"] = self._fitted_on()
@@ -149,17 +149,11 @@ class Counting:
         return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
 
     def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
-        """By the text that is there beforehand, less the rows that a token may not find; float64 [T]."""
+        """By the text that is there beforehand, float64 [T]."""
         key = ("beforehand", split, *reads.stores)
         if key not in self._p:
-            texts, tokens = self._texts(split, reads), self._open(split)
-            scored = self._stream(tokens, self.reset)
-            own = next((text for text in texts if text.ids == digests_of(self.read["tokens"], split)), None)
-            left_out = None
-            if own is not None and self.exclude is not None:
-                ranges = forbidden_rows(self.exclude, 0, len(scored.ids), tokens.doc_offsets)
-                left_out = None if ranges is None else LeftOut(own.open(), ranges)
-            self._p[key] = self._ngrams(texts).p(scored, left_out)
+            scored = self._stream(self._open(split), self.reset)
+            self._p[key] = self._ngrams(self._texts(split, reads)).p(scored)
         return self._p[key]
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
@@ -181,10 +175,9 @@ class Counting:
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> "list[CountedText]":
-        """Texts that are counted before a split is read: its own rows only if a part of them may be found."""
+        """Texts that are counted before a split is read: none of its own rows."""
         own = digests_of(self.read["tokens"], split)
-        texts = counted_texts(self.read["model"], reads.datastores)
-        return [text for text in texts if text.ids != own or self.exclude is not None]
+        return [text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own]
 
     def _is_learned(self, split: str) -> bool:
         learned = learned_text(self.read["model"])

@@ -146,9 +146,8 @@ class UnitFiles:
         """The sums of another report's first row, of the same tokens; None where it kept no scores of them."""
         if not has_scores(report):
             return None
-        scores, total = open_scores(report, "model"), UnitSums.nothing(1, self.units.count)
-        for start, stop in self.units.places.blocks():
-            total.add(*self._sums(self.units.places.read(start, stop), scores.nll(start, stop)[None]))
+        scores, total, n = open_scores(report, "model"), UnitSums.nothing(1, self.units.count), len(self.units.places)
+        total.add(*self._sums(self.units.places.read(0, n), scores.nll(0, n)[None]))
         return total
 
     def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:

@@ -15,7 +15,7 @@ from stages.lineage.evaluation import datastores_read
 from stages.lineage.exact import EXACT
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import LONGEST, Text
+from stages.suffixes.text import LONGEST, Text, ranges
 from stages.text.tokens import open_split
 
 LENGTHS = (8, 13, 32)
@@ -90,10 +90,11 @@ def longest_matches(
     [1, 2, 2, 0, 1, 2]
     """
     asked, held = _inclusive(ids, offsets, vocabulary), _inclusive(known, known_offsets, vocabulary)
-    contexts = SortedContexts(held, *sort_contexts(held, np.arange(1, len(known) + 1)))
-    places = np.arange(1, len(ids) + 1)
-    found = contexts.locate(asked, places).longest
-    return np.minimum(found, asked.known[places]).astype(np.int64)  # a border that both have is no token
+    places, longest = np.arange(1, len(ids) + 1), np.zeros(len(ids), np.uint8)
+    for part in ranges(len(known)):  # sorted apart, so that memory holds one
+        contexts = SortedContexts(held, *sort_contexts(held, part + 1))
+        longest = np.maximum(longest, contexts.locate(asked, places).longest)
+    return np.minimum(longest, asked.known[places]).astype(np.int64)  # a border that both have is no token
 
 
 def _inclusive(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> Text:

@@ -18,18 +18,6 @@ import numpy as np
 TOKENS_AT_ONCE = 1 << 18
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Counted tokens that each scored token does without: those of its own split at places lo <= place < hi.
-
-    `own`: the counted tokens of that split, with their places. `ranges` int64 [T, 2]: lo and hi of each scored token;
-    neither column ever falls.
-    """
-
-    own: "Pieces"
-    ranges: np.ndarray
-
-
 class Counts(NamedTuple):
     """c(h, w), c(h) and T(h) for each of n tokens w after their contexts h."""
 
@@ -74,33 +62,18 @@ class Ngrams:
             orders.append(order)
         return cls(orders, start, vocabulary)
 
-    def p(self, scored: "Pieces", left_out: LeftOut | None = None) -> np.ndarray:
-        """Probability of each token of a text after those before it in its piece, float64 [T].
-
-        Args:
-            left_out: counted tokens that a scored one does without; some 150 bytes a token more.
-        """
-        if left_out is not None:
-            return self._p_without(scored, left_out)
+    def p(self, scored: "Pieces") -> np.ndarray:
+        """Probability of each token of a text after those before it in its piece, float64 [T]."""
         p, shorter = np.full(len(scored.ids), 1 / self.vocabulary), np.zeros(len(scored.ids), np.int64)
         for length, order in enumerate(self.orders):
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
                 back = scored.back(length, self.start, part.start, part.stop)
-                shorter[part], gram = order.places(shorter[part], back, scored.ids[part], self.vocabulary)
-                p[part] = order.counts_at(shorter[part], gram).interpolated(p[part])
-        return p
-
-    def _p_without(self, scored: "Pieces", left_out: LeftOut) -> np.ndarray:
-        p, texts = np.full(len(scored.ids), 1 / self.vocabulary), (scored, left_out.own)
-        shorter = [np.zeros(len(text.ids), np.int64) for text in texts]
-        for length, order in enumerate(self.orders):
-            read, held = (
-                order.places(numbers, text.back(length, self.start), text.ids, self.vocabulary)
-                for numbers, text in zip(shorter, texts, strict=True)
-            )
-            shorter = [read[0], held[0]]
-            p = order.counts_without(read, held, left_out).interpolated(p)
+                # A context or gram that the text does not have is one more than the last, which counts nothing.
+                shorter[part] = _find(order.contexts, shorter[part] * self.vocabulary + back)
+                gram = _find(order.grams, shorter[part] * self.vocabulary + scored.ids[part])
+                counts = Counts(order.counts[gram], order.totals[shorter[part]], order.types[shorter[part]])
+                p[part] = counts.interpolated(p[part])
         return p
 
 
@@ -127,51 +100,6 @@ class _Order:
         size = len(known) + 1
         totals, types = np.bincount(places, None, size), np.bincount(grams // vocabulary, None, size)
         return cls(known, grams, np.append(counts, 0), totals, types), places
-
-    def places(
-        self, shorter: np.ndarray, back: np.ndarray, words: np.ndarray, vocabulary: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Places of contexts, and of the grams that words make after them, [n] each; C and G where they are missing.
-
-        Args:
-            shorter: places of the contexts without their first tokens, in the order below. back: these tokens.
-        """
-        context = _find(self.contexts, shorter * vocabulary + back)
-        return context, _find(self.grams, context * vocabulary + words)
-
-    def counts_at(self, context: np.ndarray, gram: np.ndarray) -> Counts:
-        return Counts(self.counts[gram], self.totals[context], self.types[context])
-
-    def counts_without(
-        self, read: tuple[np.ndarray, np.ndarray], held: tuple[np.ndarray, np.ndarray], left_out: LeftOut
-    ) -> Counts:
-        """The counts for T scored tokens, of which each does without some counted ones.
-
-        A type is gone after a context where all its tokens are: the ranges that hold its first and its last token are
-        neighbours, since neither end of a range falls.
-
-        Args:
-            read, held: places of contexts and grams, of the scored tokens and of `left_out.own`.
-        """
-        counts, own = self.counts_at(*read), left_out.own
-        places = np.arange(len(own.ids)) if own.places is None else own.places
-        size = int(places.max(initial=0)) + 1
-        lo, hi = left_out.ranges.T.clip(0, size)
-        pairs = zip(held, read, strict=True)
-        total, lost = (Grouped(groups, places, size).between(scored, lo, hi) for groups, scored in pairs)
-        first, last = _ends(held[1], self.counts)
-        begin, end = np.searchsorted(hi, places[last], "right"), np.searchsorted(lo, places[first], "right")
-        gone = coverage(read[0], held[0][first], begin, end)
-        return Counts(counts.gram - lost, counts.total - total, counts.types - gone)
-
-
-def _ends(grams: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the first and the last token of each gram whose tokens are all among these, in their order."""
-    order = np.argsort(grams, kind="stable")
-    begins = np.flatnonzero(np.diff(grams[order], prepend=-1))
-    lengths = np.diff(begins, append=len(grams))
-    whole = lengths == counts[grams[order[begins]]]
-    return order[begins][whole], order[begins + lengths - 1][whole]
 
 
 def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: bool = True) -> np.ndarray:
@@ -202,8 +130,13 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
 
 
 def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Index of each value, int64 [n]; one more than the last where it is missing."""
-    places = find(ascending, values)
+    """Index of each value [n] in no order, int64 [n]; one more than the last where it is missing.
+
+    Sorted first, since looking up neighbours after each other stays within the processor's cache.
+    """
+    order = np.argsort(values)
+    places = np.empty(len(values), np.int64)
+    places[order] = np.searchsorted(ascending, values[order])
     known = places < len(ascending)
     known[known] = ascending[places[known]] == values[known]
     return np.where(known, places, len(ascending))
@@ -214,13 +147,11 @@ class Pieces:
     """Tokens of a text; nothing is known of what is before a piece.
 
     `ids` [T]: an integer a token. `first` int64 [T]: index of the first token of each one's piece, which never falls;
-    None: the text is one piece. `places` int64 [T], rising: place of each token in the split that it is of; None: its
-    index.
+    None: the text is one piece.
     """
 
     ids: np.ndarray
     first: np.ndarray | None = None
-    places: np.ndarray | None = None
 
     @classmethod
     def of_documents(cls, ids: np.ndarray, offsets: np.ndarray) -> "Pieces":
@@ -233,13 +164,13 @@ class Pieces:
 
     @classmethod
     def of_places(cls, ids: np.ndarray, places: np.ndarray) -> "Pieces":
-        """Some tokens of a split, [T] of each; a piece is a run of neighbours.
+        """Some tokens of a split, and their places in it, rising, [T] each; a piece is a run of neighbours.
 
         >>> Pieces.of_places(np.array([5, 6, 7]), np.array([2, 3, 9])).first.tolist()
         [0, 0, 2]
         """
         begins = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-        return cls(ids, np.repeat(begins, np.diff(begins, append=len(ids))), places)
+        return cls(ids, np.repeat(begins, np.diff(begins, append=len(ids))))
 
     def back(self, length: int, start: int, begin: int = 0, end: int | None = None) -> np.ndarray:
         """The token `length` before each of tokens [begin, end), int64 [end - begin]; 0 for a length of 0.
@@ -257,17 +188,6 @@ class Pieces:
         first = np.int64(0) if self.first is None else self.first[begin:end]
         before = self.ids[at.clip(0)].astype(np.int64) if len(at) else at
         return np.where(at >= first, before, start)
-
-
-def find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`np.searchsorted` of values [n] in no order, int64 [n].
-
-    Sorted first, since looking up neighbours after each other stays within the processor's cache.
-    """
-    order = np.argsort(values)
-    places = np.empty(len(values), np.int64)
-    places[order] = np.searchsorted(ascending, values[order])
-    return places
 
 
 class Ranks(NamedTuple):
@@ -293,48 +213,3 @@ def ranks(values: np.ndarray) -> Ranks:
     rank = np.empty(len(values), np.int64)
     rank[order] = np.arange(len(values)) - begins
     return Ranks(rank, order, begins)
-
-
-class Grouped:
-    """Members of groups, each with a place."""
-
-    def __init__(self, groups: np.ndarray, places: np.ndarray, size: int) -> None:
-        """Sort n members.
-
-        Args:
-            groups: int64 [n], not negative. places: int64 [n], below `size`; groups times size fits into 63 bits.
-        """
-        self._size = size
-        self._sorted = np.sort(groups * size + places)
-
-    def between(self, groups: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-        """How many members of each group have a place lo <= place < hi, int64 [m].
-
-        >>> grouped = Grouped(np.array([0, 1, 0]), np.array([0, 1, 2]), 3)
-        >>> grouped.between(np.array([0, 1]), np.array([1, 0]), np.array([3, 1])).tolist()
-        [1, 0]
-        """
-        return self._before(groups, hi) - self._before(groups, lo)
-
-    def _before(self, groups: np.ndarray, edge: np.ndarray) -> np.ndarray:
-        """Members of smaller groups, and those of each group with a place below an edge."""
-        return find(self._sorted, groups * self._size + edge.clip(0, self._size))
-
-
-def coverage(groups: np.ndarray, of: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How many intervals hold each of T tokens, whose place is its index, int64 [T].
-
-    Args:
-        groups: int64 [T], of each token. of: int64 [m], the group whose tokens an interval may hold.
-        begin, end: int64 [m], from 0 to T: an interval holds begin <= index < end; none where end <= begin.
-
-    >>> coverage(np.array([0, 1, 0]), np.array([0, 0]), np.array([0, 2]), np.array([2, 3])).tolist()
-    [1, 0, 1]
-    """
-    size, held = len(groups) + 1, begin < end
-    keys = groups * size + np.arange(len(groups))
-    order = np.argsort(keys)
-    opened, closed = (find(keys[order], of[held] * size + edge[held]) for edge in (begin, end))
-    covered = np.empty(len(groups), np.int64)
-    covered[order] = np.cumsum(np.bincount(opened, None, size) - np.bincount(closed, None, size))[:-1]
-    return covered

@@ -1,6 +1,5 @@
 """Where scored tokens stand: in the split, in a document, in a block of consecutive tokens."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from stages.text.tokens import TokenSplit, open_split
 if TYPE_CHECKING:
     from stages.evaluation.figures.last_word import LastWords
 
-TOKENS_AT_ONCE = 1 << 19
 LONGEST_BLOCK = 512
 FEWEST_BLOCKS = 20
 SHORTEST_GROUP = LONGEST_BLOCK
@@ -42,11 +40,6 @@ class Places:
     def read(self, start: int, stop: int) -> np.ndarray:
         """Places in the split of scored tokens [start, stop), int64."""
         return np.arange(start, stop) if self.chosen is None else self.chosen[start:stop]
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Scored tokens [start, stop) that are in memory at a time, in order."""
-        for start in range(0, len(self), TOKENS_AT_ONCE):
-            yield start, min(start + TOKENS_AT_ONCE, len(self))
 
     def documents(self, places: np.ndarray) -> np.ndarray:
         """The document of each place, int64 [n]."""

@@ -18,27 +18,16 @@ if TYPE_CHECKING:
 class Totals:
     """Sums over the counted tokens of the split; lists are row by row, the plain model first.
 
-    `nll`: nats; infinite where they are not a finite number. `nll_outside`: of the `tokens_outside`
-    tokens that lie in no paragraph of the texts of model and datastores; None where that is not known.
-    `nll_unknown`: of the `tokens_unknown` tokens that are `<unk>`; None where the tokenizer has none.
-    `nll_ends`: of the `tokens_ends` tokens that end documents; None where these have no `<eos>`.
-    `nll_new`: of the `tokens_new` tokens in no long match with a text that was read; None where that is not known.
-    `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket of `bucket_tokens`
-    tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
-    neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not
-    asked for. `seconds`: the model's own included.
+    `nll`: nats; infinite where they are not a finite number. `parts`: `tokens` and `nll` of some of the tokens, by the
+    names of `Breakdown.parts`, and `unknown`. `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket
+    of `bucket_tokens` tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
+    neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not asked for.
+    `seconds`: the model's own included.
     """
 
     tokens: int
     nll: list[float]
-    nll_outside: list[float] | None
-    tokens_outside: int
-    nll_unknown: list[float] | None
-    tokens_unknown: int
-    nll_ends: list[float] | None
-    tokens_ends: int
-    nll_new: list[float] | None
-    tokens_new: int
+    parts: dict[str, dict[str, Any]]
     nll_by_cutoff: list[list[float]]
     bucket_tokens: list[int] | None
     bucket_nll: list[list[float]] | None
@@ -49,13 +38,10 @@ class Totals:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Any]]) -> "Totals":
         """Add up the records of all shards."""
-        sums = {
-            field.name: _sum([r.get(field.name) for r in records]) for field in fields(cls) if field.name != "wrong"
-        }
+        sums = {field.name: _sum([r[field.name] for r in records]) for field in fields(cls) if field.name != "wrong"}
         wrong = [r["wrong"] for r in records]
         rows = None if wrong[0] is None else [set().union(*row) for row in zip(*wrong, strict=True)]
-        absent = {name: sums[name] or 0 for name in ("tokens_ends", "tokens_new")}
-        return cls(**sums | absent | {"wrong": rows})
+        return cls(**sums, wrong=rows)
 
 
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
@@ -112,56 +98,44 @@ def outside_repeated_paragraphs(
     Args:
         repeated: the texts of the model and the datastores, and what was found of each.
     """
-    if totals.nll_outside is None:
+    part = totals.parts.get("outside")
+    if part is None:
         return None
-    left = totals.tokens_outside
     return {
-        "tokens": left,
-        "repeated_tokens": totals.tokens - left,
-        "repeated_share": 1 - left / totals.tokens,
+        "tokens": part["tokens"],
+        "repeated_tokens": totals.tokens - part["tokens"],
+        "repeated_share": 1 - part["tokens"] / totals.tokens,
         "texts": [
             {
                 "corpus": one.text.corpus,
                 "split": one.text.split,
                 "read_by": list(one.text.read_by),
                 "repeated_share": one.tokens / totals.tokens,
-                **({} if one.undivided is None else {"undivided": one.undivided}),
             }
             for one in repeated
         ],
-        "rows": [
-            {"row": name, "perplexity": perplexity(nll, left)}
-            for name, nll in zip(names, totals.nll_outside, strict=True)
-        ],
+        "rows": _perplexities(names, part),
     }
 
 
 def outside_matches(names: Sequence[str], totals: Totals, found: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The rows again, on the tokens in no long match with a text that was read before; with the `found` shares."""
-    if totals.nll_new is None or found is None:
+    part = totals.parts.get("new")
+    if part is None or found is None:
         return None
-    pairs = zip(names, totals.nll_new, strict=True)
-    rows = [{"row": name, "perplexity": perplexity(nll, totals.tokens_new)} for name, nll in pairs]
-    return {"tokens": totals.tokens_new, **found, "rows": rows}
+    return {"tokens": part["tokens"], **found, "rows": _perplexities(names, part)}
 
 
-def unknown_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
-    """The rows again without the tokens that are `<unk>`, and how much of each gain comes from these."""
-    return None if totals.nll_unknown is None else _without(names, totals, totals.nll_unknown, totals.tokens_unknown)
+def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    pairs = zip(names, part["nll"], strict=True)
+    return [{"row": name, "perplexity": perplexity(nll, part["tokens"])} for name, nll in pairs]
 
 
-def end_tokens(names: Sequence[str], totals: Totals) -> dict[str, Any] | None:
-    """The rows again without the tokens that end documents, and how much of each gain comes from these."""
-    return None if totals.nll_ends is None else _without(names, totals, totals.nll_ends, totals.tokens_ends)
-
-
-def _without(names: Sequence[str], totals: Totals, left_out: Sequence[float], tokens: int) -> dict[str, Any]:
-    """The rows again without so many tokens.
-
-    Args:
-        left_out: sums over these tokens, row by row.
-    """
-    nll = totals.nll
+def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] | None:
+    """The rows again without the tokens of a part (`unknown`, `ends`), and how much of each gain comes from these."""
+    if part not in totals.parts:
+        return None
+    nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]
     return {
         "tokens": tokens,
         "rate": tokens / totals.tokens,

@@ -122,41 +122,26 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
 
 
 def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
-    """A row over the seeds; its change is against the first row of the first group."""
-    values = [_perplexity(report, name) for report in group]
+    """A row over the seeds.
+
+    Its change is against the first row of the first group, run by run, where each has a run with the same seed.
+    """
     baseline = first[0].metrics["rows"][0]["row"]
+    rows = [_reported(report, name) for report in group]
+    values = [float(row["perplexity"]) for row in rows]
+    by_seed = {seed_of(report): float(_reported(report, baseline)["perplexity"]) for report in first}
+    others = [by_seed.get(seed_of(report)) for report in group]
+    shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
+    compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
+    counted = [value for row in rows if (value := counting(row)) is not None]
     return {
         "row": name,
-        "perplexity": _json(spread(values, confidence)),
-        "change": _json(_change(name, group, baseline, first, confidence)),
-        "counting": _counting(name, group),
+        "perplexity": spread(values, confidence)._asdict(),
+        "change": spread(shares, confidence)._asdict() if compared else None,
+        "counting": sum(counted) / len(counted) if counted and len(counted) == len(rows) else None,
     }
 
 
-def _change(
-    name: str, group: Sequence[Artifact], baseline: str, first: Sequence[Artifact], confidence: float
-) -> Spread | None:
-    """Change of perplexity, as a share, run by run, where there is a run with the same seeds; None where there is
-    not."""
-    if group[0] in first and name == baseline:
-        return None
-    by_seed = {seed_of(report): _perplexity(report, baseline) for report in first}
-    pairs = [(_perplexity(report, name), by_seed.get(seed_of(report))) for report in group]
-    shares = [value / other - 1 for value, other in pairs if other]
-    return spread(shares, confidence) if len(shares) == len(group) else None
-
-
-def _counting(name: str, group: Sequence[Artifact]) -> float | None:
-    """Mean perplexity of the row's controls; None where a run has none."""
-    found = [counting(row) for report in group for row in report.metrics["rows"] if row["row"] == name]
-    known = [value for value in found if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(found) else None
-
-
-def _perplexity(report: Artifact, name: str) -> float:
-    rows: Mapping[str, Any] = {row["row"]: row for row in report.metrics["rows"]}
-    return float(rows[name]["perplexity"])
-
-
-def _json(found: Spread | None) -> dict[str, Any] | None:
-    return None if found is None else found._asdict()
+def _reported(report: Artifact, name: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] = next(row for row in report.metrics["rows"] if row["row"] == name)
+    return row

@@ -1,8 +1,9 @@
 """In-batch memory, read in training: the [queries, keys] scores never exist whole.
 
-How the parts work together: `visible` says what each query reads, `blocks` cuts that into blocks, `block_scores`
-multiplies a block, `target_matches` finds the keys of the target in it. Here a block's cells are added up in the
-forward pass, and in the backward pass multiplied once more and turned into gradients.
+A GPU with Triton has kernels of its own, in `fused`. What follows is for all else, and for float64: `visible` says what
+each query reads, `blocks` cuts that into blocks, `block_scores` multiplies a block, `target_matches` finds the keys of
+the target in it. Here a block's cells are added up in the forward pass, and in the backward pass multiplied once more
+and turned into gradients.
 
 Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their row's target).
 Scores and logarithms of sums are of base 2, log sums and their gradients natural.
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stages.machine import runs_triton
 from stages.memory.in_batch.block_scores import BlockScores
 from stages.memory.in_batch.blocks import Block, fewest_products
 from stages.memory.in_batch.target_matches import Matches, TargetMatches
@@ -54,8 +56,13 @@ def in_batch_log_sums(
         -inf where there is no such cell. Differentiable in queries and keys, once.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
     """
+    dtype = _product_dtype(queries)
+    if dtype != torch.float64 and runs_triton(queries.device.type):
+        from stages.memory.in_batch.fused import fused_log_sums
+
+        return fused_log_sums(queries, keys, targets, values, visible, scale, dtype)
     log_sums: tuple[Tensor, Tensor] = _InBatchLogSums.apply(  # type: ignore[no-untyped-call]
-        queries, None if keys is queries else keys, targets, values, visible, scale, _product_dtype(queries)
+        queries, None if keys is queries else keys, targets, values, visible, scale, dtype
     )
     return log_sums
 

@@ -1,17 +1,21 @@
 """Plain language modelling: each token is predicted from its segment, and from the state carried to it."""
 
+from typing import TypeVar
+
 import numpy as np
 from torch import Tensor
 
 from stages.examples.examples import Batch, Examples
 from stages.examples.orders import shuffled_order
-from stages.methods.lm.config import LmConfig
+from stages.methods.config import MethodSettings
 from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
+T = TypeVar("T", bound=MethodSettings)
 
-class LanguageModeling(Method[LmConfig]):
+
+class LanguageModeling(Method[T]):
     """Mean negative log-likelihood of the targets; through backbones that carry state, over aligned streams."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:

@@ -1,13 +1,20 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from stages.errors import UsageError
+from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import Batches, Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
 from stages.models.heads.classifier_settings import ClassifierSettings, Pool
+from stages.models.heads.language_settings import LanguageSettings
+from stages.models.heads.matcher_settings import MatcherSettings
 from stages.models.heads.modulated_settings import ModulatedSettings
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -24,7 +31,11 @@ class TaskSettings(WithoutNeighbors):
     def sized(self, model: BackboneConfig, batches: Batches) -> Self:
         return self
 
-    def head(self, labels: int) -> ClassifierSettings:
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
+        return model.model_copy(update={"head": self.head(len(tokens.metrics["labels"]))})
+
+    def head(self, labels: int) -> ClassifierSettings | MatcherSettings:
         """The head of its models."""
         return ClassifierSettings(labels=labels, pool=self.pool)
 
@@ -167,3 +178,57 @@ class MetaMbpaConfig(ReplaySettings):
     """Whose neighbours make a step: those of all of a batch, or, as in the paper, of each example by itself."""
     second_order: bool = False
     """Whether gradients reach through the step on neighbours, as in the paper."""
+
+
+class LamolConfig(TaskSettings):
+    """A language model that answers, and writes examples of the tasks before.
+
+    Source: Sun et al. 2020 (arXiv:1909.03329).
+    """
+
+    method: Literal["lamol"] = "lamol"
+    gamma: Share = 0.2
+    """γ: samples that a task is learnt with, as a share of its examples."""
+    samples: Literal["gen", "task", "real"] = "task"
+    """Begun with one token for all, or one for each task; or examples of the tasks before, the bound of both."""
+    lm_weight: Annotated[float, Field(ge=0)] = 0.25
+    """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in words."""
+    ans_weight: Annotated[float, Field(gt=0)] = 5.0
+    """Weight of `<ans>` among the tokens of the whole text (in the authors' code alone)."""
+    top_k: Positive = 20
+    """Tokens that a sample draws from."""
+    resample: Annotated[int, Field(ge=0)] = 3
+    """Times that what is no example is written again (in the paper 0: a large model hardly ever fails)."""
+
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        """Its vocabulary has tokens more: `<ans>`, `<gen>`, and one a task."""
+        names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
+        if model.cutoffs:
+            raise UsageError("Method 'lamol' adds tokens to a full softmax: leave model.cutoffs out.")
+        tokenizer = tokenizer_of(tokens)
+        answers = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
+        for name, answer in zip(names, answers, strict=True):
+            if not answer or tokenizer.unk_id in answer:
+                raise UsageError(
+                    f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so method 'lamol' "
+                    "cannot write it: tokenize with --tokenizer bpe, or a smaller --min-count."
+                )
+        head = LanguageSettings(answers=answers, first=types)
+        size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
+        return model.model_copy(update={"head": head, "vocab_size": size})
+
+
+class EmarConfig(TaskSettings):
+    """Memory is activated and reconsolidated: `--epochs 3` has the paper's two rounds.
+
+    Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573).
+    """
+
+    method: Literal["emar"] = "emar"
+    size: Positive = 50
+    """Documents of a task that are kept, B."""
+    consolidation_batch: Positive = 5
+    """Documents of memory that a step of reconsolidation reads."""
+
+    def head(self, labels: int) -> MatcherSettings:
+        return MatcherSettings(labels=labels, pool=self.pool)

@@ -13,3 +13,12 @@ def after_file(place: int) -> str:
     'after/01.safetensors'
     """
     return f"{FOLDER}/{place:02d}.safetensors"
+
+
+def samples_file(place: int) -> str:
+    """Name of the file with the samples that the task at a place in the stream was learnt with, counted from 1.
+
+    >>> samples_file(2)
+    'samples/02.json'
+    """
+    return f"samples/{place:02d}.json"

@@ -1,12 +1,14 @@
 """Meta-MbPA: weights learn to be good after a step on the neighbours in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
@@ -104,15 +106,16 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         (beside,) = self.batches(rows, len(rows))
         rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]
         weights, second = self._weights, self.settings.second_order
-        gradients = torch.autograd.grad(
-            self._loss(beside), list(weights.values()), create_graph=second, allow_unused=True
-        )
+        # The fused kernels of attention have no second derivative.
+        with sdpa_kernel(SDPBackend.MATH) if second else nullcontext():
+            loss = self._loss(beside)
+        gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=second, allow_unused=True)
         changed = {
             name: one if gradient is None else one - rate * gradient
             for (name, one), gradient in zip(weights.items(), gradients, strict=True)
         }
-        loss: Tensor = torch.func.functional_call(self._loss, changed, (batch,))
-        return loss
+        after: Tensor = torch.func.functional_call(self._loss, changed, (batch,))
+        return after
 
     def neighbors(self, documents: np.ndarray) -> np.ndarray:
         """The rows of memory that are among the k nearest of some documents, each once."""

@@ -10,61 +10,11 @@ from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
 from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
 from stages.models.layers import FEED_FORWARD
-from stages.models.layers.attention import Attention, Heads, lower
-from stages.models.layers.dense import Dense
+from stages.models.layers.attention import Attention, Heads
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import DenseSettings
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import FeedForward, initialize
-
-
-class EncoderBlock(nn.Module):
-    """Attention to the whole source, then feed-forward, each on the normalized residual stream."""
-
-    def __init__(self, config: EncoderDecoderConfig) -> None:
-        super().__init__()
-        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
-        self.dropout = Dropout(config.dropout)
-        initialize(self.attention, self.attention.out, config.encoder_layers)
-        self.ffn.initialize(config.encoder_layers)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, S, d] -> the next residual stream."""
-        normalized = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
-        added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
-        return x + added
-
-
-class DecoderBlock(nn.Module):
-    """Attention to the past, then to the source, then feed-forward."""
-
-    def __init__(self, config: EncoderDecoderConfig, number: int) -> None:
-        super().__init__()
-        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
-        self.attention, self.source_attention = Attention(config), Attention(config)
-        settings = config.layer_in("feed_forward", number)
-        self.ffn: FeedForward = FEED_FORWARD.load(settings.name)(config, settings)
-        self.dropout = Dropout(config.dropout)
-        for attention in (self.attention, self.source_attention):
-            initialize(attention, attention.out, config.layers)
-        self.ffn.initialize(config.layers)
-
-    def forward(
-        self, x: Tensor, past: Heads | None, source: Heads, source_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Heads]:
-        """[B, L, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here."""
-        normalized = self.attention_norm(x)
-        own = self.attention.of(normalized).after(past)
-        length, total = x.shape[1], own.keys.shape[2]
-        # A square is masked by the fused kernel itself, and a single position reads everything.
-        mask = None if length in (1, total) else lower(length, total, x.device)
-        causal = length == total
-        x = x + self.dropout(self.attention(normalized, own, mask, causal))
-        x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
-        ffn_input = self.ffn_norm(x)
-        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
+from stages.models.layers.stacks import DecoderBlock, EncoderBlock
+from stages.models.layers.sublayer import FeedForward
 
 
 class EncoderDecoder(Backbone, ReadsSource):
@@ -79,9 +29,11 @@ class EncoderDecoder(Backbone, ReadsSource):
         super().__init__()
         self.width, self.scale = config.width, config.width**0.5
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
+        self.encoder = nn.ModuleList(EncoderBlock(config, config.encoder_layers) for _ in range(config.encoder_layers))
         self.encoder_norm = nn.LayerNorm(config.width)
-        self.blocks = nn.ModuleList(DecoderBlock(config, number + 1) for number in range(config.layers))
+        self.blocks = nn.ModuleList(
+            DecoderBlock(config, config.layers, _feed_forward(config, number + 1)) for number in range(config.layers)
+        )
         self.norm = nn.LayerNorm(config.width)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
@@ -123,3 +75,10 @@ class EncoderDecoder(Backbone, ReadsSource):
             embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
         )
         return placed
+
+
+def _feed_forward(config: EncoderDecoderConfig, number: int) -> FeedForward:
+    """The feed-forward layer of a block, from 1."""
+    settings = config.layer_in("feed_forward", number)
+    made: FeedForward = FEED_FORWARD.load(settings.name)(config, settings)
+    return made

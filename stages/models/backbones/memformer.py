@@ -9,60 +9,11 @@ from torch import Tensor, nn
 
 from stages.models.backbone import Backbone, Encoding, Inputs, Replays, State
 from stages.models.backbones.memformer_config import MemformerConfig
-from stages.models.layers.attention import Attention, Heads, lower
-from stages.models.layers.dense import Dense
+from stages.models.layers.attention import Attention, Heads
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import DenseSettings
 from stages.models.layers.slot_memory import SlotWriter
-from stages.models.layers.sublayer import initialize
+from stages.models.layers.stacks import DecoderBlock, EncoderBlock
 from stages.models.vocabulary import INITIAL_NORM
-
-
-class EncoderBlock(nn.Module):
-    """Attention in both directions, reading of memory, feed-forward, each on the normalized residual stream."""
-
-    def __init__(self, config: MemformerConfig) -> None:
-        super().__init__()
-        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
-        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
-        self.memory_norm = nn.LayerNorm(config.width) if config.slots else None
-        self.memory = Attention(config) if config.slots else None
-        self.dropout = Dropout(config.dropout)
-        for attention in filter(None, (self.attention, self.memory)):
-            initialize(attention, attention.out, config.encoder_layers)
-        self.ffn.initialize(config.encoder_layers)
-
-    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
-        """[B, S, d] and slots [B, k, d] -> the next residual stream."""
-        normalized = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized)))
-        if self.memory is not None and self.memory_norm is not None:
-            x = x + self.dropout(self.memory(self.memory_norm(x), self.memory.of(memory)))
-        added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
-        return x + added
-
-
-class DecoderBlock(nn.Module):
-    """Attention to the segment up to here, then to what the encoder says, then feed-forward."""
-
-    def __init__(self, config: MemformerConfig) -> None:
-        super().__init__()
-        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
-        self.attention, self.source_attention = Attention(config), Attention(config)
-        self.ffn, self.dropout = Dense(config, DenseSettings()), Dropout(config.dropout)
-        for attention in (self.attention, self.source_attention):
-            initialize(attention, attention.out, config.layers)
-        self.ffn.initialize(config.layers)
-
-    def forward(self, x: Tensor, past: Heads, encoded: Tensor) -> tuple[Tensor, Tensor, Heads]:
-        """[B, n, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here."""
-        normalized = self.attention_norm(x)
-        own = self.attention.of(normalized).after(past)
-        x = x + self.dropout(self.attention(normalized, own, lower(x.shape[1], own.keys.shape[2], x.device)))
-        if encoded.shape[1]:  # else the first segment of a stream
-            x = x + self.dropout(self.source_attention(self.source_norm(x), self.source_attention.of(encoded)))
-        ffn_input = self.ffn_norm(x)
-        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own
 
 
 class Carried(NamedTuple):
@@ -100,11 +51,13 @@ class Memformer(Backbone, Replays):
         )
         self.encoder_positions, self.decoder_positions, summary = rows
         self.summary_tokens = summary if config.summary_tokens else None
-        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
+        self.encoder = nn.ModuleList(
+            EncoderBlock(config, config.encoder_layers, config.slots) for _ in range(config.encoder_layers)
+        )
         self.encoder_norm = nn.LayerNorm(config.width)
         writes = (config.slots, config.temperature, config.forgetting)
         self.writer = SlotWriter(config, *writes) if config.slots else None
-        self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(DecoderBlock(config, config.layers) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width)
 
     def read(self, inputs: Inputs) -> Encoding:
@@ -151,7 +104,7 @@ class Memformer(Backbone, Replays):
             x = torch.cat((x, self.summary_tokens.expand(len(x), -1, -1)), 1)
         x = self.dropout(x * self.scale)
         for block in self.encoder:
-            x = block(x, carried.memory)
+            x = block(x, memory=carried.memory)
         encoded = self.encoder_norm(x)
         memory = carried.memory if self.writer is None else self.writer(carried.memory, encoded)
         return carried._replace(memory=memory, before=encoded)
@@ -162,7 +115,9 @@ class Memformer(Backbone, Replays):
         x = self.dropout((embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale)
         past = []
         for block, earlier in zip(self.blocks, carried.past, strict=True):
-            x, ffn_input, own = block(x, earlier, carried.before)
+            attention: Attention = block.source_attention  # type: ignore[assignment]
+            encoded = attention.of(carried.before) if carried.before.shape[1] else None  # of the first segment none
+            x, ffn_input, own = block(x, earlier, encoded)
             past.append(own)
         segment = torch.cat((carried.segment, embedded), 1)
         after = carried._replace(segment=segment, past=past)

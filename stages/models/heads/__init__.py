@@ -8,6 +8,8 @@ HEADS = Registry(
         "classifier": Part.within(
             "stages.models.heads", "classifier_settings:ClassifierSettings", "classifier:Classifier"
         ),
+        "language": Part.within("stages.models.heads", "language_settings:LanguageSettings", "language:Language"),
+        "matcher": Part.within("stages.models.heads", "matcher_settings:MatcherSettings", "matcher:Matcher"),
         "modulated": Part.within("stages.models.heads", "modulated_settings:ModulatedSettings", "modulated:Modulated"),
     },
 )

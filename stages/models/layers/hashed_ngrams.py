@@ -1,6 +1,6 @@
 """Hashed n-grams: rows for the latest tokens, let into the residual stream by a gate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -103,6 +103,15 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         for linear in (self.gate.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "HashedNgrams":
+        """Move all but a table that stays on the host: never whole to the device, for it may be larger than that."""
+        if not self.settings.on_host:
+            return super()._apply(fn, recurse)
+        table = self._parameters.pop("table")
+        super()._apply(fn, recurse)
+        self._parameters = {"table": table, **self._parameters}  # the first, as optimizers number them
+        return self
+
     def apart(self) -> Apart:
         """The tables: each row is read by few positions, so a small rate, or one that falls, would not move it."""
         return Apart([self.table], self.settings.table_lr)
@@ -117,7 +126,8 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         assert tokens is not None, "n-grams are made of tokens"
         said = torch.cat((memory.tokens, tokens), 1)
         with torch.autocast(x.device.type, enabled=False):
-            rows = F.embedding(self.slots(said, document_offset), self.table).flatten(2)
+            slots = self.slots(said, document_offset).to(self.table.device)
+            rows = F.embedding(slots, self.table).to(x.device).flatten(2)
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
             found = gated + F.silu(self._convolved(values, document_offset, x.shape[1]))

@@ -39,6 +39,8 @@ class HashedNgramsSettings(LookupSettings):
     """Taps of the convolution over what was looked up; they lie as far apart as the longest n-gram is long."""
     table_lr: Annotated[float, Field(gt=0)] = 1e-2
     """Learning rate of the tables, the same at every step."""
+    on_host: bool = False
+    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it."""
     scope: Literal["stream", "document"] = "stream"
     """Whether n-grams reach across the beginning of a document."""
 
@@ -53,6 +55,11 @@ class HashedNgramsSettings(LookupSettings):
         """Rows of each table, prime numbers that are all different, by order and head."""
         primes = _primes(self.slots)
         return [list(islice(primes, self.heads)) for _ in self.orders]
+
+    @property
+    def table_numbers(self) -> int:
+        """Numbers in the tables of a block."""
+        return sum(map(sum, self.sizes)) * self.entry_width
 
     @property
     def before(self) -> int:

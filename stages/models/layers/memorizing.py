@@ -11,7 +11,15 @@ from torch import Tensor, nn
 
 from stages.models.layers.memorizing_settings import KeysAndValues, MemorizingSettings
 from stages.models.layers.settings import AttentionConfig
-from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
+from stages.models.layers.sublayer import (
+    Apart,
+    Attended,
+    LearnsApart,
+    Passage,
+    StreamAttention,
+    StreamInputs,
+    initialize,
+)
 
 
 class BucketBias(nn.Module):
@@ -142,7 +150,7 @@ USUAL_LENGTH = 128
 """Inputs of a segment, where the model says nothing of them."""
 
 
-class MemorizingAttention(StreamAttention[KeysAndValues]):
+class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
     """A gate a head between local attention and attention to the best k of N entries.
 
     Queries and keys have length 1, and a learned scale a head. Keys and values of a segment are kept, as they are, when
@@ -154,6 +162,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues]):
     def __init__(self, config: AttentionConfig, settings: MemorizingSettings) -> None:
         super().__init__()
         self.heads, self.dropout = config.heads, config.attention_dropout
+        self.gate_bias, self.gate_lr = settings.gate_bias, settings.gate_lr
         self.most, self.by_document = settings.long_length, settings.scope == "document"
         self.length = getattr(config, "segment_length", None) or USUAL_LENGTH
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
@@ -164,11 +173,15 @@ class MemorizingAttention(StreamAttention[KeysAndValues]):
         self.out = nn.Linear(config.width, config.width)
 
     def initialize(self, blocks: int) -> None:
-        """Gates begin half open; scales as they must be for one of L random keys to stand out."""
+        """Gates begin where settings say; scales as they must be for one of L random keys to stand out."""
         initialize(self, self.out, blocks)
         nn.init.constant_(self.log_scale, log(max(1.0, log2(max(2, self.length**2 - self.length)))))
-        nn.init.zeros_(self.gate)
+        nn.init.constant_(self.gate, self.gate_bias)
         nn.init.zeros_(self.distance.bias)
+
+    def apart(self) -> Apart:
+        """The gates, if they have a rate of their own."""
+        return Apart([self.gate] if self.gate_lr else [], self.gate_lr)
 
     def begin(self, x: Tensor) -> KeysAndValues:
         shape = (len(x), self.heads, 0, x.shape[2] // self.heads)

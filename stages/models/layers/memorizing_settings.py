@@ -28,6 +28,10 @@ class MemorizingSettings(StreamAttentionSettings):
     """k, entries of them that a head reads: those with the largest scores."""
     scope: Literal["document", "stream"] = "document"
     """Whether a position finds entries of its own document alone, or all."""
+    gate_bias: float = 0.0
+    """Where the gate of each head begins, before the sigmoid: 0 weighs memory and local attention alike."""
+    gate_lr: Annotated[float, Field(gt=0)] | None = None
+    """Learning rate of the gates, the same at every step; None: they learn as all weights do."""
     buckets: Annotated[int, Field(ge=4, lt=2**31)] = 32
     """Number of distance buckets, each with a learned bias of local attention: half of them hold one distance, the
     others grow."""

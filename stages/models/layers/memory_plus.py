@@ -4,12 +4,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.layers.memory_plus_settings import MemoryPlusSettings
-from stages.models.layers.product_keys import Lookup, read_slots
+from stages.models.layers.product_keys import HasSlots, Lookup, read_slots
 from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart, SharesWeights
 
 
-class MemoryPlus(FeedForward, LearnsApart, SharesWeights):
+class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
     """(y ⊙ SiLU(x W_1)) W_2, with y what the heads read of values that the model has once.
 
     Source: Berges et al. 2024 (arXiv:2412.09764), section 3.
@@ -28,6 +28,12 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights):
     def share(self, first: "MemoryPlus") -> None:
         self.values, self._owner = None, (first,)
 
+    @property
+    def table(self) -> nn.Parameter:
+        values = self._owner[0].values
+        assert values is not None, "the first layer has them"
+        return values
+
     def initialize(self, blocks: int) -> None:
         self.lookup.initialize()
         for weight in (self.values, self.gate.weight, self.out.weight):
@@ -40,7 +46,5 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        values = self._owner[0].values
-        assert values is not None, "the first layer has them"
-        read: Tensor = self.out(read_slots(self.lookup(x), values) * F.silu(self.gate(x)))
+        read: Tensor = self.out(read_slots(self.lookup(x), self.table) * F.silu(self.gate(x)))
         return read

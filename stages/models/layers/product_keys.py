@@ -1,5 +1,6 @@
 """Product-key memory in the feed-forward place of a block."""
 
+from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -153,7 +154,18 @@ def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, 
     return read.view(*found.slots.shape[:2], values.shape[1])
 
 
-class ProductKeys(FeedForward, LearnsApart):
+class HasSlots(ABC):
+    """A layer that looks slots up, and reads their values."""
+
+    lookup: Lookup
+
+    @property
+    @abstractmethod
+    def table(self) -> nn.Parameter:
+        """Values of the slots, [slots, d]; layers may share them."""
+
+
+class ProductKeys(FeedForward, LearnsApart, HasSlots):
     """Sums the values of the slots that the heads have found, as they weigh.
 
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.
@@ -168,6 +180,10 @@ class ProductKeys(FeedForward, LearnsApart):
     def initialize(self, blocks: int) -> None:
         self.lookup.initialize()
         nn.init.normal_(self.values, std=self.values.shape[1] ** -0.5)
+
+    @property
+    def table(self) -> nn.Parameter:
+        return self.values
 
     def apart(self) -> Apart:
         """The values: each is read by few positions, so a small rate, or one that falls, would not move them."""

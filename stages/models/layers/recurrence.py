@@ -7,6 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stages.machine import runs_triton
+
 
 def cells(
     candidate: Float[Tensor, "L B d"],
@@ -18,7 +20,8 @@ def cells(
 
     f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t has three kernels a step, in
     memory that is there before; its backward pass has one a step, and all else is computed for all t at once. On a
-    CPU both together take a small part of the time of autograd through the loop.
+    CPU both together take a small part of the time of autograd through the loop. A GPU with Triton has one kernel for
+    all t each way, in `recurrence_kernels`.
 
     A gate that is open half forgets half; what is forgotten is replaced.
 
@@ -33,6 +36,10 @@ def cells(
         before: c_0, [B, d].
     Source: Lei 2021 (SRU++, arXiv:2102.12459), equations 1 and 2.
     """
+    if runs_triton(candidate.device.type):
+        from stages.models.layers.recurrence_kernels import fused_cells
+
+        return fused_cells(candidate, forget, carry, before)
     made: Tensor = _Cells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
     return made
 

@@ -149,7 +149,8 @@ def _counted(control: Figures) -> str:
         where = "in the same document" if control["past"] == "document" else "before"
         texts.append(f"what was scored {where}{weight}")
     tokens = sum(text["tokens"] for text in control["texts"])
-    dropped = f" (not counted: {tokens:,} tokens are too many)" if control["perplexity"] is None else ""
+    why = f"{tokens:,} tokens are too many, or the scored text is among them"
+    dropped = f" (not counted: {why})" if control["perplexity"] is None else ""
     return f"{joined(texts)}{dropped}"
 
 
@@ -257,6 +258,13 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
         half = next(point for point in points if point["asked"] == HALF)
         perplexity, share = number(half["perplexity"]), f"{half['searched']:.0%}"
         yield "worth-of-searches", {"share": share, "perplexity": perplexity, "searched": str(HALF)}
+
+
+def pointers_followed(report: Figures) -> Iterator[Finding]:
+    """How many tokens were searched for where the others followed pointers."""
+    share = report.get("searched_share")
+    if share is not None:
+        yield "pointers-followed", {"share": f"{share:.1%}"}
 
 
 # Several seeds

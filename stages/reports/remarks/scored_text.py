@@ -1,12 +1,11 @@
 """Conditions on the text that was scored, and on the words of a report."""
 
 from collections.abc import Iterator
-from math import log
 
 from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.exact import EXACT
-from stages.metrics import LARGEST_WORD_PERPLEXITY, LONG_WORD, shown_word_perplexity
+from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
 from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
@@ -14,7 +13,7 @@ from stages.retrieval.hyperparameters import meanings, switched_off
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
-    """Meanings of the words and numbers of memories, controls, memories that are off, caches that hold all."""
+    """Meanings of the words and numbers of memories, controls, and memories that are off."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
@@ -23,9 +22,6 @@ def memory_words(report: Figures) -> Iterator[Finding]:
         yield "unigram-cache", {}
     if any(map(switched_off, memories)):
         yield "memory-off", {}
-    sizes = [one["size"] for one in memories if one.get("size") and not switched_off(one)]
-    if sizes and report.get("score") == "all" and max(sizes) >= report["tokens"]:
-        yield "whole-cache", {"size": f"{max(sizes):,}", "tokens": f"{report['tokens']:,}"}
     yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
 
 
@@ -35,21 +31,6 @@ def word_perplexity(report: Figures) -> Iterator[Finding]:
     words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
     if words and words != row["perplexity"]:
         yield "word-perplexity", {}
-
-
-def no_word_perplexity(report: Figures) -> Iterator[Finding]:
-    """Why rows have no word perplexity: no words are set apart, or it is larger than any vocabulary."""
-    rows = [row for row in report["rows"] if row["perplexity"] is not None and not row.get("diverged")]
-    rows = [row for row in rows if "word_perplexity" in row and row.get("bits_per_character") and "nll" in row]
-    without = [row for row in rows if shown_word_perplexity(row["word_perplexity"], row["bits_per_character"]) is None]
-    if not without or not report.get("words"):
-        return
-    bits = without[0]["bits_per_character"]
-    length = without[0]["nll"] * report["tokens"] / (log(2) * bits * report["words"])
-    names = "no row" if len(without) == len(rows) else joined([row["row"] for row in without])
-    has = "has a" if len(without) == len(rows) else "has no" if len(without) == 1 else "have no"
-    figures = {"limit": f"{LARGEST_WORD_PERPLEXITY:,.0f}", "length": f"{length:,.0f}", "bits": number(bits)}
-    yield "no-words" if length > LONG_WORD else "large-word-perplexity", {"rows": names, "has": has, **figures}
 
 
 def document_ends(report: Figures) -> Iterator[Finding]:
@@ -85,19 +66,14 @@ def uneven_valid(report: Figures) -> Iterator[Finding]:
 
 
 def repeated_text(report: Figures) -> Iterator[Finding]:
-    """Paragraphs that were read before, and texts of which that could not be found out."""
+    """Paragraphs that were read before."""
     outside = report.get("outside_repeated_paragraphs")
     if outside is None:
         return
-    known = [text for text in outside.get("texts", ()) if not text.get("undivided")]
-    if known or not outside.get("texts"):
-        shares = [f" ({text['repeated_share']:.1%})" if len(known) > 1 else "" for text in known]
-        names = " or ".join(f"{_text(text)}{share}" for text, share in zip(known, shares, strict=True))
-        yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": names or "train"}
-    for text in outside.get("texts", ()):
-        if text.get("undivided"):
-            one = report["split"] if text["undivided"] == "scored" else _text(text)
-            yield "not-checked", {"split": report["split"], "text": _text(text), "one": one}
+    known = outside.get("texts", ())
+    shares = [f" ({text['repeated_share']:.1%})" if len(known) > 1 else "" for text in known]
+    names = " or ".join(f"{_text(text)}{share}" for text, share in zip(known, shares, strict=True))
+    yield "repeated-text", {"share": f"{tenths(repeated_share(report))}%", "texts": names or "train"}
 
 
 def matched_text(report: Figures) -> Iterator[Finding]:

@@ -99,7 +99,6 @@ SENTENCES = {
         CAUTION, "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}."
     ),
     # A report: what explains its figures
-    "look-wider": Sentence(NOTE, "To look beyond, evaluate the same with {memories}{kept}."),
     "more-memory-gains-on-scored": Sentence(
         NOTE,
         "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}. "
@@ -119,6 +118,7 @@ SENTENCES = {
         "{name} is learned, on average {mean}. On {parts} held-out parts of {split} it changes perplexity by {change} "
         "against one {name} for all ({one}).",
     ),
+    "pointers-followed": Sentence(NOTE, "{share} of the tokens were searched for; the others followed pointers."),
     "searches-made": Sentence(NOTE, "{share} of the tokens were searched for, where most gain was expected."),
     "worth-of-searches": Sentence(
         NOTE, "With searches for {share} of the tokens alone, perplexity is {perplexity} (searched={searched})."
@@ -137,29 +137,16 @@ SENTENCES = {
         "In no match of {length}: {rows}.",
     ),
     "repeated-text": Sentence(NOTE, "{share} of the tokens are in paragraphs that are also in {texts}."),
-    "not-checked": Sentence(
-        NOTE, "Whether text of {split} is also in {text} was not checked, since {one} is a single paragraph."
-    ),
     "probe": Sentence(NOTE, "{summary}."),
     "memory-words": Sentence(NOTE, "{words}."),
     "unigram-cache": Sentence(
         NOTE, "unigram-cache only counts tokens and compares no contexts (theta 0): the control of a cache."
     ),
     "memory-off": Sentence(NOTE, "lambda 0 switches a memory off, however much of it is read."),
-    "whole-cache": Sentence(
-        NOTE, "A cache of {size} holds every position before the one that reads: {tokens} tokens were scored."
-    ),
     "word-perplexity": Sentence(
         NOTE,
         "Perplexity of tokens depends on the vocabulary. "
         "Between vocabularies compare bits/char, or word perplexity, exp(nats a word).",
-    ),
-    "no-words": Sentence(
-        NOTE, "{rows} {has} word perplexity: white space sets {length} characters apart, which are no words."
-    ),
-    "large-word-perplexity": Sentence(
-        NOTE,
-        "{rows} {has} word perplexity up to {limit}: a word has {length} characters, and a character {bits} bits.",
     ),
     "plan": Sentence(NOTE, "{line}."),
     # A model
@@ -217,6 +204,7 @@ REPORT: Sequence[Condition] = (
     gains.ties,
     gains.undertrained_model,
     gains.learned_weight,
+    gains.pointers_followed,
     gains.counted_texts,
     gains.counted_orders,
     tuning.tuned_numbers,
@@ -231,7 +219,6 @@ REPORT: Sequence[Condition] = (
     scored_text.matched_text,
     scored_text.memory_words,
     scored_text.word_perplexity,
-    scored_text.no_word_perplexity,
 )
 """Over the content of `metrics.json`."""
 MODEL = (training.long_enough, scored_text.unknown_rates)

@@ -3,40 +3,27 @@
 `tuning` of `metrics.json` has the figures; see `stages.evaluation.figures.tuned`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from stages.numbers import joined, number
 from stages.reports.remarks.gains import row_worse_than_trigram
 from stages.reports.remarks.remark import NOTABLE_GAIN, Figures, Finding, Values
-from stages.retrieval.hyperparameters import amounts, settable
 
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:
-    """Memories that are hardly needed; else best values at an edge, amounts that still gained, and where to look on."""
-    if not _tuning_rows(report):
-        return
-    wider: dict[int, str] = {}
-    for place, memory in enumerate(report["memories"]):
-        code, beyond = _hardly_needed(report, place), _beyond(report, place)
+    """Memories that are hardly needed; else best values at an edge, and amounts that still gained."""
+    for place, memory in enumerate(report["memories"] if _tuning_rows(report) else ()):
+        code, edges, grown = _hardly_needed(report, place), _edges(report, place), _grown(report, place)
         if code is not None:
             yield code, _named(report, place, memory)
             continue
-        if beyond:
-            best = " and ".join(f"{name} ({_digits(memory[name])})" for name in beyond)
+        if edges:
+            best = " and ".join(f"{name} ({_digits(memory[name])})" for name in edges)
             of = f" of {_name_in_row(report, place)}" if len(report["memories"]) > 1 else ""
-            lies = "lies at the edge of its grid" if len(beyond) == 1 else "lie at the edges of their grids"
+            lies = "lies at the edge of its grid" if len(edges) == 1 else "lie at the edges of their grids"
             yield "edge-of-grid", {"best": best, "of": of, "lies": lies}
-        grown = _grown(report, place)
         if grown is not None:
-            yield "more-memory-gains", grown[1]
-        if beyond or grown is not None:
-            wider[place] = spelled({**memory, **beyond, **({} if grown is None else grown[0])})
-    if wider:
-        memories = list(enumerate(report["memories"]))
-        words = [f"--memory {wider.get(place) or spelled(memory, frozen=True)}" for place, memory in memories]
-        stay = [_name_in_row(report, place) for place, _ in memories if place not in wider]
-        yield "look-wider", {"memories": " ".join(words), "kept": f" ({joined(stay)} as tuned before)" if stay else ""}
+            yield "more-memory-gains", grown
 
 
 def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
@@ -97,34 +84,27 @@ def _named(report: Figures, place: int, memory: Figures) -> Values:
     }
 
 
-def _beyond(report: Figures, place: int) -> dict[str, str]:
-    """Values around each number at the edge of its grid, as they are typed.
+def _edges(report: Figures, place: int) -> list[str]:
+    """Numbers at the edge of their grid, beyond which there is more.
 
     Not of `k` where the memory alone is worse than a trigram: that it gains is smoothing.
     """
-    memory, largest, row = report["memories"][place], report["tuning"]["largest"], _row_alone(report, place)
+    memory, largest = report["memories"][place], report["tuning"]["largest"]
     smoothing = row_worse_than_trigram(report, _name_alone(report, place))
-    tried = [amount for amount, _ in row["curve"]]
     names = [name for name, inside in (memory.get("interior") or {}).items() if not inside]
-    return {
-        name: "/".join(map(_digits, _around(name, memory[name], largest.get(name), tried)))
-        for name in names
-        if memory[name] < largest.get(name, memory[name] + 1) and not (name == "k" and smoothing)
-    }
+    return [
+        name for name in names if memory[name] < largest.get(name, memory[name] + 1) and not (name == "k" and smoothing)
+    ]
 
 
-def _grown(report: Figures, place: int) -> tuple[dict[str, str], Values] | None:
-    """The double of an amount whose last doubling gained, and words about that; None where it is not to be looked at.
-
-    Not of an amount that lies at an edge already.
-    """
+def _grown(report: Figures, place: int) -> Values | None:
+    """Words on an amount whose last doubling gained; None of one that lies at an edge already."""
     row, name, largest = _row_alone(report, place), _name_alone(report, place), report["tuning"]["largest"]
     over = row["over"]
     points = [{over: amount, "perplexity": value} for amount, value in row["curve"] if value is not None]
     found = _still_gained(name, points, over, report["tuning"]["split"], largest.get(over, 0))
-    if found is None or over in _beyond(report, place) or (over == "k" and row_worse_than_trigram(report, name)):
-        return None
-    return {over: str(min(2 * points[-1][over], largest[over]))}, found
+    smoothing = over == "k" and row_worse_than_trigram(report, name)
+    return None if over in _edges(report, place) or smoothing else found
 
 
 def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, largest: int) -> Values | None:
@@ -160,36 +140,6 @@ def _name_in_row(report: Figures, place: int) -> str:
     if place:
         return f"{names[place]} after {joined(names[:place])}"
     return f"{names[0]} before {joined(names[1:])}" if len(names) > 1 else names[0]
-
-
-def spelled(memory: Mapping[str, Any], frozen: bool = False) -> str:
-    """A reading of a report as `--memory` takes it: numbers that were tuned are so again, unless `frozen`.
-
-    Numbers given as text, and amounts, stay as they are.
-    """
-    said = {name: memory.get(name) for name in ("similarity", "key", "scope", "searched")}
-    said |= {"reader": memory["reader"]} if memory["reader"] != "interpolate" else {}
-    for name in settable():
-        tuned = not frozen and name in memory.get("tuned", ()) and name not in amounts()
-        anew = memory.get("policy", "learned") if name == memory.get("learned") else "tune"
-        value = memory.get(name)
-        said[name] = value if value is None or isinstance(value, str) else anew if tuned else _digits(value)
-    settings = ",".join(f"{name}={value}" for name, value in said.items() if value is not None)
-    return f"{'+'.join(memory['sources'])}:{settings}"
-
-
-def _around(name: str, value: float, largest: int | None, tried: Sequence[int]) -> list[float]:
-    """Values on both sides of one, whose edge is not known; of an amount fewer if it is the least that was tried."""
-    if name in amounts():
-        smallest = len(tried) > 1 and value == min(tried)
-        around = [int(factor * value) for factor in ((0.25, 0.5, 1) if smallest else (1, 2, 4))]
-        return sorted({min(max(n, 1), largest or n) for n in around})
-    if name == "alpha":
-        return [value + step for step in (-4, -2, 0, 2, 4)]
-    factors = (0.25, 0.5, 1, 2, 4)
-    if name == "lambda":  # a share, so its odds are multiplied
-        return [factor * value / (1 - value + factor * value) for factor in factors]
-    return [factor * value for factor in factors]
 
 
 def _digits(value: float) -> str:

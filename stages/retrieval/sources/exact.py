@@ -14,7 +14,7 @@ import torch
 from stages.memory.entries import Entries
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 from stages.suffixes.matches import Located, Matched, SortedContexts
 from stages.suffixes.text import LONGEST, Text
@@ -33,20 +33,6 @@ class MatchSource(Source):
     @property
     def about(self) -> About:
         return About("matches")
-
-    @property
-    def cutoffs(self) -> tuple[int, ...]:
-        matches: tuple[int, ...] = self.reading.value("matches")
-        return matches
-
-    @property
-    def width(self) -> int:
-        """The most matches that may be read."""
-        return self.cutoffs[-1]
-
-    @property
-    def positions_at_once(self) -> int:
-        return max(1, CHUNK_ENTRIES[self.device] // self.width)
 
     def narrowed(self, cutoff: int) -> Self:
         return replace(self, reading=self.reading.changed({"matches": (cutoff,)}))

@@ -1,7 +1,7 @@
 """Code of the source `external`: neighbours that a search found, and how they are scored."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 
@@ -31,6 +31,7 @@ class ExternalSource(Source):
     """Neighbours in a datastore, best first."""
 
     reading: Reading
+    device: str
     datastore: Datastore
 
     @property
@@ -49,6 +50,8 @@ class ExternalSource(Source):
         details: dict[str, Any] = {"exact_distances": self.exact}
         if self.reading.searched < 1:
             details["searched"] = self.reading.searched
+        if self.reading.value("pointers") is not None:
+            details["pointers"] = self.reading.value("pointers")
         if self.datastore.lossless:
             return About("k", doubling=True, details=details)
         other = self.reading.changed({"exact": not self.reading.value("exact")})
@@ -56,22 +59,8 @@ class ExternalSource(Source):
 
     @property
     def needs(self) -> Needs:
-        exact = frozenset({(self.metric, self.k)}) if self.recompute else frozenset()
-        return Needs(neighbors=self.k, exact=exact)
-
-    @property
-    def cutoffs(self) -> tuple[int, ...]:
-        """Numbers of neighbours to choose from."""
-        return tuple(sorted(set(self.reading.value("k"))))
-
-    @property
-    def k(self) -> int:
-        """The most neighbours that may be read."""
-        return self.cutoffs[-1]
-
-    @property
-    def positions_at_once(self) -> int:
-        return max(1, CHUNK_ENTRIES[self.datastore.values.device.type] // self.k)
+        exact = frozenset({(self.metric, self.width)}) if self.recompute else frozenset()
+        return Needs(neighbors=self.width, exact=exact)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve the neighbours of a range's tokens."""
@@ -96,17 +85,13 @@ class ExternalSource(Source):
         """Neighbours int64 [n, k] and their similarity float32 [n, k], best first."""
         found, metric = scored_range.found, self.metric
         assert found is not None
-        ids, distances = found.ids[:, : self.k], found.distances[:, : self.k]
+        ids, distances = found.ids[:, : self.width], found.distances[:, : self.width]
         if self.recompute:
-            distances = scored_range.exact_distances(self.datastore.keys, metric, self.k).distances
+            distances = scored_range.exact_distances(self.datastore.keys, metric, self.width).distances
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
-
-    def narrowed(self, cutoff: int) -> Self:
-        """Itself: all neighbours are found, and those that are right are counted, whatever is read."""
-        return self
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """Unit of default temperatures, from a sample of tokens."""
@@ -121,4 +106,4 @@ class ExternalSource(Source):
 def open_external(reading: Reading, inputs: SourceInputs) -> ExternalSource:
     """The neighbours that a completed reading of `external` reads."""
     assert inputs.datastore is not None
-    return ExternalSource(reading, inputs.datastore)
+    return ExternalSource(reading, inputs.device, inputs.datastore)

@@ -38,6 +38,8 @@ class ExternalSettings(SourceSettings):
     """Whether distances are recomputed from the stored keys."""
     searched: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the tuning split's tokens that are searched for, those where the memory is expected to gain most."""
+    pointers: Count | None = None
+    """Fewest rows behind the last neighbours that are read in place of a search; None: every token is searched for."""
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
         if "datastore" not in read:
@@ -49,6 +51,8 @@ class ExternalSettings(SourceSettings):
                 f"build another: "
                 + datastore.advise("build-datastore", "--key", str(reading.key), read["encoder"].reference)
             )
+        if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
+            raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
         compared = default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]])
         reading = reading.changed(
             {

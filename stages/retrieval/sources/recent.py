@@ -34,7 +34,6 @@ class RecentSource(Source):
     overlapping: bool
     """Whether windows overlap, so that a position has another representation in each."""
     device: str = "cpu"
-    """Type of the device that it is read on."""
 
     @property
     def about(self) -> About:

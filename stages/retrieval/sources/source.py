@@ -10,7 +10,7 @@ from stages.memory.hyperparameter import doubling_cutoffs
 from stages.retrieval.grids import ReadingGrid, reading_grid
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
 
 if TYPE_CHECKING:
     from stages.suffixes.matches import SortedContexts
@@ -86,6 +86,8 @@ class Source(ABC):
 
     reading: Reading
     """The requested reading, completed."""
+    device: str
+    """Type of the device that it is read on."""
 
     @property
     @abstractmethod
@@ -98,23 +100,28 @@ class Source(ABC):
         """Requirements of `retrieve`."""
 
     @property
-    @abstractmethod
     def cutoffs(self) -> tuple[int, ...]:
         """Numbers of entries to choose from, rising."""
+        return tuple(sorted(set(self.reading.value(self.about.amount))))
 
     @property
-    @abstractmethod
+    def width(self) -> int:
+        """The most entries that a position may read."""
+        return self.cutoffs[-1]
+
+    @property
     def positions_at_once(self) -> int:
         """Positions whose entries fit into memory together."""
+        return max(1, CHUNK_ENTRIES[self.device] // self.width)
 
     @abstractmethod
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Retrieve entries for a range's tokens, for a part of them at a time: no position reads itself or its
         future."""
 
-    @abstractmethod
     def narrowed(self, cutoff: int) -> Self:
         """The same, which computes no more than a chosen cut-off reads; itself where that saves nothing."""
+        return self
 
     @abstractmethod
     def spread(self, sample: list[ScoredRange]) -> float:

@@ -1,6 +1,6 @@
 """Adaptive k and λ: for each context a distribution over reading none, or its nearest 1, 2, 4, … neighbours."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,13 +11,12 @@ from torch import Tensor
 from stages.memory.choice_network import ChoiceNetwork, ChoicePositions, beginning, fit_choice, mixed
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.weight_network import learn
-from stages.retrieval.grids import Point
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import ScoredRange
-from stages.retrieval.weights.grid import TUNE, Grid
+from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
-from stages.retrieval.weights.policy import Arrays, Pass, Reads, Record, Weight, compose, compose_dense
-from stages.threads import thread_pool
+from stages.retrieval.weights.per_context import OnPositions
+from stages.retrieval.weights.policy import Pass, Reads, Record, Weight, compose, compose_dense
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
@@ -25,7 +24,7 @@ INPUTS = 13
 
 
 @dataclass(frozen=True)
-class Adaptive(Grid):
+class Adaptive(OnPositions):
     """Weights of every number of neighbours for each context, by a network that knows distances and distinct tokens.
 
     It begins at the best λ and k for all contexts, and is kept where it gains on text that it was not fitted on.
@@ -33,11 +32,8 @@ class Adaptive(Grid):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
-
-    @cached_property
-    def curve(self) -> list[Point]:
-        """None: all numbers of neighbours are read at once."""
-        return []
+    step: ClassVar[Pass] = ADAPT
+    kind: ClassVar[type[Any]] = ChoicePositions
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -52,22 +48,12 @@ class Adaptive(Grid):
 
     # Finding the weights
 
-    def observe(self, step: str, block: ScoredRange) -> Arrays:
-        """As of a grid; then features of every position that finds something, and log p of its target."""
-        if step != ADAPT.name:
-            return super().observe(step, block)
-        parts = []
-        for rows, retrieved in self.row.retrieve(block):
-            log_p, sums = self._others(block, rows, retrieved), self._sums(retrieved[-1])
-            found = ChoicePositions(self._inputs(retrieved[-1]), log_p.double(), sums.T.double())
-            parts.append(found.taken(~self._empty(retrieved[-1])))
-        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(ChoicePositions.joined(parts)).items()}
+    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> ChoicePositions:
+        log_p, sums = self._others(block, rows, retrieved), self._sums(retrieved[-1])
+        found = ChoicePositions(self._inputs(retrieved[-1]), log_p.double(), sums.T.double())
+        return found.taken(~self._empty(retrieved[-1]))
 
-    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
-        if step != ADAPT.name:
-            return super().choose(step, observed)
-        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
-        positions = ChoicePositions.joined([ChoicePositions(**part) for part in parts if part])
+    def learnt(self, positions: ChoicePositions) -> Record:
         point = self.best.points[-1]
         best = self.numbers.index(point.cutoff)
         for_all = torch.logaddexp(
@@ -75,8 +61,7 @@ class Adaptive(Grid):
             torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
         )
         offset = beginning(point.weight, best, len(self.numbers))
-        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
-            learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
+        learned = learn(positions, point.weight, for_all, lambda some, _: fit_choice(some, offset))
         kept = learned is not None and learned.significant
         return {
             "tokens": len(positions),

@@ -23,7 +23,43 @@ WEIGH = Pass("weigh", "learning weights on", contexts=True)
 
 
 @dataclass(frozen=True)
-class PerContext(Grid):
+class OnPositions(Grid):
+    """A grid, and a second pass that leaves what is known of every position that finds something, to fit a model."""
+
+    step: ClassVar[Pass]
+    kind: ClassVar[type[Any]] = Positions
+    """Class of the positions: tensors [n, …] by name, `joined` and `taken`."""
+
+    @abstractmethod
+    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Any:
+        """Features of some rows of a range, log p of their targets, of those that find something."""
+
+    @abstractmethod
+    def learnt(self, positions: Any) -> Record:
+        """The choice that follows from all positions."""
+
+    @cached_property
+    def curve(self) -> list[Point]:
+        """None: weights are fitted for the chosen numbers alone."""
+        return []
+
+    def observe(self, step: str, block: ScoredRange) -> Arrays:
+        """As of a grid; then the positions."""
+        if step != self.step.name:
+            return super().observe(step, block)
+        parts = [self.positions(block, *one) for one in self.row.retrieve(block)]
+        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(self.kind.joined(parts)).items()}
+
+    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
+        if step != self.step.name:
+            return super().choose(step, observed)
+        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
+        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
+            return self.learnt(self.kind.joined([self.kind(**part) for part in parts if part]))
+
+
+@dataclass(frozen=True)
+class PerContext(OnPositions):
     """Weights by a model of the contexts, on top of what the grid has chosen for all of them.
 
     The model is cross-fitted: one number for all is read where it does not gain on text that it was not fitted on.
@@ -31,6 +67,7 @@ class PerContext(Grid):
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
+    step: ClassVar[Pass] = WEIGH
 
     @abstractmethod
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
@@ -52,11 +89,6 @@ class PerContext(Grid):
         return *others, last._replace(weight=self.choices[WEIGH.name]["weight"])
 
     @cached_property
-    def curve(self) -> list[Point]:
-        """None: weights are fitted for the chosen number of entries alone."""
-        return []
-
-    @cached_property
     def model(self) -> ContextWeights | None:
         """The model that gives the weights; None where one number for all is read, or none is fitted yet."""
         record = self.choices.get(WEIGH.name, {}).get("network")
@@ -64,28 +96,16 @@ class PerContext(Grid):
 
     # Finding the weights
 
-    def observe(self, step: str, block: ScoredRange) -> Arrays:
-        """As of a grid; then the features of every position that finds something, and log p of its target."""
-        if step != WEIGH.name:
-            return super().observe(step, block)
-        scored, parts = block.lm, []
-        for rows, retrieved in self.row.retrieve(block):
-            read, log_sums = scored.log_p[rows], self._last_sums(retrieved)
-            if len(retrieved) > 1:
-                others, numbers = self.points[:-1], super().weights(block, rows, retrieved)[:-1]
-                read, _ = compose(read, scored.log_z[rows], retrieved[:-1], self.grids[:-1], others, numbers)
-            found = Positions(self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double())
-            parts.append(found.taken(~log_sums.empty))
-        return {} if not parts else {n: p.float().cpu().numpy() for n, p in vars(Positions.joined(parts)).items()}
+    def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Positions:
+        scored, log_sums = block.lm, self._last_sums(retrieved)
+        read = scored.log_p[rows]
+        if len(retrieved) > 1:
+            others, numbers = self.points[:-1], super().weights(block, rows, retrieved)[:-1]
+            read, _ = compose(read, scored.log_z[rows], retrieved[:-1], self.grids[:-1], others, numbers)
+        found = Positions(self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double())
+        return found.taken(~log_sums.empty)
 
-    def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
-        if step != WEIGH.name:
-            return super().choose(step, observed)
-        parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
-        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
-            return self._learn(Positions.joined([Positions(**part) for part in parts if part]))
-
-    def _learn(self, positions: Positions) -> Record:
+    def learnt(self, positions: Positions) -> Record:
         """The number for all contexts, and the model where it gains; `stages.evaluation.figures` shows the rest."""
         weight, off = self.best.points[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"

@@ -102,8 +102,7 @@ def _link_in_draft(case: Case, kind: str, id: str) -> str:
 
 
 def _lock_linked(case: Case, kind: str, id: str) -> str:
-    for name in (f".{id}.lock", f".{id}.holder"):
-        _link(case.store / kind / name, case.folder / "strangers" / "kept.txt")
+    _link(case.store / kind / f".{id}.lock", case.folder / "strangers" / "kept.txt")
     return f"{kind}/{id}"
 
 

@@ -167,7 +167,7 @@ def test_odd_layouts_are_damage(tokens: Artifact, change: Callable[[dict[str, An
 
 def test_rows_that_no_file_holds_are_damage_however_many(tokens: Artifact) -> None:
     restate(tokens.path, lambda content: content["metrics"]["splits"]["train"].update(tokens=10**12))
-    with pytest.raises(ArtifactError, match=r"shard of \d+ bytes, where its layout needs 2,000,000,000,000"):
+    with pytest.raises(ArtifactError, match="2,000,000,000,000"):
         relaid(tokens, IDS, _rows).zarr("tokens.zarr")["train/ids"]
 
 

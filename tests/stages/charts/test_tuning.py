@@ -23,13 +23,6 @@ def test_the_best_place_and_the_limit_of_colours() -> None:
     assert found.best == (0, 1)
     assert found.perplexity[1, 0] == math.inf
     assert found.helps and found.limit == pytest.approx(90)
-    assert found.what == "Perplexity on valid: neural-cache, cache size 2,000"
-    assert found.outcome == "Plain 90, best 75 at θ 0, λ 0.2"
-
-
-def test_what_it_is_without_memory_is_called_as_the_first_row() -> None:
-    found = told([[math.log(95), math.log(75)], [None, math.log(75)]], rows=[{"row": "plain (model/1)"}])
-    assert found is not None and found.outcome.startswith("Plain (model/1) 90, best 75 at ")
 
 
 def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> None:
@@ -41,14 +34,9 @@ def test_where_nothing_is_better_the_largest_that_is_finite_is_the_limit() -> No
 def test_memory_that_is_switched_off_is_not_better_however_its_sums_are_rounded() -> None:
     found = told([[math.log(90) * (1 - 1e-15), math.log(97)], [math.log(90), math.log(96)]])
     assert found is not None
-    assert not found.helps and found.outcome == "Plain 90, and no setting is better"
+    assert not found.helps
 
 
 def test_without_a_tuning_or_a_finite_number_there_is_nothing_to_tell() -> None:
     assert tuning_result({"grid": None}) is None
     assert told([[None, None], [None, None]]) is None
-
-
-def test_last_words_are_called_so() -> None:
-    found = told([[1.0, 2.0], [1.0, 2.0]], score="last-word")
-    assert found is not None and found.what.startswith("Perplexity of last words on valid")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
@@ -61,9 +62,8 @@ class GivenReport(Stage[ReportConfig]):
         job.draft.add("metrics.json").write_text(json.dumps({}))
         if config.save_token_scores:
             for name, values in self._scores(job).items():
-                array = job.draft.array(f"scores.zarr/{name}", values.shape, values.dtype, max(1, len(values) // 2))
-                for shard in range(array.shards):
-                    array.write(shard, values[array.rows(shard)])
+                half = max(1, len(values) // 2)
+                job.draft.write_whole(ArrayLayout(f"scores.zarr/{name}", values.shape, values.dtype, half), values)
         figures = dict.fromkeys(("nll", "perplexity", "bits_per_character", "word_perplexity"))
         names = ["plain"] if config.nll_lm is None else ["plain", "neural-cache"]
         stated = {"method": "lm", "split": config.split, "score": config.score, "memories": []}

@@ -36,9 +36,7 @@ def compared(a: Artifact, b: Artifact, **settings: object) -> dict:
     return json.loads(json.dumps(found, allow_nan=False))
 
 
-@pytest.mark.parametrize("block", [1, 2, 4, 100])
-def test_three_documents_by_hand(store, tokens, monkeypatch, block):
-    monkeypatch.setattr(places, "TOKENS_AT_ONCE", block)
+def test_three_documents_by_hand(store, tokens):
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B), most=2, around=2)
     assert found["paired_on"] == "tokens" and found["tokens"] == 9
     assert (found["nll_a"], found["nll_b"]) == pytest.approx((14.5 / 9, 10.5 / 9))

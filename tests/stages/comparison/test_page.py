@@ -63,7 +63,7 @@ def test_charts_have_the_numbers_and_the_intervals() -> None:
     charts = {chart.name: chart for chart in comparison_charts(FOUND)}
     assert list(charts) == ["difference-by-frequency", "difference-by-position"]
     assert charts["difference-by-frequency"].plot.series[0].intervals == [(-0.3, -0.1), None]
-    assert "0.3" in charts["difference-by-frequency"].numbers.csv
+    assert "0.3" in charts["difference-by-frequency"].csv
     assert list(comparison_charts(BY_TEXT)) == []
 
 

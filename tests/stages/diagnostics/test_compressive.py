@@ -51,7 +51,7 @@ def test_other_models_have_no_probe(changes):
 
 
 def test_where_nothing_was_compressed_there_is_no_loss():
-    record = {"tokens": 2, "attention": [[0.0] * (2 * PARTS) + [2.0]], "losses": [0.0], "borders": 0}
+    record = {"tokens": 2, "layers": [{"attention": [0.0] * (2 * PARTS) + [2.0], "loss": 0.0, "borders": 0}]}
     figures = CompressiveProbe((2,)).metrics([record])
     assert figures["blocks"][0]["loss"] is None
     assert CompressiveProbe.summary(figures) == "compressive: attention to slots 0.0% in block 2; compression loss none"

@@ -15,7 +15,6 @@ VOCABULARY, NEIGHBORS = 11, np.random.default_rng(2).integers(-1, 11, (TOKENS, 5
 
 class TestGate(ProbeContract):
     registered_as = "gate"
-    looks_at_layers = False
 
     @pytest.fixture
     def probe(self, monkeypatch: pytest.MonkeyPatch) -> GateProbe:

@@ -41,7 +41,7 @@ def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
     targets = torch.randint(0, 11, (TOKENS,), generator=random)
     neighbors = torch.randint(-1, 11, (TOKENS, STORED), generator=random)
     reader = GateReader(neighbors.numpy, 5, numbers[0])
-    watch = GateWatch(reader, 5, counted, numbers, passage)
+    watch = GateWatch(reader, model, 5, counted, numbers, passage)
     gates, log_ps = [], []
     for a, b in zip([0, *cuts], [*cuts, TOKENS], strict=True):
         block = Block(5 + a, hidden[a:b], targets[a:b])
@@ -53,7 +53,7 @@ def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
     seen = watch.observation()
     gate = torch.cat(gates)
     torch.testing.assert_close(seen.columns["gate"], (gate if counted is None else gate[counted]).mean(1))
-    return seen.record, (hidden, targets, neighbors, gate, torch.cat(log_ps))
+    return seen.record | seen.record["layers"][0], (hidden, targets, neighbors, gate, torch.cat(log_ps))
 
 
 @given(st.sets(st.integers(1, TOKENS - 1), max_size=4).map(sorted), st.integers(1, STORED), st.booleans())
@@ -84,7 +84,7 @@ def test_a_record_holds_what_a_loop_finds(model):
     values = np.histogram(gate[counted].numpy(), np.arange(BINS + 1, dtype=np.float32) / BINS)[0]
     assert record["value_histogram"] == values.tolist()
     right = {k: sum(int(targets[row]) in neighbors[row, :k].tolist() for row in rows) for k in (1, 2, 4, 5)}
-    assert record["matches"] == {str(k): n for k, n in right.items()}
+    assert record["matches"] == list(right.values()) and record["stored"] == STORED
     with torch.no_grad():
         plain, _ = model.log_prob(hidden, targets)
         four, _ = model.log_prob(model.gated(hidden, neighbors[:, :4]).hidden, targets)
@@ -124,11 +124,8 @@ def probe(*numbers):
 
 def record(tokens, nll):
     histogram = [tokens, *[0] * (BINS - 1)]
-    matches = {"1": 1, "2": 2}
-    return {
-        **{"tokens": tokens, "sum": 0.5 * tokens, "token_histogram": histogram, "value_histogram": histogram},
-        **{"matches": matches, "nll": nll, "passage": []},
-    }
+    counts = {"token_histogram": histogram, "value_histogram": histogram, "matches": [1, 2], "nll": nll}
+    return {"tokens": tokens, "layers": [{"sum": 0.5 * tokens, **counts}], "passage": [], "stored": 2}
 
 
 def test_records_are_added_up():

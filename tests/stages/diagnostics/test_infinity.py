@@ -55,11 +55,13 @@ def test_other_models_have_no_probe(backbone):
 def test_a_line_says_where_half_of_attention_lies():
     parts = [0.0] * PARTS
     parts[4], parts[12] = 3.0, 1.0
-    record = {"tokens": 8, "seen": [4.0], "parts": [parts], "deviations": [1.0], "divergences": [2.0]}
+    record = {"tokens": 8, "layers": [{"seen": 4.0, "parts": parts, "deviation": 1.0, "divergence": 2.0}]}
     figures = InfinityProbe((2,), InfinitySettings()).metrics([record, record])
     place = (4 + 2 / 3) / 16
     line = f"infinity: block 2 sees a signal for 50.0%, half of its attention in the oldest {place:.2f} of it"
     assert InfinityProbe.summary(figures) == f"{line}, deviation 0.25"
-    nothing = {name: [0.0] for name in ("seen", "deviations", "divergences")}
-    none = InfinityProbe((1,), InfinitySettings()).metrics([{"tokens": 8, "parts": [[0.0] * PARTS], **nothing}])
+    nothing = dict.fromkeys(("seen", "deviation", "divergence"), 0.0)
+    none = InfinityProbe((1,), InfinitySettings()).metrics(
+        [{"tokens": 8, "layers": [{"parts": [0.0] * PARTS, **nothing}]}]
+    )
     assert InfinityProbe.summary(none) == "infinity: block 1 sees no signal"

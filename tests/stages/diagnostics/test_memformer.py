@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics.memformer import BINS, MemformerProbe, slot_charts, slot_figures
+from stages.diagnostics.memformer import BINS, MemformerProbe
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, ProbeContract, opened
@@ -58,8 +58,9 @@ class TestMemformer(ProbeContract):
 
 
 def test_where_nothing_was_written_there_are_no_figures():
-    figures = slot_figures([{"counts": [0] * BINS, "total": 0.0, "writes": 0}])
-    assert figures["kept"] is None and slot_charts({"split": "test", "memformer": figures}) == []
+    sums = {"counts": [0] * BINS, "total": 0.0, "writes": 0}
+    figures = MemformerProbe((1,)).metrics([{"tokens": 2, "layers": [sums]}])
+    assert figures["kept"] is None and MemformerProbe.charts({"split": "test", "memformer": figures}, {}) == []
     assert MemformerProbe.summary(figures) == "memformer: no segment was written"
 
 

@@ -63,26 +63,14 @@ def test_other_models_have_no_probe(backbone):
 def test_a_line_says_how_far_back_memory_is_read():
     ages = [0.0] * AGES
     ages[3], ages[9] = 1.0, 3.0
-    record = {
-        "gates": [[0.25, 0.75]],
-        "tokens": 4,
-        "ages": [ages],
-        "cosines": [[4.0] + [0.0] * (ANGLES - 1)],
-        "scores": [12.0],
-        "found": [4.0],
-    }
+    sums = {"ages": ages, "cosines": [4.0] + [0.0] * (ANGLES - 1), "score": 12.0, "found": 4.0}
+    record = {"tokens": 4, "layers": [sums], "constants": [{"gates": [0.25, 0.75]}]}
     figures = MemorizingProbe((3,)).metrics([record])
     assert figures["blocks"][0]["by_age"][9] == [512, 0.75]
     line = "memorizing: block 3 finds entries for 50.0%, half of their weight 512 or more back; gates 0.25 … 0.75"
     assert MemorizingProbe.summary(figures) == line
-    nothing = {
-        "gates": [[0.5]],
-        "tokens": 4,
-        "ages": [[0.0] * AGES],
-        "cosines": [[0.0] * ANGLES],
-        "scores": [0.0],
-        "found": [0.0],
-    }
+    sums = {"ages": [0.0] * AGES, "cosines": [0.0] * ANGLES, "score": 0.0, "found": 0.0}
+    nothing = {"tokens": 4, "layers": [sums], "constants": [{"gates": [0.5]}]}
     assert (
         MemorizingProbe.summary(MemorizingProbe((3,)).metrics([nothing]))
         == "memorizing: block 3 finds nothing; gates 0.50 … 0.50"
@@ -109,5 +97,5 @@ def test_charts_show_ages_and_cosines():
     ages, cosines = MemorizingProbe.charts(metrics, {})
     assert ages.plot.lines[0].points == [(1, 0.25), (2, 0.75)]
     assert cosines.plot.mean == pytest.approx(0.475)
-    assert [row for row in cosines.numbers.rows if row[-1]] == [(3, pytest.approx(0.45), 0.5, 1.0)]
+    assert [row for row in cosines.plot.numbers[1:] if row[-1]] == [("block 3", pytest.approx(0.45), 0.5, 1.0)]
     assert MemorizingProbe.charts({"split": "test", "memorizing": None}, {}) == []

@@ -86,7 +86,7 @@ def test_other_models_have_no_probe(changes):
 def test_even_use_has_no_divergence_and_one_slot_all_of_it():
     even, one = torch.ones(16).numpy(), torch.eye(16)[3].numpy()
     for weights, usage, kl in ((even, 1, 0), (one, 1 / 16, log(16))):
-        record = {"weights": [packed(weights)], "best": [packed(weights)]}
+        record = {"tokens": 1, "layers": [{"weights": packed(weights), "best": packed(weights)}]}
         (figures,) = ProductKeysProbe((2,)).metrics([record, record])["blocks"]
         assert (figures["usage"], figures["kl"]) == (usage, pytest.approx(kl))
         assert unpacked(packed(weights)).tolist() == weights.tolist()

@@ -49,14 +49,12 @@ def test_a_missing_split_is_refused_with_what_mends_it(store: Store) -> None:
     tokens = small_tokens(store, lengths={"train": 9, "valid": 9, "test": 0})
     require_split(tokens, "train")
     tokenize = f"memlm tokenize --tokenizer {tokens.reference} --test FILE --store {store.root}"
-    with pytest.raises(ArtifactError, match=f"Split 'test' of {tokens.reference} has no tokens; .*{tokenize}$"):
+    with pytest.raises(ArtifactError, match=f"{tokens.reference}.*{tokenize}$"):
         require_split(tokens, "test")
-    with pytest.raises(ArtifactError, match=r"no split 'vaild' \(it has: test, train, valid\); did you mean 'valid'"):
+    with pytest.raises(ArtifactError, match=r"'vaild'.*'valid'"):
         require_split(tokens, "vaild")
-    with pytest.raises(ArtifactError, match=r"no split 'news' \(it has: test, train, valid\)\.$"):
+    with pytest.raises(ArtifactError, match="'news'"):
         require_split(tokens, "news")
     short = small_tokens(store, lengths={"train": 9})
-    with pytest.raises(
-        ArtifactError, match=f"no split 'test' .*; tokens that have one: .*{short.reference} --test FILE --store"
-    ):
+    with pytest.raises(ArtifactError, match=f"'test'.*{short.reference} --test FILE --store"):
         require_split(short, "test")

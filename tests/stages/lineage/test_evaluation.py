@@ -51,20 +51,20 @@ def test_neighbours_that_leave_the_own_row_out_may_be_read(store: Store, index: 
 def test_more_than_are_stored_are_refused_with_both_ways_out(store: Store, index: Artifact) -> None:
     neighbors = found(store, index)
     finding = f"memlm precompute-neighbors {index.reference} --k 3"
-    with pytest.raises(ArtifactError, match=f"read fewer: train --set memory.k=2, or find more: {finding} --store "):
+    with pytest.raises(ArtifactError, match=f"memory.k=2.*{finding} --store "):
         require_neighbors(neighbors, "train", 3, FEWER)
 
 
 def test_a_split_that_was_not_looked_up_is_refused(store: Store, index: Artifact) -> None:
     neighbors = found(store, index, queries=("test",))
-    with pytest.raises(ArtifactError, match=r"no neighbours of split 'valid' .* --queries test,valid --k 2 --store "):
+    with pytest.raises(ArtifactError, match=r"'valid'.* --queries test,valid --k 2 --store "):
         require_neighbors(neighbors, "valid", 1, FEWER)
 
 
 def test_own_rows_of_a_text_that_was_tokenized_again_are_refused(store: Store, index: Artifact) -> None:
     again = small_tokens(store, lengths={"train": 90, "test": 60})
     neighbors = found(store, index, again, exclude="none")
-    with pytest.raises(ArtifactError, match=f"hold the answers; .* --exclude self --tokens {again.reference}"):
+    with pytest.raises(ArtifactError, match=f"--exclude self --tokens {again.reference}"):
         require_neighbors(neighbors, "train", 2, FEWER)
     require_neighbors(neighbors, "test", 2, FEWER)
     require_neighbors(found(store, index, again), "train", 2, FEWER)
@@ -77,7 +77,7 @@ def test_a_split_without_any_neighbour_is_refused(store: Store, exclude: str, me
     index = built_index(store, small_tokens(store, lengths={"train": 9, "valid": 20}))
     neighbors = found(store, index, exclude=exclude)
     finding = f"memlm precompute-neighbors {index.reference} --exclude window:N"
-    with pytest.raises(ArtifactError, match=f"not one .* --exclude {exclude} leaves none .*{finding} --k 2.*{mend}"):
+    with pytest.raises(ArtifactError, match=f"--exclude {exclude} .*{finding} --k 2.*{mend}"):
         require_some(neighbors, "train")
     require_some(neighbors, "valid")
 
@@ -90,9 +90,7 @@ def test_memories_of_another_vocabulary_are_refused(store: Store, kind: str) -> 
     own = model.input("tokens").reference
     chain = f"memlm train {own} --store {store.root}, memlm build-datastore, memlm build-index"
     ending = ", memlm precompute-neighbors$" if kind == "neighbors" else "$"
-    with pytest.raises(
-        ArtifactError, match=f"{memory.reference} holds .*tokenizer is not that of {own}; .*{chain}{ending}"
-    ):
+    with pytest.raises(ArtifactError, match=f"{memory.reference}.*{own}; .*{chain}{ending}"):
         artifacts_read(model, memory, {}, store)
 
 

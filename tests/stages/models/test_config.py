@@ -52,9 +52,7 @@ def test_a_named_model_with_other_attention_is_refused():
     )
     with pytest.raises(UsageError, match=words):
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"name": "relative"}}})
-    with pytest.raises(
-        UsageError, match=r"There is no setting 'model.attention.basi'; did you mean 'model.attention.basis'"
-    ):
+    with pytest.raises(UsageError, match=r"'model.attention.basi'.*'model.attention.basis'"):
         validated(Holder, {"model": {"backbone": "infinity-former", "attention": {"basi": 8}}})
 
 
@@ -72,20 +70,20 @@ def test_blocks_of_a_layer_are_in_order_and_once_however_they_are_named(place):
 
 @pytest.mark.parametrize("name", ["lsmt", 3, ["lstm"]])
 def test_an_unknown_backbone_is_named(name):
-    with pytest.raises(UsageError, match="There is no backbone"):
+    with pytest.raises(UsageError):
         parse_model({"backbone": name})
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"hedas": 4}, r"There is no setting 'model\.hedas'; did you mean 'model\.heads'\?"),
-        ({"backbone": "lstm", "heads": 4}, r"There is no setting 'model\.heads'; did you mean 'model\.head'\?"),
-        ({"backbone": "lstm", "zzz": 4}, r"There is no setting 'model\.zzz'; known: backbone, cutoffs,"),
-        ({"backbone": "lstm", "layrs": 4}, r"There is no setting 'model\.layrs'; did you mean 'model\.layers'\?"),
-        ({"backbone": "lstm", "width": -1}, r"^model\.width: input should be greater than 0 \(given: -1\)$"),
-        ({"backbone": "lsmt"}, r"^There is no backbone 'lsmt'; did you mean 'lstm'\?$"),
-        (3, r"^model: input should be a valid dictionary"),
+        ({"hedas": 4}, r"'model\.hedas'.*'model\.heads'"),
+        ({"backbone": "lstm", "heads": 4}, r"'model\.heads'.*lstm.*transformer"),
+        ({"backbone": "lstm", "zzz": 4}, r"'model\.zzz'.*backbone, cutoffs,"),
+        ({"backbone": "lstm", "layrs": 4}, r"'model\.layrs'.*'model\.layers'"),
+        ({"backbone": "lstm", "width": -1}, r"^model\.width: .*-1"),
+        ({"backbone": "lsmt"}, r"'lsmt'.*'lstm'"),
+        (3, r"^model: "),
     ],
 )
 def test_what_is_wrong_is_said_without_the_tags_of_the_union(model, message):
@@ -98,7 +96,7 @@ def test_sizes_that_follow_from_tokens_and_segments():
     assert TransformerConfig(max_positions=9).sized(50, 8).max_positions == 9
     assert TransformerConfig(positions="sinusoidal").sized(50, 8).max_positions is None
     assert LSTMConfig().sized(50, 8) == LSTMConfig(vocab_size=50)
-    with pytest.raises(UsageError, match="max_positions is 4, less than a segment of 8"):
+    with pytest.raises(UsageError, match=r"max_positions.*\b4\b.*\b8\b"):
         TransformerConfig(max_positions=4).sized(50, 8)
 
 
@@ -119,7 +117,7 @@ def test_only_segments_with_a_memory_of_a_length_change_at_test():
 
 
 def test_cutoffs_are_checked_whatever_the_backbone():
-    with pytest.raises(ValidationError, match="must increase"):
+    with pytest.raises(ValidationError, match="cutoffs"):
         LSTMConfig(cutoffs=(5, 5))
 
 

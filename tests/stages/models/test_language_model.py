@@ -60,7 +60,7 @@ def test_order_of_tokens_matters():
 
 
 def test_a_window_longer_than_the_learned_positions_is_refused():
-    with pytest.raises(UsageError, match="13 tokens is longer than the 12 positions"):
+    with pytest.raises(UsageError, match=r"\b13\b.*\b12\b"):
         model().encode(tokens(length=13))
     assert model(positions="sinusoidal").encode(tokens(length=13)).hidden.shape[1] == 13
 
@@ -130,14 +130,14 @@ def test_settings_of_another_model_than_the_manifests_are_damage(tmp_path, chang
     (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings}}))
     load_model(tmp_path, "cpu")
     (tmp_path / "manifest.json").write_text(json.dumps({"config": {"model": settings | change}}))
-    with pytest.raises(ArtifactError, match=r"config\.json.*settings of another model than manifest\.json says"):
+    with pytest.raises(ArtifactError, match=r"config\.json.*manifest\.json"):
         load_model(tmp_path, "cpu")
 
 
 def test_weights_of_another_model_are_damage(tmp_path):
     save_weights(model(width=8).state_dict(), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model": model().config.model_dump(mode="json")}))
-    with pytest.raises(ArtifactError, match="weights of another model"):
+    with pytest.raises(ArtifactError, match="safetensors"):
         load_model(tmp_path, "cpu")
 
 

@@ -71,7 +71,7 @@ def test_scores_are_scaled_shifted_and_capped():
 
 
 def test_what_bends_scores_is_of_a_full_softmax():
-    with pytest.raises(ValueError, match="are of a full softmax: leave them or cutoffs out"):
+    with pytest.raises(ValueError, match="cutoffs"):
         config(score_cap=2.0, cutoffs=(6, 15), factor=2)
 
 
@@ -144,7 +144,7 @@ def test_embeddings_keep_the_shape_of_the_tokens(vocabulary):
 
 
 def test_cutoffs_must_lie_inside_the_vocabulary():
-    with pytest.raises(UsageError, match=r"cutoff 30 is not below the vocabulary size 30"):
+    with pytest.raises(UsageError, match=r"model\.cutoffs"):
         make_vocabulary(config(cutoffs=(6, 30)))
 
 

@@ -13,7 +13,6 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.evaluation.figures.row_names import with_model_named
 from stages.pages.lineage import Member
 from stages.pages.source import Source
 from stages.reports.remarks.table import REPORT, remarks_on
@@ -28,7 +27,7 @@ BY_DEFAULT = {
 def source(report: Mapping[str, Any]) -> Source:
     """A report that is in no store, by the content of its `metrics.json`."""
     rows = [{"memories": [], "word_perplexity": None, **row} for row in report["rows"]]
-    found = with_model_named({**BY_DEFAULT, **report, "rows": rows})
+    found = {**BY_DEFAULT, **report, "rows": rows}
     return Source(Member("report/0123456789ab", None), found, {}, "", "", True, remarks_on(REPORT, found))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.pages.headline import headline
-from stages.pages.tables import bucket_table, curve_table, results_table, seeds_table
+from stages.pages.tables import bucket_table, results_table, seeds_table
 from stages.reports.tables import Table, change
 from tests.stages.pages.made import source
 
@@ -135,28 +135,6 @@ def test_without_new_text_there_is_no_column_for_it(outside: dict | None) -> Non
     assert results(report).columns == ["Memory", "perplexity", "change", "bits/char", "tokens/s"]
 
 
-def test_neighbours_are_shown_by_their_number() -> None:
-    table = curve_table(source(REPORT).metrics, "k")
-    assert table and table.columns == ("k", "perplexity knn-lm", "temperature", "lambda", "retrieval accuracy@k")
-    assert table.lines == [["1", "79", "3", "0.1", "25.0%"], ["8", "-", "-", "-", "50.0%"]]
-    assert "not measured" in table.title
-    chance = curve_table(source({**REPORT, "retrieval_accuracy_by_chance": {"1": 0.01, "8": 0.08}}).metrics, "k")
-    assert chance and [line[-2:] for line in chance.lines] == [["25.0%", "1.0%"], ["50.0%", "8.0%"]]
-
-
-def test_caches_are_shown_by_their_size_with_the_settings_of_the_first() -> None:
-    table = curve_table(source(CACHE).metrics, "size")
-    assert table and table.columns == ("size", "perplexity neural-cache", "theta", "lambda", "perplexity unigram-cache")
-    assert table.lines == [["100", "81.6", "0.4", "0.1", "90"], ["2,000", "68.9", "0.3", "0.1", ""]]
-    short = curve_table({**source(CACHE).metrics, "tokens": 1990}, "size")
-    assert short and [line[0] for line in short.lines] == ["100", "2,000 (all)"]
-
-
-def test_a_curve_stands_in_the_table_of_what_it_runs_over_alone() -> None:
-    assert curve_table(source(CACHE).metrics, "k") is None
-    assert curve_table(source(REPORT).metrics, "size") is None
-
-
 def test_last_words_have_an_accuracy() -> None:
     rows = [{**row("plain", 4000.0), "accuracy": 0.0}, {**row("neural-cache", 130.0), "accuracy": 0.125}]
     report = {"score": "last-word", "tokens": 700, "words": 500, "rows": rows}
@@ -207,7 +185,7 @@ def test_a_baseline_stands_above_and_is_compared_with(text: str, new: str) -> No
     found = lines({**report, "read": {"model": "model/9", "tokens": "tokens/1"}}, "Memory", "perplexity", "change")
     assert found == [
         ["plain (model/7) best", "60.00", ""],
-        ["plain (model/9)", "80.00", "+33.3%"],
+        ["plain", "80.00", "+33.3%"],
         ["knn-lm", "72.00", "+20.0%"],
     ]
     table = results({**report, "read": {"model": "model/9", "tokens": "tokens/1"}})

@@ -76,7 +76,7 @@ def test_what_cannot_be_compiled_is_not_left_as_it_is(tmp_path):
 
 def test_a_backbone_with_nothing_to_compile_says_so(tmp_path):
     lstm = parse_model({"backbone": "lstm", "vocab_size": V, "width": 8, "layers": 1})
-    with pytest.raises(UsageError, match=r"backbone 'lstm' has no part that is worth compiling.*without --compile"):
+    with pytest.raises(UsageError, match=r"'lstm'.*--compile"):
         trainer(tmp_path, compile=True, model=lstm)
 
 
@@ -91,7 +91,7 @@ def test_a_backbone_with_nothing_to_compile_says_so(tmp_path):
 def test_it_is_said_what_compiling_needs(device, changed, answer, missing, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setattr(f"{compiling.__name__}.{changed}", answer)
-    with pytest.raises(UsageError, match=f"^--compile needs {missing}.*, which is not installed"):
+    with pytest.raises(UsageError, match=f"--compile.*{missing}"):
         require_compiler(device)
 
 

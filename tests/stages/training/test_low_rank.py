@@ -86,9 +86,7 @@ def test_the_factors_alone_learn_and_are_counted_before_they_are_made(llama):
 
 def test_a_method_that_leaves_the_model_alone_is_refused(llama):
     add_factors(llama, RANK)
-    with pytest.raises(
-        UsageError, match=r"only_gate leaves the model as it is: --lora would learn nothing, leave it out"
-    ):
+    with pytest.raises(UsageError, match=r"only_gate.*--lora"):
         factors_alone([ParameterGroup([])], llama)
 
 
@@ -117,7 +115,7 @@ def test_factors_beside_a_matrix_that_no_layer_multiplies_with_leave_it_as_it_is
 
 @pytest.mark.parametrize("family", ["mamba", "mamba2"])
 def test_a_family_without_factors_is_refused(tmp_path, family):
-    with pytest.raises(UsageError, match=r"--lora does not fit this model .*: leave it out"):
+    with pytest.raises(UsageError, match="--lora"):
         add_factors(imported(tmp_path, family), RANK)
 
 

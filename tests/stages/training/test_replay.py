@@ -64,7 +64,7 @@ def test_gradients_are_those_of_back_propagation_through_time(steps, method, tmp
 
 def test_several_processes_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Fabric, "world_size", 2)
-    with pytest.raises(UsageError, match="A memformer learns in one process only"):
+    with pytest.raises(UsageError):
         run(tmp_path, 2)
 
 

@@ -35,16 +35,28 @@ TABLE = {"name": "hashed-ngrams", "slots": 2 * 10**9}
 def test_too_large_a_model_is_refused(monkeypatch, sizes):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
     monkeypatch.setattr(language_model, "FEW_LAYERS", 4)
-    with pytest.raises(ResourceError, match=r"takes .* in training .* has 1\.0 MB"):
+    with pytest.raises(ResourceError, match=r"\b1\.0 MB"):
         require_room(TrainConfig(segment_length=8), model(**sizes), 10, CPU)
     require_room(TrainConfig(segment_length=8), model(layers=1), 1, CPU)
+
+
+def test_tables_on_the_host_take_none_of_the_device(monkeypatch):
+    monkeypatch.setattr(room, "memory_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(room, "_memory", lambda device: 1_000_000)
+    there, here = (model(layers=1, lookup=TABLE | {"slots": 20_000, "on_host": chosen}) for chosen in (False, True))
+    with pytest.raises(ResourceError, match=r"\b1\.0 MB"):
+        require_room(TrainConfig(segment_length=8), there, 1, "cuda")
+    require_room(TrainConfig(segment_length=8), here, 1, "cuda")
+    monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
+    with pytest.raises(ResourceError, match=r"41\.\d MB.*\b1\.0 MB.*model\.lookup\.slots"):
+        require_room(TrainConfig(segment_length=8), here, 1, "cuda")
 
 
 def test_too_large_a_batch_is_refused_with_one_that_fits(monkeypatch):
     monkeypatch.setattr(room, "memory_bytes", lambda: 1_000_000)
     wanted = TrainConfig(segment_length=8, batch_tokens=8 * 10**6)
     require_room(wanted, model(), 10, CPU)  # of ten segments a batch has no more
-    with pytest.raises(ResourceError, match="A batch of 1,000,000 sequences of 8 tokens") as refused:
+    with pytest.raises(ResourceError, match=r"1,000,000 .*\b8\b") as refused:
         require_room(wanted, model(), 10**9, CPU)
     (fitting,) = re.findall(r"--batch-tokens (\d+) fits", str(refused.value))
     require_room(wanted.model_copy(update={"batch_tokens": int(fitting)}), model(), 10**9, CPU)
@@ -55,7 +67,7 @@ def test_what_layers_remember_counts_for_each_stream_of_a_batch(monkeypatch):
     sizes = {"backbone": "transformer-xl", "width": 64, "heads": 4, "layers": 1, "attention": attention}
     config = TrainConfig.model_validate({"model": sizes, "segment_length": 16, "batch_tokens": 16 * 64})
     monkeypatch.setattr(room, "memory_bytes", lambda: 4 << 30)
-    with pytest.raises(ResourceError, match=r"A batch of 64 sequences .*--batch-tokens 112 fits"):
+    with pytest.raises(ResourceError, match=r"\b64\b.*--batch-tokens 112\b"):
         require_room(config, config.model.sized(50, 16), 1000, CPU)
 
 
@@ -68,7 +80,7 @@ def test_a_memory_that_no_batch_can_hold_is_refused(monkeypatch, name):
     def wanted(length):
         return parse_model(sizes | {"attention": {"name": name, "long_length": length}}).sized(50, 16)
 
-    with pytest.raises(ResourceError, match=r"a sequence of 16 tokens .*GB of it what layers remember"):
+    with pytest.raises(ResourceError, match=r"\b16\b.*GB"):
         require_room(config, wanted(10**9), 1000, CPU)
     require_room(config, wanted(1024), 1000, CPU)
 
@@ -80,7 +92,7 @@ def test_too_many_slots_are_refused(monkeypatch):
     def wanted(sub_keys):
         return model(layers=2, feed_forward={"name": "product-keys", "layers": [1], "sub_keys": sub_keys})
 
-    with pytest.raises(ResourceError, match=r"choose smaller sizes .*model\.feed_forward"):
+    with pytest.raises(ResourceError, match=r"model\.feed_forward"):
         require_room(config, wanted(10**5), 10, CPU)
     require_room(config, wanted(64), 1, CPU)
 

@@ -35,7 +35,7 @@ class Exact:
 
 def memory(spelled: str, own: OwnRows | None = None) -> StepMemory:
     reading = parse_reading(spelled)
-    source = ExternalSource(reading, Datastore(None, torch.tensor([*VALUES, -1], dtype=torch.int32), "l2", True))
+    source = ExternalSource(reading, "cpu", Datastore(None, torch.tensor([*VALUES, -1], dtype=torch.int32), "l2", True))
     row = MemoryRow((source,))
     return StepMemory(Fixed(row, row.grids([1.0])), IndexSearch(Exact(), K, {}, "self"), torch.float32, own)
 

@@ -84,7 +84,7 @@ class TestRay(ExecutorContract):
         assert not capfd.readouterr().out
 
     def test_work_at_which_every_worker_is_lost_is_given_up(self, store: Store, trace: Path) -> None:
-        with pytest.raises(ResourceError, match=r"4 workers of the cluster were lost at the same work \(add-004\)"):
+        with pytest.raises(ResourceError, match=r"4 processes .* \(add-004\)"):
             self.made(store, Sums(trace, "add-004", SystemExit(3)))
         assert self.made(store, Sums(trace)).status == "resumed"
 

@@ -55,7 +55,7 @@ class TestProcesses(ExecutorContract):
                 for process in processes_of(trace) if done == 2 else ():
                     os.kill(process, signal.SIGKILL)
 
-        with pytest.raises(ResourceError, match="killed, as systems do when memory runs out"):
+        with pytest.raises(ResourceError):
             self.made(store, Sums(trace, seconds=0.05), Killing())
         assert not multiprocessing.active_children()
         assert self.made(store, Sums(trace)).status == "resumed"

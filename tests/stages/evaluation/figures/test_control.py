@@ -18,7 +18,7 @@ from stages.evaluation.figures import control
 from stages.evaluation.figures.control import Counting, Reads
 from stages.evaluation.figures.last_word import LastWords
 from stages.index import BuildIndex
-from stages.search.config import IndexConfig, forbidden_rows
+from stages.search.config import IndexConfig
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.oracles import ngram as slow
@@ -137,20 +137,9 @@ def test_of_a_changed_datastore_the_rows_that_it_has_count(read, other, store):
     assert found["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
 
 
-@pytest.mark.parametrize("exclude", ["self", "window:2", "document"])
-@pytest.mark.parametrize("reset", ["none", "document"])
-def test_rows_that_a_token_may_not_find_are_not_counted_for_it(read, exclude, reset):
-    tokens = read["tokens"]
-    train, test, offsets = ids_of(tokens, "train"), ids_of(tokens, "test"), offsets_of(tokens, "test")
-    ranges, own = forbidden_rows(exclude, 0, len(test), np.array(offsets)), events(test)
-
-    def counted(place):
-        return [*events(train), *own[: ranges[place, 0]], *own[ranges[place, 1] :]]
-
-    p = by(counted, events(test, offsets if reset == "document" else None))
-    reads = Reads((stored(read, tokens, split="test"),))
-    found = Counting(read, "test", exclude=exclude, reset=reset).control(reads)
-    assert found["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
+def test_of_a_row_that_reads_the_scored_text_itself_there_are_no_figures(read):
+    found = Counting(read, "test").control(Reads((stored(read, read["tokens"], split="test"),)))
+    assert found["perplexity"] is None and {one["split"] for one in found["texts"]} == {"train", "test"}
 
 
 @pytest.mark.parametrize(("past", "reset"), [("stream", "none"), ("document", "none"), ("stream", "document")])

@@ -1,4 +1,4 @@
-"""Witten-Bell n-grams against the recursion, one token at a time: of texts, without some tokens, and counting on."""
+"""Witten-Bell n-grams against the recursion, one token at a time: of texts, and counting on."""
 
 import math
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.evaluation.figures import ngram
-from stages.evaluation.figures.ngram import LeftOut, Ngrams, Pieces, counting_on
-from stages.search.config import forbidden_rows
+from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from tests.oracles import ngram as slow
 
 START = 0
@@ -64,38 +63,6 @@ def test_counting_on_has_the_probability_of_the_recursion_over_what_was_before(c
     stream = [token for piece in scored for token in piece]
     found = counting_on(Pieces(np.array(stream, np.int64)), n, START, vocabulary)
     assert found == pytest.approx(slow.counting_on(stream, n, START, vocabulary), rel=1e-12)
-
-
-@st.composite
-def own_texts(draw):
-    """A split of documents, which of its tokens are counted, another counted text, an exclusion, and n."""
-    vocabulary = draw(st.integers(1, 4))
-    piece = st.lists(st.integers(0, vocabulary - 1), max_size=12)
-    documents, other = draw(st.lists(piece, max_size=4)), draw(piece)
-    length = sum(map(len, documents))
-    stored = draw(st.lists(st.booleans(), min_size=length, max_size=length))
-    exclude = draw(st.sampled_from(["self", "window:1", "window:3", "window:100000000000000", "document"]))
-    return documents, stored, other, exclude, vocabulary, draw(st.integers(1, 3)), draw(st.booleans())
-
-
-@given(own_texts())
-def test_what_a_token_may_not_find_is_not_counted_for_it(case):
-    documents, stored, other, exclude, vocabulary, n, apart = case
-    ids = np.array([token for document in documents for token in document], np.int64)
-    offsets, places = np.cumsum([0, *map(len, documents)]), np.flatnonzero(stored)
-    own, other_text = Pieces.of_places(ids[places], places), of_pieces([other])
-    ranges = forbidden_rows(exclude, 0, len(ids), offsets)
-    scored = of_pieces(documents) if apart else Pieces(ids)
-    ngrams = Ngrams.count([other_text, own], n, START, vocabulary)
-    found = ngrams.p(scored, LeftOut(own, ranges))
-
-    runs = [run.tolist() for run in np.split(ids[places], np.flatnonzero(np.diff(places) != 1) + 1)]
-    held = list(zip(places.tolist(), events_of(runs, n), strict=True))
-    read = events_of(documents if apart else [ids.tolist()], n)
-    for place, (context, word) in enumerate(read):
-        counted = [event for at, event in held if not ranges[place, 0] <= at < ranges[place, 1]]
-        expected = slow.probability(word, context, [*slow.events(other, n, START), *counted], vocabulary)
-        assert found[place] == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_largest_vocabulary_that_tokens_may_have_is_counted_without_overflow():

@@ -10,25 +10,25 @@ from stages.evaluation.figures.frequency import Frequencies
 from stages.evaluation.figures.report import (
     Totals,
     curves,
-    end_tokens,
     frequency_buckets,
     outside_repeated_paragraphs,
     table,
-    unknown_tokens,
+    without,
 )
 from stages.metrics import Counts
 
 NAMES = ["plain", "cache"]
 
 
+def part(tokens: int, *nll: float | None) -> dict[str, Any]:
+    return {"tokens": tokens, "nll": list(nll)}
+
+
 def record(**other: Any) -> dict[str, Any]:
     return {
         "tokens": 10,
         "nll": [20.0, 10.0],
-        "nll_outside": [8.0, 4.0],
-        "tokens_outside": 4,
-        "nll_unknown": [5.0, 1.0],
-        "tokens_unknown": 2,
+        "parts": {"outside": part(4, 8.0, 4.0), "unknown": part(2, 5.0, 1.0)},
         "nll_by_cutoff": [[11.0, 10.0]],
         "bucket_tokens": [6, 0, 0, 0, 4, 0],
         "bucket_nll": [[12.0, 0.0, 0.0, 0.0, 8.0, 0.0], [4.0, 0.0, 0.0, 0.0, 6.0, 0.0]],
@@ -46,7 +46,7 @@ def rows(totals: Totals, vocabulary: int = 1000) -> list[dict[str, Any]]:
 def test_records_are_added_up() -> None:
     totals = Totals.of([record(), record()])
     assert (totals.tokens, totals.nll, totals.nll_by_cutoff) == (20, [40.0, 20.0], [[22.0, 20.0]])
-    assert (totals.matches, totals.tokens_outside, totals.nll_outside) == ({"1": 4, "8": 10}, 8, [16.0, 8.0])
+    assert (totals.matches, totals.parts["outside"]) == ({"1": 4, "8": 10}, part(8, 16.0, 8.0))
     assert totals.bucket_tokens == [12, 0, 0, 0, 8, 0]
     assert [row["nll"] for row in rows(totals)] == [2.0, 1.0]
 
@@ -59,20 +59,19 @@ def test_speeds_of_less_than_a_second_have_two_digits() -> None:
 def test_unknown_tokens_are_told_apart_with_their_share_of_the_gain() -> None:
     worse = record(nll=[20.0, 21.0])
     for records, share in (([record(), record()], 8 / 20), ([worse], None)):
-        told = unknown_tokens(NAMES, Totals.of(records))
+        told = without(NAMES, Totals.of(records), "unknown")
         assert told and (told["tokens"], told["rate"]) == (2 * len(records), 0.2)
         assert [row["share_of_gain"] for row in told["rows"]] == [None, share]
         assert told["rows"][0]["perplexity_without"] == pytest.approx(math.exp(15 / 8))
-    assert unknown_tokens(NAMES, Totals.of([record(nll_unknown=None, tokens_unknown=0)])) is None
+    assert without(NAMES, Totals.of([record(parts={})]), "unknown") is None
 
 
 def test_tokens_that_end_documents_are_told_apart() -> None:
-    ends = {"nll_ends": [3.0, 1.0], "tokens_ends": 4}
-    told = end_tokens(NAMES, Totals.of([record(**ends), record(**ends)]))
+    one = record(parts={"ends": part(4, 3.0, 1.0)})
+    told = without(NAMES, Totals.of([one, one]), "ends")
     assert told and (told["tokens"], told["rate"]) == (8, 0.4)
     assert [row["perplexity_without"] for row in told["rows"]] == pytest.approx([math.exp(17 / 6), math.exp(9 / 6)])
     assert [row["share_of_gain"] for row in told["rows"]] == [None, 4 / 20]
-    assert end_tokens(NAMES, Totals.of([record(**ends), record()])) is None, "half a draft of before"
 
 
 def test_perplexity_by_frequency_has_the_buckets_that_hold_tokens() -> None:
@@ -115,7 +114,7 @@ def test_what_is_no_number_or_worse_than_a_uniform_guess_is_said_to_diverge(
 def test_a_row_that_is_no_number_in_one_shard_leaves_the_others_whole() -> None:
     broken = record(
         nll=[20.0, None],
-        nll_outside=[8.0, None],
+        parts={"outside": part(4, 8.0, None), "unknown": part(2, 5.0, 1.0)},
         nll_by_cutoff=[[None, 10.0]],
         bucket_nll=[[1.0] * 6, [None] + [1.0] * 5],
     )

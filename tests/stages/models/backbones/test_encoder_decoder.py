@@ -103,9 +103,9 @@ def test_the_size_of_the_papers_model() -> None:
 
 def test_what_it_does_not_take_is_refused() -> None:
     net = model()
-    with pytest.raises(UsageError, match="reads a target with its source"):
+    with pytest.raises(UsageError):
         net.encode(torch.tensor([[EOS]]))
-    with pytest.raises(UsageError, match="does not translate"):
+    with pytest.raises(UsageError):
         new_model(V, 4, width=8, heads=2).begin(torch.tensor([[EOS]]))
     for wrong in ({"cutoffs": (5,)}, {"width": 9, "heads": 3}):
         with pytest.raises(ValueError, match=r"cutoffs|even"):

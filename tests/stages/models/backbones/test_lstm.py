@@ -69,7 +69,7 @@ def test_pieces_with_carried_state_are_the_whole(cuts):
 def test_its_one_key_is_its_hidden_state():
     encoding = model().encode(tokens())
     assert encoding.key("hidden") is encoding.hidden
-    with pytest.raises(UsageError, match="no key 'ffn-input'; use --key hidden"):
+    with pytest.raises(UsageError, match="--key hidden"):
         encoding.key("ffn-input")
 
 

@@ -184,7 +184,7 @@ def test_sizes_follow_from_the_segments_of_training():
     assert bare.sized(50, 8) == TransformerXLConfig(vocab_size=50, segment_length=8, mem_length=8)
     assert TransformerXLConfig(mem_length=0).sized(50, 8).mem_length == 0
     assert bare.sized(50, 8).sized(50, 8) == bare.sized(50, 8)
-    with pytest.raises(UsageError, match=r"segment_length is 4, but segments of training have 8 tokens; leave it out"):
+    with pytest.raises(UsageError, match=r"segment_length.*\b4\b.*\b8\b"):
         TransformerXLConfig(segment_length=4).sized(50, 8)
 
 

@@ -225,3 +225,17 @@ def test_low_precision_is_near_and_keeps_exact_states():
     assert_low_precision_is_near(
         model.eval(), torch.randn(2, 9, 8, generator=random), torch.randint(V, (2, 9), generator=random)
     )
+
+
+def test_a_table_on_the_host_stays_where_it_is_and_gives_the_same():
+    moved, there = layer(on_host=True), layer()
+    names = [name for name, _ in moved.named_parameters()]
+    moved.to("meta")
+    assert {name for name, parameter in moved.named_parameters() if not parameter.is_meta} == {"table"}
+    assert names == [name for name, _ in moved.named_parameters()] == [name for name, _ in there.named_parameters()]
+    x, tokens = stream()
+    one, other = layer(on_host=True).float(), layer().float()
+    other.load_state_dict(one.state_dict())
+    for made in (one, other):
+        made(x.float(), tokens, None, made.begin(x.float()))[0].sum().backward()
+    assert torch.equal(one.table.grad.float(), other.table.grad) and one.table.grad.any()

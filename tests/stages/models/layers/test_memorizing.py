@@ -189,3 +189,15 @@ class TestBackboneOfIt(BackboneContract):
     def config(self, request, backbone):
         chosen = {"name": "memorizing", "long_length": 9, "neighbors": 3, "layers": request.param}
         return parse_model({"backbone": backbone, "width": 8, "attention": chosen}).sized(30, 5)
+
+
+def test_gates_begin_where_they_are_told_and_may_learn_at_their_own_rate():
+    config = TransformerXLConfig(width=8, heads=2, layers=1, ffn_width=8)
+    usual, told = (
+        layer.MemorizingAttention(config, chosen)
+        for chosen in (MemorizingSettings(), MemorizingSettings(gate_bias=5, gate_lr=1e-2))
+    )
+    for made in (usual, told):
+        made.initialize(1)
+    assert usual.gate.tolist() == [0, 0] and told.gate.tolist() == [5, 5]
+    assert (usual.apart().parameters, told.apart()) == ([], ([told.gate], 1e-2))

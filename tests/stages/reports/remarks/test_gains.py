@@ -209,6 +209,7 @@ def learned(gains=GAINS, used=True, searches=None, **memory: object) -> dict:
     [
         (lambda: learned(), {"learned-weight"}),
         (lambda: learned(used=False), {"unsure-learned-weight"}),
+        (lambda: {**METRICS, "searched_share": 0.4}, {"pointers-followed"}),
         (lambda: learned(gains=[], used=False), {"too-short-to-learn"}),
         (
             lambda: learned(searches=[{**POINT, "asked": 0.0}, {**POINT, "asked": 0.5}]),
@@ -222,7 +223,7 @@ def learned(gains=GAINS, used=True, searches=None, **memory: object) -> dict:
     ],
 )
 def test_a_learned_weight_is_told_with_its_gain(made: Callable[[], dict], found: set[str]) -> None:
-    words = ("learn", "searches")
+    words = ("learn", "searches", "pointers")
     assert {code for code in codes(made()) if any(word in code for word in words)} == found
 
 

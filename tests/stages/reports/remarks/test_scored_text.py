@@ -1,7 +1,5 @@
 """Remarks on the text that was scored, and on the words of a report."""
 
-from math import exp, log
-
 import pytest
 
 from stages.reports.remarks.scored_text import training_text
@@ -25,35 +23,6 @@ def test_a_word_perplexity_is_explained_where_one_is_shown(words: float | None, 
     assert ("word-perplexity" in codes({**METRICS, **COUNTS, "rows": rows})) == made
 
 
-def in_words(row: str, perplexity: float, words: int, characters: int, tokens: int = 1000) -> dict:
-    """A row of a text of so many words and characters."""
-    nll = tokens * log(perplexity)
-    word_perplexity = exp(nll / words) if nll / words < 700 else None
-    bits = {"word_perplexity": word_perplexity, "bits_per_character": nll / log(2) / characters}
-    return {"row": row, "perplexity": perplexity, "nll": log(perplexity), **bits}
-
-
-@pytest.mark.parametrize(
-    ("words", "characters", "plain", "code", "figure"),
-    [
-        (300, 1500, 8.0, None, ""),
-        (300, 1500, 80.0, "large-word-perplexity", "plain has no word perplexity up to 1,000,000: a word has 5 char"),
-        (20, 2000, 80.0, "no-words", "no row has a word perplexity: white space sets 100 characters apart"),
-        (5, 2000, 80.0, "no-words", " 400 characters"),
-    ],
-    ids=["words", "too high", "sentences", "more than can be written"],
-)
-def test_the_reason_for_no_word_perplexity_is_told(
-    words: int, characters: int, plain: float, code: str | None, figure: str
-) -> None:
-    knn = 7.0 if words == 300 else 70.0
-    rows = [in_words("plain", plain, words, characters), in_words("knn-lm", knn, words, characters)]
-    report = {**METRICS, "rows": rows, "tokens": 1000, "words": words}
-    found = {"large-word-perplexity", "no-words"}.intersection(codes(report))
-    assert found == ({code} if code else set())
-    assert code is None or figure in text(report, code)
-
-
 def test_words_of_memories_are_explained_once() -> None:
     cache = {"sources": ["long"], "reader": "interpolate", "size": 900, "theta": 0.3, "lambda": 0.1}
     neighbors = {"sources": ["external"], "reader": "interpolate", "k": 8, "temperature": 2.0, "lambda": 0.1}
@@ -65,15 +34,6 @@ def test_words_of_memories_are_explained_once() -> None:
     outside = {**report, "rows": [{**ROWS[1], "memories": [{**cache, "sources": ["elsewhere"]}]}]}
     assert "elsewhere" not in text(outside, "memory-words")
     assert "memory-words" not in codes({**report, "rows": ROWS})
-
-
-@pytest.mark.parametrize(
-    ("size", "score", "made"), [(999, "all", 0), (1000, "all", 1), (4721, "all", 1), (4721, "", 0)]
-)
-def test_a_cache_of_all_that_there_is_is_called_that(size: int, score: str, made: int) -> None:
-    cache = {"sources": ["long"], "reader": "interpolate", "size": size, "lambda": 0.1}
-    report = {**METRICS, **COUNTS, "score": score, "rows": [{**ROWS[1], "memories": [cache]}]}
-    assert codes(report).count("whole-cache") == made
 
 
 def test_controls_and_memories_that_are_off_are_explained() -> None:
@@ -173,14 +133,6 @@ def test_the_texts_that_paragraphs_stand_in_are_named(texts: list, named: str) -
 def test_a_small_share_of_repeated_text_is_not_zero(share: float, shown: str) -> None:
     outside = {"repeated_share": share, "rows": [], "texts": []}
     assert text({**METRICS, "outside_repeated_paragraphs": outside}, "repeated-text").startswith(shown)
-
-
-@pytest.mark.parametrize(("side", "one"), [("known", "train"), ("scored", "test")])
-def test_a_text_of_one_paragraph_is_not_checked(side: str, one: str) -> None:
-    outside = {"repeated_share": 0.0, "texts": [{**LEARNED, "undivided": side}], "rows": []}
-    report = {**METRICS, "outside_repeated_paragraphs": outside}
-    assert f"since {one} is a single paragraph" in text(report, "not-checked")
-    assert "repeated-text" not in codes(report)
 
 
 def test_texts_that_differ_in_form_are_told() -> None:

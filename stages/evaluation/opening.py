@@ -1,0 +1,158 @@
+"""Opens what an evaluation reads: the model, its memories and probes, and the rows of the table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.rows import RowsByName
+from stages.diagnostics import PROBES
+from stages.diagnostics.probe import Probe
+from stages.encoding.hidden_memory import HiddenMemory
+from stages.encoding.key_encoder import KeyEncoder
+from stages.encoding.split_reader import SplitReader
+from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
+from stages.examples.corpus import Corpus
+from stages.lineage.exact import EXACT, text_splits
+from stages.lineage.rows import own_rows, stored_keys
+from stages.methods.defaults import evaluation_defaults, is_own_datastore
+from stages.models.language_model import LanguageModel, load_model
+from stages.models.windows import WindowSettings
+from stages.retrieval.gate_reader import open_hidden_memory
+from stages.retrieval.neighbors import (
+    Datastore,
+    IndexSearch,
+    StoredNeighbors,
+    open_datastore,
+)
+from stages.retrieval.pointers import PointerSearch
+from stages.retrieval.reading import Reading
+from stages.retrieval.rows import MemoryRow, rows_of
+from stages.retrieval.sources.source import Needs, SourceInputs
+from stages.search.open import open_searcher
+from stages.suffixes.matches import SortedContexts
+from stages.suffixes.open import open_contexts
+from stages.text.tokens import open_split
+
+
+def open_range_reader(
+    read: Mapping[str, Artifact],
+    readings: Sequence[Reading],
+    windows: WindowSettings,
+    *,
+    by_document: bool,
+    device: torch.device,
+    precision: str,
+    options: Mapping[str, Any],
+    split: str,
+    exclude: str = "self",
+    last_words: Mapping[str, LastWords] | None = None,
+) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
+    """Load the model, and what completed readings need; with the rows of these readings.
+
+    Args:
+        read: artifacts by role, as `stages.lineage.evaluation` finds them.
+        windows: how the model reads.
+        by_document: whether windows and carried state begin anew at every document.
+        options: those of probes, resolved.
+        split: that is scored.
+        exclude: rows that tokens of the datastore's own text do not find, where an index is searched.
+        last_words: of each split, the tokens that alone count.
+    """
+    reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
+    model = load_model(read["model"].path, device, windows)
+    external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
+    datastore = None if external is None else external.datastore
+    matched = _matched_text(read, exclude)
+    rows = _rows(read, readings, windows, device, datastore, None if matched is None else matched.contexts)
+    return (
+        RangeReader(
+            model,
+            reader,
+            Needs.of_all(row.needs for row in rows),
+            external,
+            last_words,
+            _hidden_memory(read, options, datastore),
+            open_probes(read, options, split),
+            matched=matched,
+        ),
+        rows,
+    )
+
+
+def open_rows(
+    read: Mapping[str, Artifact], readings: Sequence[Reading], windows: WindowSettings, device: torch.device
+) -> tuple[MemoryRow, ...]:
+    """The rows of `open_range_reader`, to plan by and to report; neither model nor index nor values are read."""
+    datastore = None
+    if "datastore" in read:
+        keys, values = stored_keys(read["datastore"]), torch.empty(0, dtype=torch.int32, device=device)
+        datastore = Datastore(keys, values, read["index"].config["metric"], is_lossless(read))
+    return _rows(read, readings, windows, device, datastore)
+
+
+def _rows(
+    read: Mapping[str, Artifact],
+    readings: Sequence[Reading],
+    windows: WindowSettings,
+    device: torch.device,
+    datastore: Datastore | None,
+    contexts: SortedContexts | None = None,
+) -> tuple[MemoryRow, ...]:
+    vocabulary = int(read["tokens"].metrics["vocabulary_size"])
+    overlapping = windows.stride < windows.context
+    inputs = SourceInputs(windows.context, overlapping, device.type, datastore, contexts, vocabulary)
+    return rows_of(readings, inputs, evaluation_defaults(read["model"]).trained_with_memory)
+
+
+def _matched_text(read: Mapping[str, Artifact], exclude: str) -> MatchedText | None:
+    """The text of the exact index that is read, if one is."""
+    if EXACT not in read:
+        return None
+    tokens, held = read["tokens"], text_splits(read[EXACT], read["tokens"])
+    offsets = {split: np.asarray(open_split(tokens.zarr("tokens.zarr"), split).doc_offsets[:]) for split in held}
+    return MatchedText(open_contexts(read[EXACT]), offsets, exclude)
+
+
+def is_lossless(read: Mapping[str, Artifact]) -> bool:
+    """Whether the distances of the neighbours that are read are those of the stored keys."""
+    return bool(read["index"].metrics["lossless"] or ("neighbors" in read and read["neighbors"].config["exact"]))
+
+
+def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
+    """Those that have something to show of the model, by name; see `open_range_reader`."""
+    opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
+    return {name: probe for name, probe in opened.items() if probe is not None}
+
+
+def _hidden_memory(
+    read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
+) -> HiddenMemory | None:
+    """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
+    if "gate_neighbors" not in read:
+        return None
+    values = None if datastore is None else datastore.values[:-1].cpu().numpy()
+    return open_hidden_memory(read, options, read.get("datastore"), values)
+
+
+def _external_memory(
+    read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader, exclude: str
+) -> ExternalMemory:
+    """The datastore that readings look into, and where neighbours in it come from."""
+    index, k = read["index"], max(reading.neighbors for reading in readings)
+    metric = index.config["metric"]
+    datastore = open_datastore(read["datastore"], metric, is_lossless(read), reader.device)
+    encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
+    if "neighbors" in read:
+        stored = RowsByName(read["neighbors"].zarr("neighbors.zarr"))
+        return ExternalMemory(datastore, StoredNeighbors(stored, k, metric), encoder)
+    keys = datastore.keys.rows, datastore.keys.dim
+    searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type)
+    own = own_rows(read["datastore"], read["tokens"])
+    search, fewest = IndexSearch(searcher, k, own, exclude), readings[0].value("pointers")
+    if fewest is None:
+        return ExternalMemory(datastore, search, encoder)
+    return ExternalMemory(datastore, PointerSearch(search, datastore, reader.tokens, fewest), encoder)

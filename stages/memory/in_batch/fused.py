@@ -1,0 +1,258 @@
+"""In-batch memory on a GPU: one Triton kernel each for log-sums, gradients of queries, and gradients of keys.
+
+Shapes: N queries, K keys, d width; a program has ROWS queries or KEYS keys, reads DEPTH of d at a time, writes OUT.
+Scores and logarithms of sums are of base 2, gradients of natural scores. Beside what is given and returned a call
+holds a few numbers a query: scores stay where they are multiplied.
+
+Imported where Triton is installed; `TRITON_INTERPRET=1` runs the kernels on a CPU, as their tests do.
+"""
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from stages.memory.in_batch.visible import Visible
+
+BASE_2 = tl.constexpr(math.log2(math.e))
+"""Natural logarithms as those of base 2."""
+ROWS, KEYS = 64, {2: 64, 4: 32}
+"""Queries and, by bytes of a number, keys of a tile."""
+BOUNDS = tl.constexpr(1024)
+"""Queries that a program looks at together, for those that read its keys."""
+
+
+def fused_log_sums(
+    queries: Float[Tensor, "N d"],
+    keys: Float[Tensor, "K d"],
+    targets: Int64[Tensor, " N"],
+    values: Int64[Tensor, " K"],
+    visible: Visible,
+    scale: float,
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Log-sums over the visible keys of the target and over all visible ones, float32, as `in_batch_log_sums`.
+
+    Products are made in `dtype`, float32 as three products of tf32, and added up in float32.
+    """
+    log_sums: tuple[Tensor, Tensor] = _FusedLogSums.apply(  # type: ignore[no-untyped-call]
+        queries, keys, targets, values, visible, scale, dtype
+    )
+    return log_sums
+
+
+class _FusedLogSums(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        keys: Tensor,
+        targets: Tensor,
+        values: Tensor,
+        visible: Visible,
+        scale: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
+        bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
+        given = (queries.to(dtype).contiguous(), keys.to(dtype).contiguous(), targets.int(), values.int(), bounds)
+        sums = queries.new_empty((2, len(queries)), dtype=torch.float32)
+        ctx.sizes, ctx.numbers = _sizes_on(queries.device, queries.shape[1], dtype), (len(queries), len(keys), scale)
+        if len(queries):
+            _log_sums[triton.cdiv(len(queries), ctx.sizes["ROWS"]),](*given, sums, *ctx.numbers, **ctx.sizes)
+        ctx.save_for_backward(*given, sums)
+        ctx.dtypes = queries.dtype, keys.dtype
+        target, total = sums / BASE_2.value
+        return target, total
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
+        *given, sums = ctx.saved_tensors
+        worth = torch.stack((grad_target, grad_total)).float().masked_fill_(sums.isneginf(), 0).contiguous()
+        arguments = (*given, sums.nan_to_num(neginf=0.0), worth)
+        gradients: list[Tensor | None] = [None, None]
+        for place, (kernel, at_once) in enumerate(((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))):
+            if ctx.needs_input_grad[place]:
+                count, width = given[place].shape
+                into, out = torch.empty_like(given[place], dtype=torch.float32), written(width)
+                grid = triton.cdiv(count, ctx.sizes[at_once]), triton.cdiv(width, out)
+                if count:
+                    kernel[grid](*arguments, into, *ctx.numbers, OUT=out, **ctx.sizes)
+                gradients[place] = into.to(ctx.dtypes[place])
+        return *gradients, *(None,) * 5
+
+
+def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
+    """How the kernels are cut. `roomy`: whether a program has memory for the next tile beside this one."""
+    padded = max(16, triton.next_power_of_2(width))
+    return {
+        "WIDTH": width,
+        "ROWS": ROWS,
+        "KEYS": KEYS.get(dtype.itemsize, 32),
+        "DEPTH": padded if padded <= 128 else 64,
+        "num_warps": 4 if padded <= 128 else 8,
+        "num_stages": 2 if roomy else 1,
+    }
+
+
+def written(width: int) -> int:
+    """Numbers of d that a program of gradients writes; every program multiplies the scores anew."""
+    return min(max(16, triton.next_power_of_2(width)), 256)
+
+
+def _sizes_on(device: torch.device, width: int, dtype: torch.dtype) -> dict[str, int]:
+    # Since Hopper, of the cards for servers.
+    return sizes(width, dtype, device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10))
+
+
+@triton.jit
+def _log_sums(
+    queries, keys, targets, values, bounds, sums, n, m, scale,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    start, stop, hole_start, hole_stop = _bounds_of(bounds, rows, n)
+    target_peak = tl.full([ROWS], float("-inf"), tl.float32)
+    total_peak = tl.full([ROWS], float("-inf"), tl.float32)
+    target_sum = tl.zeros([ROWS], tl.float32)
+    total_sum = tl.zeros([ROWS], tl.float32)
+    for first in range(tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS):
+        columns = first + tl.arange(0, KEYS)
+        scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
+        seen = _seen(columns, start, stop, hole_start, hole_stop)
+        hit = seen & _same(targets, values, rows, columns, n, m)
+        target_peak, target_sum = _added(target_peak, target_sum, tl.where(hit, scores, float("-inf")))
+        total_peak, total_sum = _added(total_peak, total_sum, tl.where(seen, scores, float("-inf")))
+    tl.store(sums + rows, target_peak + tl.log2(target_sum), mask=rows < n)
+    tl.store(sums + n + rows, total_peak + tl.log2(total_sum), mask=rows < n)
+
+
+@triton.jit
+def _query_gradients(
+    queries, keys, targets, values, bounds, sums, worth, into, n, m, scale,
+    OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    out = tl.program_id(1) * OUT + tl.arange(0, OUT)
+    start, stop, _, _ = _bounds_of(bounds, rows, n)
+    total = tl.zeros([ROWS, OUT], tl.float32)
+    for first in range(tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS):
+        columns = first + tl.arange(0, KEYS)
+        gradient = _gradient(
+            queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+        )
+        key = _part(keys, columns, out, m, WIDTH)
+        total = tl.dot(gradient.to(key.dtype), key, total, input_precision="tf32x3")
+    tl.store(_places(into, rows, out, WIDTH), total * scale, mask=(rows < n)[:, None] & (out < WIDTH)[None, :])
+
+
+@triton.jit
+def _key_gradients(
+    queries, keys, targets, values, bounds, sums, worth, into, n, m, scale,
+    OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    begin = tl.program_id(0) * KEYS
+    columns = begin + tl.arange(0, KEYS)
+    out = tl.program_id(1) * OUT + tl.arange(0, OUT)
+    first, last = _readers(bounds, begin, begin + KEYS, n)
+    total = tl.zeros([KEYS, OUT], tl.float32)
+    for row in range(first, last, ROWS):
+        rows = row + tl.arange(0, ROWS)
+        gradient = _gradient(
+            queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+        )
+        query = _part(queries, rows, out, n, WIDTH)
+        total = tl.dot(tl.trans(gradient.to(query.dtype)), query, total, input_precision="tf32x3")
+    tl.store(_places(into, columns, out, WIDTH), total * scale, mask=(columns < m)[:, None] & (out < WIDTH)[None, :])
+
+
+@triton.jit
+def _readers(bounds, begin, end, n):
+    """The first query that may read a key of [begin, end), and the one behind the last."""
+    first, last = n, 0
+    for base in range(0, n, BOUNDS):
+        rows = base + tl.arange(0, BOUNDS)
+        start, stop, _, _ = _bounds_of(bounds, rows, n)
+        reads = (tl.maximum(start, begin) < tl.minimum(stop, end)) & (rows < n)
+        first = tl.minimum(first, tl.min(tl.where(reads, rows, n)))
+        last = tl.maximum(last, tl.max(tl.where(reads, rows + 1, 0)))
+    return first, last
+
+
+@triton.jit
+def _gradient(
+    queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    """Gradient of the natural scores of a tile, 0 where a query does not read."""
+    start, stop, hole_start, hole_stop = _bounds_of(bounds, rows, n)
+    scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
+    seen = _seen(columns, start, stop, hole_start, hole_stop)
+    hit = seen & _same(targets, values, rows, columns, n, m)
+    target, total = _numbers(sums, rows, n), _numbers(sums + n, rows, n)
+    of_target, of_total = _numbers(worth, rows, n), _numbers(worth + n, rows, n)
+    gradient = tl.where(seen, tl.exp2(scores - total[:, None]) * of_total[:, None], 0.0)
+    return gradient + tl.where(hit, tl.exp2(scores - target[:, None]) * of_target[:, None], 0.0)
+
+
+@triton.jit
+def _scores(
+    queries, keys, rows, columns, n, m, scale,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
+):  # fmt: skip
+    products = tl.zeros([ROWS, KEYS], tl.float32)
+    for first in range(0, WIDTH, DEPTH):
+        depth = first + tl.arange(0, DEPTH)
+        query, key = _part(queries, rows, depth, n, WIDTH), _part(keys, columns, depth, m, WIDTH)
+        products = tl.dot(query, tl.trans(key), products, input_precision="tf32x3")
+    return products * (scale * BASE_2)
+
+
+@triton.jit
+def _added(peak, total, scores):
+    """Running log-sums, Σ 2^(score - peak) and the peak, with the scores of a tile."""
+    best = tl.maximum(peak, tl.max(scores, 1))
+    behind = tl.where(best == float("-inf"), 0.0, best)
+    return best, total * tl.exp2(peak - behind) + tl.sum(tl.exp2(scores - behind[:, None]), 1)
+
+
+@triton.jit
+def _seen(columns, start, stop, hole_start, hole_stop):
+    key = columns[None, :]
+    in_hole = (key >= hole_start[:, None]) & (key < hole_stop[:, None])
+    return (key >= start[:, None]) & (key < stop[:, None]) & (in_hole == 0)
+
+
+@triton.jit
+def _same(targets, values, rows, columns, n, m):
+    target, value = tl.load(targets + rows, rows < n, 0), tl.load(values + columns, columns < m, 0)
+    return target[:, None] == value[None, :]
+
+
+@triton.jit
+def _bounds_of(bounds, rows, n):
+    """Bounds of what each query reads; nothing of a query that is not there."""
+    there = rows < n
+    start, stop = tl.load(bounds + rows, there, 0), tl.load(bounds + n + rows, there, 0)
+    return start, stop, tl.load(bounds + 2 * n + rows, there, 0), tl.load(bounds + 3 * n + rows, there, 0)
+
+
+@triton.jit
+def _numbers(of_rows, rows, n):
+    return tl.load(of_rows + rows, rows < n, 0.0)
+
+
+@triton.jit
+def _part(matrix, rows, depth, n, WIDTH: tl.constexpr):
+    return tl.load(_places(matrix, rows, depth, WIDTH), (rows < n)[:, None] & (depth < WIDTH)[None, :], 0.0)
+
+
+@triton.jit
+def _places(matrix, rows, depth, WIDTH: tl.constexpr):
+    return matrix + rows.to(tl.int64)[:, None] * WIDTH + depth[None, :]

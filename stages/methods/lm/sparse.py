@@ -1,0 +1,134 @@
+"""Sparse memory finetuning: an update changes few slots, those that its batch uses more than the text before did."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor, nn
+
+from stages.examples.examples import Batch, Task
+from stages.methods.lm.method import LanguageModeling
+from stages.methods.lm.sparse_config import SparseMemoryConfig
+from stages.methods.method import LearnsTasks, OwnsStep, ParameterGroup, Remembers, SideInputs, Update
+from stages.models.language_model import LanguageModel, evaluating
+from stages.models.layers.product_keys import HasSlots
+
+BACKGROUND = 3
+"""Constant that separates these random draws from others of the same seed."""
+
+
+def most_specific(
+    reads: Int64[Tensor, " slots"], batches_with: Int64[Tensor, " slots"], batches: int, count: int
+) -> Bool[Tensor, " slots"]:
+    """The slots with the largest TF-IDF, of those that were read; of equal ones the smaller.
+
+    TF-IDF is c / Σ c · log((|B| + 1) / (b + 1)), c being how often a slot was read, and b in how many of the background
+    batches B it was.
+
+    Slot 0 is read most, but in every batch; slot 2 is not read:
+
+    >>> most_specific(torch.tensor([5, 2, 0, 1]), torch.tensor([9, 0, 0, 0]), batches=9, count=2)
+    tensor([False,  True, False,  True])
+
+    Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
+    """
+    scores = reads / reads.sum().clamp(min=1) * torch.log((batches + 1) / (batches_with.double() + 1))
+    scores = scores.masked_fill(reads == 0, -torch.inf)
+    chosen = torch.zeros_like(reads, dtype=torch.bool)
+    chosen[scores.argsort(descending=True, stable=True)[: min(count, int((reads > 0).sum()))]] = True
+    return chosen
+
+
+class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, LearnsTasks):
+    """Values of the chosen slots alone learn; all other weights keep their bytes.
+
+    Where layers share their values, the reads of all count together. The optimizer may remember a slot that is not
+    chosen any more, but does not move it.
+
+    Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
+    """
+
+    def __init__(self, settings: SparseMemoryConfig, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._batches_with = dict[str, Tensor]()
+        """By the name of a table: in how many batches of the background each slot was read, int64 [slots]."""
+
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        return [ParameterGroup(list(_tables(model).values()))]
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        self._model, self._seed, self._tables = model, seed, _tables(model)
+        self._reads = {name: torch.zeros(len(table), dtype=torch.int64) for name, table in self._tables.items()}
+        names = {id(table): name for name, table in self._tables.items()}
+        for module in model.modules():
+            if isinstance(module, HasSlots):
+                module.lookup.eval()  # means and variances of queries, too, are those of the text before
+                module.lookup.register_forward_hook(self._counter(names[id(module.table)]))
+
+    def begin_task(self, task: Task) -> None:
+        """Nothing begins."""
+
+    def end_task(self, task: Task) -> None:
+        """Nothing ends."""
+
+    def _counter(self, name: str) -> Any:
+        def count(module: nn.Module, inputs: object, found: Any) -> None:
+            self._reads[name] += torch.bincount(found.slots.flatten().cpu(), minlength=len(self._reads[name]))
+
+        return count
+
+    def step(self, update: Update) -> Tensor:
+        self._forget()
+        losses = list[Tensor]()
+        for batch in update.batches():
+            losses.append(update.weighted(update.loss(batch)))
+            update.backward(losses[-1])
+            if not self._batches_with:
+                self._read_background(batch)
+        before = {name: table.detach().clone() for name, table in self._tables.items()}
+        chosen = {name: self._chosen(name) for name in self._tables}
+        for name, table in self._tables.items():
+            if table.grad is not None:
+                table.grad[~chosen[name]] = 0
+        update.change_weights()
+        with torch.no_grad():
+            for name, table in self._tables.items():
+                table[~chosen[name]] = before[name][~chosen[name]]
+        return torch.stack([loss.detach() for loss in losses]).sum()
+
+    def _chosen(self, name: str) -> Tensor:
+        own = self._reads[name], self._batches_with[name]
+        return most_specific(*own, self.settings.background, self.settings.slots).to(self._tables[name].device)
+
+    def _forget(self) -> None:
+        for reads in self._reads.values():
+            reads.zero_()
+
+    def _read_background(self, like: Batch) -> None:
+        """Count in how many background batches, as large as this one, each slot is read; before the first update."""
+        text, own = self.side_inputs.background, {name: reads.clone() for name, reads in self._reads.items()}
+        assert text is not None
+        random = np.random.default_rng([self._seed, BACKGROUND])
+        self._batches_with = {name: torch.zeros_like(reads) for name, reads in self._reads.items()}
+        with torch.no_grad(), evaluating(self._model):
+            for _ in range(self.settings.background):
+                self._forget()
+                which = random.choice(text.count, min(len(like.inputs), text.count), replace=False)
+                self._model.read(text.batch(which).to(like.inputs.device))
+                for name, reads in self._reads.items():
+                    self._batches_with[name] += reads > 0
+        self._reads.update(own)
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._batches_with)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._batches_with = dict(state)
+
+
+def _tables(model: LanguageModel) -> dict[str, nn.Parameter]:
+    """Values of slots by name; those that layers share are there once."""
+    tables = {id(module.table) for module in model.modules() if isinstance(module, HasSlots)}
+    return {name: weight for name, weight in model.named_parameters() if id(weight) in tables}

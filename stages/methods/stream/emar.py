@@ -1,0 +1,147 @@
+"""EMAR: memory is activated, and then reconsolidated by prototypes of the labels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.examples import Task
+from stages.memory.episodic import draws_due, representatives
+from stages.methods.method import SideInputs, Update
+from stages.methods.stream.config import EmarConfig
+from stages.methods.stream.memory import KEEP, KeepsDocuments
+from stages.models.heads.matcher import Matcher
+from stages.models.language_model import LanguageModel, evaluating
+
+BESIDE, AGAIN = KEEP + 1, KEEP + 2
+"""Purposes of random numbers, beside those of `memory`."""
+AT_ONCE = 256
+"""Documents that are represented together."""
+
+
+class Emar(KeepsDocuments[EmarConfig]):
+    """The first pass over a task learns it beside M, then some of it is written: the next ones to K-means' centres.
+
+    Each further pass is a round: activation, the task beside M; then reconsolidation, a pass over M in which the
+    encoder learns to be near the prototypes of the pass before.
+
+    Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573), algorithm 1; softmax over known labels as in
+    the paper, inner products and one pass on the task and M as in its code.
+    """
+
+    def __init__(self, settings: EmarConfig, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._batches = 0
+        """Forward batches of the task that were learnt."""
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
+        self._model, self._tasks = model, tasks
+
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        self._batches, labels = 0, torch.from_numpy(self._labels(task)).to(self._device)
+        self._head.seen[labels] = True
+
+    def end_task(self, task: Task) -> None:
+        """Prototypes are those of the weights that are left."""
+        self._head.prototypes.copy_(self.made_prototypes())
+
+    def _labels(self, task: Task) -> np.ndarray:
+        examples = cast(Documents, task.examples)
+        return np.unique(examples.labels[examples.chosen]).astype(np.int64)
+
+    @property
+    def _head(self) -> Matcher:
+        return cast(Matcher, self._model.head)
+
+    def step(self, update: Update) -> Tensor:
+        losses, before = list[Tensor](), self._batches
+        for batch in update.batches():
+            assert isinstance(batch, LabelledBatch)
+            loss = self._beside_memory(update, batch) / update.accumulate
+            update.backward(loss)
+            losses.append(loss.detach())
+            self._batches, of_pass = self._batches + 1, self._of_pass(len(batch.labels))
+        update.change_weights()
+        if draws_due(before, self._batches, of_pass):
+            self._end_pass(update, self._batches // of_pass)
+        return torch.stack(losses).sum()
+
+    def _of_pass(self, size: int) -> int:
+        """Batches of a pass over the task."""
+        return cast(Documents, self._tasks[self.task].examples).count // size
+
+    def _beside_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
+        """The mean loss of a batch and of its share of M, all of which comes once in a pass."""
+        loss, size = update.loss(batch), len(batch.labels)
+        place, within = divmod(self._batches, self._of_pass(size))
+        order = self.random(BESIDE, self.task, place).permutation(self.memory.rows)
+        first, stop = (len(order) * part // self._of_pass(size) for part in (within, within + 1))
+        if first == stop:
+            return loss
+        (others,) = self.batches(order[first:stop], stop - first)
+        return (size * loss + (stop - first) * update.loss(others)) / (size + stop - first)
+
+    def _end_pass(self, update: Update, done: int) -> None:
+        if done == 1:
+            self._select()
+        else:
+            self._reconsolidate(update, done)
+        self._head.prototypes.copy_(self.made_prototypes())
+
+    def _select(self) -> None:
+        """Write the documents of the task that are next to the centres of K-means."""
+        rows = cast(Documents, self._tasks[self.task].examples).chosen
+        random = self.random(KEEP, self.task)
+        chosen = representatives(self.represented(rows).double().cpu().numpy(), self.settings.size, random)
+        self.memory.write(rows[chosen], self.task, 1.0, random)
+
+    def _reconsolidate(self, update: Update, done: int) -> None:
+        """A pass over M in small batches: a step on -log softmax over p_y · h(x), p_y being constant."""
+        rows = self.random(AGAIN, self.task, done).permutation(self.memory.rows)
+        with _by_prototypes(self._head):
+            for batch in self.batches(rows, self.settings.consolidation_batch):
+                update.backward(update.loss(batch))
+                update.change_weights()
+
+    def represented(self, rows: np.ndarray) -> Tensor:
+        """h of documents [n], [n, d]; no gradients."""
+        with torch.no_grad(), evaluating(self._model):
+            return torch.cat(
+                [
+                    self._head.represent(self._model.read(batch).hidden, batch.mask).to(self._head.weight.dtype)
+                    for batch in self.batches(rows, AT_ONCE)
+                ]
+            )
+
+    @torch.no_grad()
+    def made_prototypes(self) -> Tensor:
+        """p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y of memory with the label y, [|Y|, d]."""
+        rows, sums = self.memory.rows, self._head.weight.detach().clone()
+        if not len(rows):
+            return sums
+        labels = torch.from_numpy(self._split.labels[rows].astype(np.int64)).to(self._device)
+        sums.index_add_(0, labels, self.represented(rows))
+        return sums / (1 + F.one_hot(labels, len(sums)).sum(0))[:, None]
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"batches": self._batches}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._batches = state["batches"]
+
+
+@contextmanager
+def _by_prototypes(head: Matcher) -> Iterator[None]:
+    head.eval()
+    try:
+        yield
+    finally:
+        head.train()

@@ -1,0 +1,184 @@
+"""LAMOL: a language model answers, and before each task writes examples of the tasks before, which it learns again."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.errors import UsageError
+from stages.examples.documents import Documents
+from stages.examples.examples import Batch, Examples, Task
+from stages.methods.method import BatchIndex, Carried, LearnsTasks, Remembers, SideInputs, WritesFiles
+from stages.methods.stream.classifying import Classifying
+from stages.methods.stream.config import LamolConfig
+from stages.methods.stream.files import samples_file
+from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, write
+from stages.models.language_model import LanguageModel
+
+WRITE, ORDER, REAL = range(3)
+"""Purposes of random numbers: a generator is made anew of (seed, purpose, place)."""
+ROWS = 256
+"""Sequences that are written together."""
+
+
+class Samples(NamedTuple):
+    """Examples of the tasks before that a task is learnt with, and how many were written to get them."""
+
+    examples: list[Example]
+    asked: int = 0
+    written: int = 0
+
+
+class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
+    """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given a token that begins it.
+
+    Each batch has as large a part of the samples as of its task. The optimizer runs on from task to task.
+
+    Source: Sun et al. 2020 (arXiv:1909.03329), section 3.
+    """
+
+    def __init__(self, settings: LamolConfig, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._samples, self._place = dict[int, Samples](), 0
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        first = tasks[0].examples
+        assert isinstance(first, Documents)
+        assert model.config.head is not None
+        self._model, self._tasks, self._seed = model, tasks, seed
+        self._spelling = Spelling(model.config.head, first.eos, first.cutting.context)
+        if self._spelling.room < 1:
+            raise UsageError(
+                f"Of {first.cutting.context} tokens the longest label and two more leave no room for text: raise "
+                "--segment-length."
+            )
+
+    def begin_task(self, task: Task) -> None:
+        """Write the samples that the task is learnt with."""
+        self._place = [one.name for one in self._tasks].index(task.name)
+        before = self._tasks[: self._place]
+        wanted = math.ceil(self.settings.gamma * task.examples.count)
+        if not (before and wanted):
+            return
+        if self.settings.samples == "real":
+            self._samples[self._place] = self._real(before, wanted)
+            return
+        begins = [self._spelling.any_task]
+        if self.settings.samples == "task":
+            begins = [self._begin(one) for one in before]
+        parts = [self._written(begin, math.ceil(wanted / len(begins))) for begin in begins]
+        self._samples[self._place] = Samples(
+            [example for part in parts for example in part.examples],
+            sum(part.asked for part in parts),
+            sum(part.written for part in parts),
+        )
+
+    def end_task(self, task: Task) -> None:
+        """Nothing ends."""
+
+    def _begin(self, task: Task) -> int:
+        """The token that examples of a task are written from."""
+        assert isinstance(task.examples, Documents)
+        if self.settings.samples == "gen":
+            return self._spelling.any_task
+        return self._spelling.task(int(task.examples.task_numbers[task.examples.chosen[0]]))
+
+    def _written(self, begin: int, wanted: int) -> Samples:
+        """Examples that the model writes; what is none is written again, a few times."""
+        kept, written = list[Example](), 0
+        for attempt in range(1 + self.settings.resample):
+            if (missing := wanted - len(kept)) == 0:
+                break
+            random = np.random.default_rng([self._seed, WRITE, self._place, begin, attempt])
+            for first in range(0, missing, ROWS):
+                begins = np.full(min(ROWS, missing - first), begin)
+                found = write(self._model, begins, self._spelling, self.settings.top_k, random)
+                examples = (self._spelling.parsed(tokens, begin) for tokens in found)
+                kept += [example for example in examples if example is not None]
+            written += missing
+        return Samples(kept, wanted, written)
+
+    def _real(self, before: Sequence[Task], wanted: int) -> Samples:
+        """Examples of the tasks before, equal shares: the bound of what samples can do."""
+        each, kept = math.ceil(wanted / len(before)), list[Example]()
+        for place, task in enumerate(before):
+            random = np.random.default_rng([self._seed, REAL, self._place, place])
+            chosen = random.choice(task.examples.count, min(each, task.examples.count), replace=False)
+            assert isinstance(task.examples, Documents)
+            kept += self._spelling.examples(task.examples.batch(chosen), [self._begin(task)] * len(chosen))
+        return Samples(kept, each * len(before))
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        assert isinstance(examples, Documents)
+        own = self._spelling.examples(examples.batch(which), [self._begin(Task("", examples))] * len(which))
+        return self._spelling.batch([*own, *self._share(len(which) / examples.count, index.number)])
+
+    def _share(self, share: float, number: int) -> list[Example]:
+        """The samples of a batch, by its number; all come equally often."""
+        samples = self._samples.get(self._place, Samples([])).examples
+        count, found = math.ceil(share * len(samples)), list[Example]()
+        for place in range(number * count, (number + 1) * count):
+            cycle, within = divmod(place, len(samples))
+            random = np.random.default_rng([self._seed, ORDER, self._place, cycle])
+            found.append(samples[random.permutation(len(samples))[within]])
+        return found
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        assert isinstance(batch, SpelledBatch)
+        assert batch.mask is not None
+        hidden = model.read(batch).hidden
+        loss = model.loss(hidden[batch.answered], batch.targets[batch.answered])
+        if self.settings.lm_weight:
+            hidden = model.encode(batch.written).hidden
+            loss = loss + self.settings.lm_weight * self._of_text(model, hidden, batch)
+        return loss, Carried()
+
+    def _of_text(self, model: LanguageModel, hidden: Tensor, batch: SpelledBatch) -> Tensor:
+        """The mean over all tokens, of which `<ans>` weighs more."""
+        assert batch.mask is not None
+        border = batch.mask & (batch.targets == self._spelling.answer)
+        others, weight = batch.mask & ~border, self.settings.ans_weight
+        sums = [model.loss(hidden[part], batch.targets[part]) * part.sum() for part in (others, border)]
+        return (sums[0] + weight * sums[1]) / (others.sum() + weight * border.sum())
+
+    def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
+        """Write the samples of each task as text, with the token that each was begun with."""
+        names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {self._spelling.any_task: "<gen>"}
+        for place, samples in self._samples.items():
+            lines = [
+                {"begin": names[one.begin], "text": decode(one.text.tolist()), "answer": decode(one.answer.tolist())}
+                for one in samples.examples
+            ]
+            figures = {"asked": samples.asked, "written": samples.written, "kept": len(lines), "samples": lines}
+            add(samples_file(place + 1)).write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"place": self._place}
+        for place, (examples, asked, written) in self._samples.items():
+            rows = [np.concatenate((one.text, [-1], one.answer, [-1 - one.begin])) for one in examples]
+            state[f"samples/{place}"] = torch.from_numpy(np.concatenate([*rows, np.zeros(0, np.int64)]))
+            state[f"counts/{place}"] = torch.tensor([asked, written])
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._place = state["place"]
+        for name, counts in state.items():
+            if name.startswith("counts/"):
+                place = int(name.removeprefix("counts/"))
+                rows = state[f"samples/{place}"].numpy().astype(np.int64)
+                self._samples[place] = Samples(_examples(rows), *counts.tolist())
+
+
+def _examples(rows: np.ndarray) -> list[Example]:
+    """Examples from the numbers of a checkpoint: text, -1, answer, -1 - begin, and so on."""
+    borders = np.flatnonzero(rows < 0).tolist()
+    starts = [0, *(one + 1 for one in borders[1::2])]
+    return [
+        Example(rows[start:a], rows[a + 1 : b], -1 - int(rows[b]))
+        for start, a, b in zip(starts, borders[::2], borders[1::2], strict=False)
+    ]

@@ -1,0 +1,157 @@
+"""Documents with labels as text that a language model writes: text, `<ans>`, the label's tokens, `<eos>`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.examples.documents import LabelledBatch
+from stages.examples.examples import Batch
+from stages.models.heads.language_settings import LanguageSettings
+from stages.models.language_model import LanguageModel, evaluating
+
+
+class Example(NamedTuple):
+    """A text, the answer to it, int64 [n] both, and the token that it is written from."""
+
+    text: np.ndarray
+    answer: np.ndarray
+    begin: int
+
+
+@dataclass(kw_only=True)
+class SpelledBatch(Batch):
+    """Inputs begin with `<eos>`, as of a question that is asked; targets are those of both formats."""
+
+    answered: Tensor
+    """Targets that are of an answer, `<eos>` included, bool [B, L]."""
+    begins: Tensor
+    """First input where the whole is written, int64 [B]."""
+
+    @property
+    def written(self) -> Tensor:
+        """Inputs of the second format, int64 [B, L]."""
+        return torch.cat((self.begins[:, None], self.inputs[:, 1:]), 1)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The tokens between text and answer, and how much text there is room for in `length` inputs."""
+
+    head: LanguageSettings
+    eos: int
+    length: int
+
+    @property
+    def answer(self) -> int:
+        """`<ans>`."""
+        return self.head.first
+
+    @property
+    def any_task(self) -> int:
+        """`<gen>`."""
+        return self.head.first + 1
+
+    def task(self, number: int) -> int:
+        """`<task>` of a task, by its number in the tokens."""
+        return self.head.first + 2 + number
+
+    @property
+    def room(self) -> int:
+        """Tokens of a text, at most."""
+        return self.length - 2 - max(map(len, self.head.answers))
+
+    def texts(self, batch: LabelledBatch) -> list[np.ndarray]:
+        """The texts of documents, cut at the end, without their `<eos>`."""
+        assert batch.mask is not None
+        rows = [row[counted].numpy() for row, counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True)]
+        return [row[row != self.eos][: self.room] for row in rows]
+
+    def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
+        """Documents with their labels as answers."""
+        answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
+        return [Example(*one) for one in zip(self.texts(batch), answers, begins, strict=True)]
+
+    def batch(self, examples: Sequence[Example]) -> SpelledBatch:
+        """Examples as rows that are padded with `<eos>`.
+
+        >>> spelling = Spelling(LanguageSettings(answers=((7,),), first=10), eos=0, length=8)
+        >>> batch = spelling.batch([Example(np.array([3, 4]), np.array([7]), 11)])
+        >>> batch.inputs.tolist(), batch.targets.tolist(), batch.written.tolist(), batch.answered.long().tolist()
+        ([[0, 3, 4, 10, 7]], [[3, 4, 10, 7, 0]], [[11, 3, 4, 10, 7]], [[0, 0, 0, 1, 1]])
+        """
+        rows = [np.concatenate((one.text, [self.answer], one.answer, [self.eos])) for one in examples]
+        lengths = np.array([len(row) for row in rows])
+        targets = np.full((len(rows), int(lengths.max())), self.eos, np.int64)
+        for row, target in zip(rows, targets, strict=True):
+            target[: len(row)] = row
+        place = np.arange(targets.shape[1])
+        mask = place < lengths[:, None]
+        asked = np.array([len(one.text) for one in examples])
+        return SpelledBatch(
+            inputs=torch.from_numpy(np.concatenate((np.full((len(rows), 1), self.eos), targets[:, :-1]), 1)),
+            targets=torch.from_numpy(targets),
+            places=np.zeros_like(targets),
+            mask=torch.from_numpy(mask),
+            answered=torch.from_numpy(mask & (place > asked[:, None])),
+            begins=torch.tensor([one.begin for one in examples]),
+        )
+
+    def parsed(self, tokens: np.ndarray, begin: int) -> Example | None:
+        """The example in what was written, `<eos>` included; None where it is none.
+
+        It has one `<ans>` and no other token behind those of the text, text before it and an answer behind.
+        """
+        (places,) = np.nonzero(tokens >= self.head.first)
+        if len(tokens) == 0 or tokens[-1] != self.eos or len(places) != 1 or tokens[places[0]] != self.answer:
+            return None
+        text, answer = tokens[: places[0]], tokens[places[0] + 1 : -1]
+        return Example(text, answer, begin) if len(text) and len(answer) else None
+
+
+@torch.no_grad()
+def write(
+    model: LanguageModel, begins: np.ndarray, spelling: Spelling, top_k: int, random: np.random.Generator
+) -> list[np.ndarray]:
+    """Sample a sequence from each first input [B], up to `<eos>` or the model's length: int64 [n] each.
+
+    A token is drawn from the softmax over the `top_k` most probable ones.
+    """
+    device = next(model.parameters()).device
+    rows = np.full((len(begins), spelling.length + 1), spelling.eos, np.int64)
+    rows[:, 0] = begins
+    ends, open_rows = np.full(len(begins), spelling.length), np.arange(len(begins))
+    with evaluating(model):
+        for place in range(1, spelling.length + 1):
+            read = torch.from_numpy(rows[open_rows, :place]).to(device)
+            scores = model.log_probs(model.encode(read).hidden[:, -1])
+            best = scores.topk(min(top_k, scores.shape[1]))
+            shares = best.values.double().softmax(1).cumsum(1).cpu().numpy()
+            chosen = (random.random((len(open_rows), 1)) > shares).sum(1).clip(max=shares.shape[1] - 1)
+            rows[open_rows, place] = best.indices.cpu().numpy()[np.arange(len(open_rows)), chosen]
+            ended = rows[open_rows, place] == spelling.eos
+            ends[open_rows[ended]], open_rows = place, open_rows[~ended]
+            if not len(open_rows):
+                break
+    return [row[1 : end + 1] for row, end in zip(rows, ends.tolist(), strict=True)]
+
+
+@torch.no_grad()
+def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
+    """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer."""
+    longest, device = max(map(len, spelling.head.answers)), next(model.parameters()).device
+    lengths = np.array([len(text) + 2 for text in texts])
+    rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
+    for row, text in zip(rows, texts, strict=True):
+        row[1 : len(text) + 2] = [*text, spelling.answer]
+    found = np.full((len(texts), longest + 1), spelling.eos)
+    for step in range(longest + 1):
+        read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
+        last = model.encode(read).hidden[torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)]
+        found[:, step] = model.log_probs(last).argmax(1).cpu().numpy()
+        if step < longest:
+            rows[np.arange(len(rows)), lengths + step] = found[:, step]
+    return [tuple(int(one) for one in row[: [*row, spelling.eos].index(spelling.eos)]) for row in found]

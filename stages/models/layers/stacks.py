@@ -1,0 +1,98 @@
+"""Parts that blocks of several backbones share: each layer reads the normalized residual stream, and adds to it."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from stages.models.layers import FEED_FORWARD, LOOKUP
+from stages.models.layers.attention import Attention, Heads, lower
+from stages.models.layers.dense import Dense
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import PLACES, AttentionConfig, BlockSizes, DenseSettings
+from stages.models.layers.sublayer import FeedForward, Lookup, initialize, share_weights
+from stages.registry import Registry
+
+
+class ChosenLayers(nn.Module):
+    """Lookup, attention and feed-forward layer of a block, as settings choose them, and the norms before them."""
+
+    def __init__(self, config: AttentionConfig, number: int, attention: Registry) -> None:
+        """`number`: of the block, from 1; `attention`: what it may be."""
+        super().__init__()
+        looks_up, attends, feeds = (config.layer_in(place, number) for place in PLACES)
+        self.lookup: Lookup[Any] = LOOKUP.load(looks_up.name)(config, looks_up)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.attention: Any = attention.load(attends.name)(config, attends)
+        self.ffn_norm = nn.LayerNorm(config.width)
+        self.ffn: FeedForward = FEED_FORWARD.load(feeds.name)(config, feeds)
+        self.dropout = Dropout(config.dropout)
+
+
+def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
+    """Share the weights that blocks have in common, then let all weights begin, in a stack of so many blocks."""
+    blocks = list(blocks)
+    share_weights(nn.ModuleList(blocks))
+    for block in blocks:
+        for layer in (block.lookup, block.attention, block.ffn):
+            layer.initialize(number)
+
+
+class EncoderBlock(nn.Module):
+    """Attention in both directions, reading of slots if there are some, feed-forward."""
+
+    def __init__(self, config: BlockSizes, blocks: int, slots: int = 0) -> None:
+        """`blocks`: that the stack has."""
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
+        self.memory_norm = nn.LayerNorm(config.width) if slots else None
+        self.memory = Attention(config) if slots else None
+        self.dropout = Dropout(config.dropout)
+        for attention in filter(None, (self.attention, self.memory)):
+            initialize(attention, attention.out, blocks)
+        self.ffn.initialize(blocks)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None) -> Tensor:
+        """[B, S, d], keys that count, and slots [B, k, d] -> the next residual stream."""
+        normalized = self.attention_norm(x)
+        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
+        if self.memory is not None and self.memory_norm is not None:
+            assert memory is not None, "slots are read"
+            x = x + self.dropout(self.memory(self.memory_norm(x), self.memory.of(memory)))
+        added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
+        return x + added
+
+
+class DecoderBlock(nn.Module):
+    """Attention to the past, then to what the encoder says, then feed-forward."""
+
+    def __init__(self, config: BlockSizes, blocks: int, ffn: FeedForward | None = None) -> None:
+        """`blocks`: that the stack has; `ffn`: None: dense."""
+        super().__init__()
+        self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
+        self.attention, self.source_attention = Attention(config), Attention(config)
+        self.ffn: FeedForward = Dense(config, DenseSettings()) if ffn is None else ffn
+        self.dropout = Dropout(config.dropout)
+        for attention in (self.attention, self.source_attention):
+            initialize(attention, attention.out, blocks)
+        self.ffn.initialize(blocks)
+
+    def forward(
+        self, x: Tensor, past: Heads | None, source: Heads | None, source_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Heads]:
+        """[B, L, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here.
+
+        Args:
+            source: keys and values of what the encoder says; None: nothing yet.
+        """
+        normalized = self.attention_norm(x)
+        own = self.attention.of(normalized).after(past)
+        length, total = x.shape[1], own.keys.shape[2]
+        # A square is masked by the fused kernel itself, and a single position reads everything.
+        mask = None if length in (1, total) else lower(length, total, x.device)
+        x = x + self.dropout(self.attention(normalized, own, mask, causal=length == total))
+        if source is not None:
+            x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
+        ffn_input = self.ffn_norm(x)
+        return x + self.dropout(self.ffn(ffn_input)), ffn_input, own

@@ -1,0 +1,80 @@
+"""Tasks that cannot be learnt, through the command: its exit code, and a sentence that names what is legal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Memlm
+from tests.stages.small_tasks import TASKS, write_task
+
+SMALL = (
+    "--segment-length",
+    16,
+    "--batch-tokens",
+    128,
+    "--steps",
+    6,
+    "--set",
+    "model.width=16",
+    "--set",
+    "model.heads=2",
+)
+GOOD = {"train": 16, "test": 8}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [write_task(tmp_path / name, labels, GOOD) for name, labels in TASKS.items()]
+
+
+@pytest.fixture
+def tokens(memlm: Memlm, folders: list[Path]) -> str:
+    made = memlm("tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1)
+    assert made.code == 0, made.err
+    return made.out.split()[0]
+
+
+def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(memlm: Memlm, tmp_path: Path) -> None:
+    bare, late = tmp_path / "bare", write_task(tmp_path / "late", ("a", "b"), GOOD)
+    bare.mkdir()
+    (bare / "train.jsonl").write_text(json.dumps({"text": "no label"}) + "\n")
+    (late / "test.jsonl").write_text(json.dumps({"text": "x", "label": "never learnt"}) + "\n")
+    for folder, named in ((bare, "label"), (late, "never learnt")):
+        made = memlm("tokenize", "--tasks", folder, "--tokenizer", "word", "--min-count", 1)
+        assert made.code == 3 and named in made.err and not made.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (("--method", "seq", "--order", "colours,beasts"), 2, "colours,beasts,moods"),
+        (("--method", "seq", "--order", "colours,beasts,beasts"), 2, "colours,beasts,moods"),
+        (("--method", "seq", "--order", "colours,beasts,mods"), 2, "moods"),
+        (("--method", "replay", "--set", "memory.write=1.5"), 2, "write"),
+        (("--method", "lamol", "--set", "memory.gamma=2"), 2, "gamma"),
+        (("--method", "lamol", "--segment-length", 2, "--batch-tokens", 32), 2, "--segment-length"),
+        (("--method", "emar", "--set", "memory.size=0"), 2, "size"),
+        (("--method", "meta-mbpa"), 4, "build-episodes"),
+        (("--method", "sparse-memory"), 2, "--init-from"),
+        (("--method", "lamol", "--set", "model.cutoffs=[4]"), 2, "cutoffs"),
+    ],
+)
+def test_a_training_that_does_not_fit_is_refused(
+    memlm: Memlm, tokens: str, arguments: tuple, code: int, named: str
+) -> None:
+    made = memlm("train", tokens, *SMALL, *arguments)
+    assert made.code == code and named in made.err and not made.out, made.err
+
+
+def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm, tokens: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c d\n\n" * 400)
+    text = memlm("tokenize", "--train", tmp_path / "text.txt", "--tokenizer", "word").out.split()[0]
+    made = memlm("train", text, "--method", "seq", *SMALL)
+    assert made.code == 4 and "--tasks" in made.err
+    kept = memlm("train", tokens, "--method", "emar", *SMALL, "--set", "memory.size=1000")
+    assert kept.code == 0, kept.err
+    matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:k=1000,steps=1")
+    assert matrix.code == 0, "all there is, where there is less"
+    refused = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "mbpa")
+    assert refused.code == 2 and "build-episodes" in refused.err
