@@ -59,6 +59,10 @@ def list_(
         answer_table(columns, [_row(a, names) for a in found])
     else:
         say(f"nothing in {opened.root} yet")
+    readable = {artifact.reference for artifact in found}
+    for reference in opened.references():
+        if reference not in readable and kind in (None, reference.partition("/")[0]):
+            say(f"damaged: {reference}, which memlm artifacts verify {reference} tells more of")
     for draft in unfinished(opened):
         if kind in (None, draft.path.parent.name):
             say(f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}")

@@ -168,6 +168,12 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
 
 
+def require_segments(own: int | None, length: int) -> None:
+    """Raises: UsageError for segments of another length than a model says it has; None: it says nothing."""
+    if own not in (None, length):
+        raise UsageError(f"model.segment_length is {own}, but segments of training have {length} tokens; leave it out.")
+
+
 class Stateless:
     """Settings of a backbone that carries nothing from window to window, and reads windows as they come."""
 
