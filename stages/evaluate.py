@@ -112,7 +112,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if "index" in job.inputs and "neighbors" not in job.inputs:
             tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
         if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
-            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-lm of an index is")
+            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-mt of an index is")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
