@@ -104,14 +104,9 @@ def usage_message(error: BaseException) -> str:
 
 
 def _instead(option: str, context: Any) -> str:
-    """An option of a command that may have been meant."""
+    """An option that may have been meant: one that help shows, or a number of a memory."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
-    return _nearest(option, context)
-
-
-def _nearest(option: str, context: Any) -> str:
-    """Options that may have been meant: one that help shows, or a number of a memory."""
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
     spelled = {n.lstrip("-"): n for p in options for n in (*p.opts, *p.secondary_opts) if n.startswith("--")}
     if "memory" in spelled:

@@ -13,12 +13,8 @@ if TYPE_CHECKING:
     from stages.text.excerpt import Excerpt
 
 
-def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> str:
-    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`.
-
-    Args:
-        split_tokens: of the split that was scored, which a larger cache holds whole; None: not known.
-    """
+def reading_line(memory: Mapping[str, Any]) -> str:
+    """`external, interpolate, k 1,024, temperature 12.3 (tuned on valid), lambda 0.25 (tuned on valid)`."""
     from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 
     memory = that_matter(memory)
@@ -29,7 +25,7 @@ def reading_line(memory: Mapping[str, Any], split_tokens: int | None = None) -> 
             parts.append(f"{name} learned on {memory['tune_split']} (one for all: {number(memory[name])})")
         elif memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
-            parts.append(f"{name} {number_words(memory, name, split_tokens)}{where}")
+            parts.append(f"{name} {number_words(memory, name, None)}{where}")
     return ", ".join(parts)
 
 

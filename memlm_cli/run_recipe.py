@@ -26,22 +26,23 @@ CONFIDENCE = 0.95
 
 
 def show_plan(recipe: "Recipe", common: Common) -> None:
-    """Print the plan of a recipe, on stdout."""
-    from pipelines.plan import plan_recipe
+    """Print what of a recipe is done, what would run, and why, on stdout."""
+    from pipelines.estimates import estimates, tasks_of
+    from pipelines.plan import require_named
     from stages.reporting import Silent
 
     if recipe.description:
         say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
-    steps = plan_recipe(recipe, common.open_store(), common.execution(Silent()))
+    store = common.open_store()
+    require_named(recipe, store)
+    found = estimates(tasks_of(recipe), store, common.execution(Silent()), sizes=False)
+    rows = [(one.name, one.command, one.state == "done", one.why, one.reference) for one in found]
     if common.json:
-        fields = ("command", "done", "why", "reference")
-        answer(json.dumps([{"stage": step.name, **{name: getattr(step, name) for name in fields}} for step in steps]))
+        fields = ("stage", "command", "done", "why", "reference")
+        answer(json.dumps([dict(zip(fields, row, strict=True)) for row in rows]))
         return
-    rows = [
-        (s.name, s.command, "done" if s.done else "would run", "" if s.done else s.why, s.reference or "")
-        for s in steps
-    ]
-    answer_table(("stage", "command", "state", "why", "artifact"), rows)
+    shown = [(name, command, "done" if done else "would run", why, ref or "") for name, command, done, why, ref in rows]
+    answer_table(("stage", "command", "state", "why", "artifact"), shown)
 
 
 def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":

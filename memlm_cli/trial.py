@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +39,7 @@ def planned(
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
     from pipelines.trial_budget import Machine, require_enough, require_time
-    from stages.text.survey import count_lines, count_sentences, text_bytes
+    from stages.text.survey import count_lines, text_bytes
 
     texts = _texts(files, common.store)
     total = text_bytes(texts)
@@ -62,8 +61,7 @@ def planned(
             "(--replan times this machine, and plans anew)"
         )
     else:
-        lines = count_lines(texts, FEWEST_DOCUMENTS)
-        require_lines(lines, count_sentences(texts, FEWEST_DOCUMENTS) if lines < FEWEST_DOCUMENTS else 0)
+        require_lines(count_lines(texts, FEWEST_DOCUMENTS))
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
         require_time(machine)
         say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
@@ -88,27 +86,17 @@ def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, i
     return f"{_name_of(paths)}-{what}-{size(part)}-of-{size(total)}".replace(" ", "") + f".{ending}"
 
 
-def sentences_name(paths: Sequence[str]) -> str:
-    """Name of some text whose sentences are lines.
-
-    >>> sentences_name(["books/Moby Dick.txt"])
-    'Moby-Dick-in-sentences.txt'
-    """
-    return f"{_name_of(paths)}-in-sentences.txt"
-
-
 def _name_of(paths: Sequence[str]) -> str:
     first = re.sub(r"[^\w.-]+", "-", PurePath(paths[0]).name.partition(".")[0])[:60]
     return f"{first}-and-{len(paths) - 1}-more" if len(paths) > 1 else first
 
 
 def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
-    from stages.text.files import file_digest, format_of
     from stages.text.finding import find_files
     from stages.text.records import TextFile
 
     found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
-    return [TextFile(path, format_of(path), file_digest(path)) for path in found]
+    return [TextFile.of(path) for path in found]
 
 
 def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
@@ -134,11 +122,11 @@ def _plan(
     began: float,
 ) -> None:
     """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
-    from pipelines.trial import FEWEST_DOCUMENTS, plan_trial, recipe_text, training_settings
+    from pipelines.trial import plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import best_budget
     from stages.artifacts.durable import write_atomically
     from stages.text.sample import is_tested_by_few, record_sizes
-    from stages.text.survey import bpe_vocabulary, count_lines, survey, text_bytes, token_bytes
+    from stages.text.survey import bpe_vocabulary, survey, token_bytes
     from stages.training.speed import training_speed
 
     training = training_settings()
@@ -149,43 +137,24 @@ def _plan(
     for left in _parts(recipe):
         left.unlink()
     say("try: counting the tokens of the text")
-    broken = count_lines(texts, FEWEST_DOCUMENTS) < FEWEST_DOCUMENTS
-    if broken:
-        texts = [_in_sentences(texts, folder)]
-        total = text_bytes(texts)
     measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     budget = best_budget(total, measured, machine, training, shares)
     taken = None
     if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
         part, taken = _part(texts, budget, total, folder)
-        if broken:
-            Path(texts[0].path).unlink()
         texts = [part]
         measured = token_bytes(texts)
     surveyed = survey(texts)
     if taken is not None:
         budget = replace(budget, bytes=surveyed.bytes)
-    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, taken, broken=broken)
+    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, taken)
     write_atomically(recipe, recipe_text(trial))
-
-
-def _in_sentences(texts: "list[TextFile]", folder: Path) -> "TextFile":
-    """A text in a file, a line of each of its sentences."""
-    from stages.artifacts.durable import write_atomically
-    from stages.text.files import file_digest, format_of
-    from stages.text.records import TextFile
-    from stages.text.survey import first_bytes, in_sentences
-
-    file = folder / sentences_name([text.path for text in texts])
-    write_atomically(file, "".join(in_sentences(first_bytes(texts, sys.maxsize))))
-    return TextFile(str(file), format_of(str(file)), file_digest(str(file)))
 
 
 def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -> "tuple[TextFile, Part | None]":
     """A part of a text in a file: records from all over it, and which; else its beginning, and None."""
     from stages.artifacts.durable import write_atomically
-    from stages.text.files import file_digest, format_of
     from stages.text.records import TextFile
     from stages.text.sample import Part, choose_records, record_lines, record_sizes
     from stages.text.survey import first_bytes, within
@@ -203,4 +172,4 @@ def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -
             say(f"try: the part that there is time for is of {joined([text.path for text in tried])} alone")
         part = folder / part_name([text.path for text in tried], most, total)
         write_atomically(part, "".join(first_bytes(tried, most)))
-    return TextFile(str(part), format_of(str(part)), file_digest(str(part))), taken
+    return TextFile.of(str(part)), taken

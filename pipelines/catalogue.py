@@ -51,9 +51,9 @@ COMMANDS = {
         reads_files=True,
     ),
     "train": Command(
-        "Tokens, packed batches, or neighbours -> model: train a language model.",
+        "Tokens, packed batches, neighbours, or keys of documents -> model: train a language model.",
         "What to learn",
-        ("tokens", "batches", "neighbors"),
+        ("tokens", "batches", "neighbors", "episodes"),
         {"init_from": Reference("Begin with the weights of this model.", ("model",))},
         seeded=True,
     ),

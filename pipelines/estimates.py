@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from pipelines.catalogue import forecast_of, stage_of
-from pipelines.plan import bound
+from pipelines.plan import bound, why_new
 from pipelines.recipe import Recipe, Reference
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import FileEntry
@@ -112,6 +112,8 @@ class Estimate:
     remedy: str = ""
     written: int = 0
     """Bytes on the disk already, of work that continues."""
+    why: str = ""
+    """Why it is not done, where that is asked alone."""
 
     @property
     def missing(self) -> int:
@@ -127,34 +129,39 @@ def tasks_of(recipe: Recipe) -> list[Task]:
     ]
 
 
-def estimates(tasks: Sequence[Task], store: Store, execution: Execution) -> Iterator[Estimate]:
+def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, sizes: bool = True) -> Iterator[Estimate]:
     """Estimate each task, in order; what a task makes is expected by those after it.
 
+    Args:
+        sizes: whether more is asked than what is done, and why the rest is not.
     Raises: what is wrong with a task as far as that does not depend on what is not made yet.
     """
     expected = ExpectedStore(store.root)
     made: dict[str, Artifact] = {}
+    new: set[str] = set()
     names = {task.name for task in tasks}
     for task in tasks:
-        reads = {value for value in task.references.values() if isinstance(value, str)} & names
-        if not reads <= made.keys():
-            yield _unknown(task)
-            continue
+        reads = [value for value in task.references.values() if isinstance(value, str) and value in names]
+        why = f"reads {', '.join(name for name in reads if name in new)}"
         try:
-            estimate, artifact = _estimate(task, made, expected, execution)
+            known = all(name in made for name in reads)
+            estimate, artifact = _estimate(task, made, expected, execution, sizes) if known else _unknown(task, why)
         except (MemlmError, LookupError, OSError):  # it reads a file of an artifact that is not made yet
-            if not any(expected.is_expected(made[name]) for name in reads):
+            if new.isdisjoint(reads):
                 raise
-            estimate, artifact = _unknown(task), None
+            estimate, artifact = _unknown(task, why)
         if artifact is not None:
             made[task.name] = artifact
+        if estimate.state != DONE:
+            new.add(task.name)
         yield estimate
 
 
-def _unknown(task: Task) -> Estimate:
+def _unknown(task: Task, why: str) -> tuple[Estimate, None]:
     """A task that reads what is not made and cannot be estimated either."""
     seconds = _around(task.seconds)
-    return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=seconds is not None)
+    by_recipe = seconds is not None
+    return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=by_recipe, why=why), None
 
 
 def _around(seconds: float | None) -> tuple[float, float] | None:
@@ -162,7 +169,7 @@ def _around(seconds: float | None) -> tuple[float, float] | None:
 
 
 def _estimate(
-    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, execution: Execution
+    task: Task, made: Mapping[str, Artifact], store: ExpectedStore, execution: Execution, sizes: bool
 ) -> tuple[Estimate, Artifact | None]:
     stage = stage_of(task.command)
     work = plan(stage, task.config, bound(task.references, made), store, execution)
@@ -171,6 +178,8 @@ def _estimate(
         artifact = store.open(work.reference)
         found = Estimate(task.name, task.command, DONE, work.reference, disk=artifact.manifest.bytes, scratch=0)
         return found, artifact
+    if not sizes:
+        return Estimate(task.name, task.command, NEW, work.reference, why=why_new(work, store)), None
     forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
     cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
     cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))

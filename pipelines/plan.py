@@ -1,55 +1,18 @@
-"""Compares a recipe with a store: which stages are done, which would run, and why. Reads, and writes nothing."""
+"""Compares work with a store: what it reads, and why it is not done. Reads, and writes nothing."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from pipelines.catalogue import reads_artifact, stage_of
+from pipelines.catalogue import reads_artifact
 from pipelines.recipe import Recipe, Reference
 from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import ResolvedWork, plan
-from stages.artifacts.stage import Execution
+from stages.artifacts.make import ResolvedWork
 from stages.artifacts.store import Store
-from stages.config import StageConfig
 from stages.text.tokens import SPLITS
 
 TEXTS = {*SPLITS, "source"}
 """Roles of files of text; `source` is cut into splits."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One stage of a recipe, as it stands."""
-
-    name: str
-    command: str
-    config: StageConfig
-    references: Mapping[str, Reference]
-    """References that it reads: names of steps before it, or artifacts and files."""
-    reference: str | None
-    """Its artifact; None as long as it depends on something that is not made."""
-    done: bool
-    why: str
-
-
-def plan_recipe(recipe: Recipe, store: Store, execution: Execution) -> list[Step]:
-    """The steps of a recipe in order, compared with what is in the store.
-
-    Raises: ArtifactError or DataError for artifacts and files that the recipe names and that are not there.
-    """
-    require_named(recipe, store)
-    steps: dict[str, Step] = {}
-    for name, stage in recipe.stages.items():
-        config, references = recipe.config(name), stage.all_references
-        waits = [s for s in _steps_read(references, steps) if not s.done]
-        if waits:
-            reference, done, why = None, False, f"reads {', '.join(s.name for s in waits)}"
-        else:
-            work = plan(stage_of(stage.command), config, bound(references, steps), store, execution)
-            reference, done, why = work.reference, *_state(work, store)
-        steps[name] = Step(name, stage.command, config, references, reference, done, why)
-    return list(steps.values())
 
 
 def require_named(recipe: Recipe, store: Store) -> None:
@@ -71,21 +34,13 @@ def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[
     return found
 
 
-def _steps_read(references: Mapping[str, Reference], steps: Mapping[str, Step]) -> Iterator[Step]:
-    for value in references.values():
-        if isinstance(value, str) and value in steps:
-            yield steps[value]
-
-
-def _state(work: ResolvedWork[Any], store: Store) -> tuple[bool, str]:
-    """(done, why) of a piece of work whose inputs are all there."""
-    if store.has(work.kind, work.id):
-        return True, "done"
+def why_new(work: ResolvedWork[Any], store: Store) -> str:
+    """Why a piece of work, whose inputs are all there, is not done."""
     if store.draft_folder(work.kind, work.id).is_dir():
-        return False, "interrupted: continues"
+        return "interrupted: continues"
     alike = list(reversed(store.artifacts(work.kind)))
     alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
-    return False, next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
+    return next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 
 
 def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:

@@ -122,7 +122,7 @@ def read_recipe(path: Path) -> Recipe:
 def find_recipe(name: str) -> Path:
     """The file of a recipe: a path, or the name of a shipped one. Raises UsageError if it is neither."""
     path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
+    if path.suffix == ".toml" or (path.exists() and not path.is_dir()):
         return path
     if name not in shipped_recipes():
         raise UsageError(f"There is no recipe {name!r}; {did_you_mean(name, shipped_recipes())} (memlm recipes)")

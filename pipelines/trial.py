@@ -54,7 +54,6 @@ EXACT_SAMPLE = 100
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
 MORE_STEPS = "more --minutes make no more passes over so large a text; --set model.steps=N does"
-BROKEN = "a text of few lines: each of its sentences is made one, up to . ! ? (what ends in Mr. is taken for one, too)"
 ENDS = f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
@@ -100,8 +99,6 @@ class Trial:
     """Minutes in which a model is trained well, where there is no time for it."""
     part: Part | None = None
     """The records of the text that the budget has; None: its beginning, or all."""
-    broken: bool = False
-    """Whether lines were made of its sentences, as it had hardly any."""
 
     @property
     def ample(self) -> int:
@@ -156,8 +153,6 @@ def plan_trial(
     training: TrainConfig,
     shares: Shares | None = None,
     part: Part | None = None,
-    *,
-    broken: bool = False,
 ) -> Trial:
     """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
@@ -169,7 +164,6 @@ def plan_trial(
         training: how models are trained.
         shares: of the text, for valid and test; None: as much as there is time to score.
         part: the records that are tried; None: all of the text, or its beginning.
-        broken: whether it is a text of few lines, of whose sentences more were made.
     Raises: DataError for a text that is too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
@@ -188,17 +182,16 @@ def plan_trial(
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
     everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
     good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good, part, broken)
+    return Trial(found, machine, total, documents, steps, everything, shares, good, part)
 
 
-def require_lines(count: int, sentences: int = 0) -> None:
-    """Raises: DataError for a text of so few lines, and sentences that lines are made of, that it cannot be cut."""
-    if count + sentences < FEWEST_DOCUMENTS:
-        lines = f"{count} line{'s'[: count != 1]}"
+def require_lines(count: int) -> None:
+    """Raises: DataError for a text of so few lines that it cannot be cut."""
+    if count < FEWEST_DOCUMENTS:
         raise DataError(
-            f"The text has {lines}, and few ends of sentences: too few to cut it into train, valid and test. Break it "
-            "into lines, "
-            "or name the splits by hand (memlm tokenize --train FILE --valid FILE --test FILE)."
+            f"The text has {count} line{'s'[: count != 1]}, too few to cut it into train, valid and test: break it "
+            r"into lines (sed 's/[.!?] /&\n/g' makes one of each sentence), or name the splits by hand "
+            "(memlm tokenize --train FILE --valid FILE --test FILE)."
         )
 
 
@@ -266,8 +259,6 @@ def _described(trial: Trial) -> Iterator[str]:
             yield "that is little: figures are of a few pages, and another part of the text would give others"
     if trial.part is not None and trial.part.ends:
         yield ENDS
-    if trial.broken:
-        yield BROKEN
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
     if documents.wrapped:
         yield (

@@ -75,6 +75,7 @@ class Train(Stage[TrainConfig]):
         if not done:
             from stages.training.outputs import bytes_to_write, metrics, write_outputs
 
+            _require(job.config, job.inputs, job.execution)
             job.draft.expect(bytes_to_write(job))
         if not done or world_size() > 1:  # even then: the other ranks wait for this one
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
@@ -92,24 +93,26 @@ class Train(Stage[TrainConfig]):
         """
         if first_process():
             return False
+        _require(config, inputs, execution)
         _fit(config, inputs, execution, None)
         return True
 
 
-def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
-    """Train to the last step, with checkpoints in `folder`.
-
-    Raises: ResourceError for a model, or a batch, that memory cannot hold; UsageError if nothing can be compiled that
-        is to be.
-    """
-    from stages.training.loop import Trainer
-    from stages.training.materials import open_run
+def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
+    """Raises: ResourceError for what memory cannot hold; UsageError if nothing can be compiled that is to be."""
     from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
 
     require_memory(config, inputs["tokens"], execution)
     warn_of_bf16(config, execution)
     if config.compile:
         require_compiler(execution.device)
+
+
+def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
+    """Train to the last step, with checkpoints in `folder`."""
+    from stages.training.loop import Trainer
+    from stages.training.materials import open_run
+
     trainer = Trainer(open_run(config, inputs, execution, folder))
     trainer.train()
     return trainer

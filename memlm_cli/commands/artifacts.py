@@ -59,6 +59,10 @@ def list_(
         answer_table(columns, [_row(a, names) for a in found])
     else:
         say(f"nothing in {opened.root} yet")
+    readable = {artifact.reference for artifact in found}
+    for reference in opened.references():
+        if reference not in readable and kind in (None, reference.partition("/")[0]):
+            say(f"damaged: {reference}, which memlm artifacts verify {reference} tells more of")
     for draft in unfinished(opened):
         if kind in (None, draft.path.parent.name):
             say(f"unfinished: {draft.path.relative_to(opened.root)}, {size(draft.bytes)}, {draft.state}")
@@ -294,12 +298,8 @@ def _require_unused(store: "Store", going: list[str]) -> None:
         broken += more
         gone |= set(more)
     if broken:
-        needed = f"{joined(going)} {'is' if len(going) == 1 else 'are'}"
-        were, those = ("was", "that") if len(broken) == 1 else ("were", "those")
         all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
-        raise UsageError(
-            f"{needed} what {joined(broken)} {were} made from; remove {those} too, {all_of_it}, or give --force."
-        )
+        raise UsageError(f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force.")
 
 
 def _store(root: Any) -> "Store":

@@ -10,7 +10,6 @@ from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
-from stages.artifacts.references import is_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent
@@ -75,7 +74,7 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
     found += _removals(store)
     if unnamed:
-        folders = _folders(store)
+        folders = set(store.references())  # before the artifacts: one that is published meanwhile is in these
         artifacts = store.artifacts()
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         reached = _reached(store, artifacts)
@@ -113,18 +112,9 @@ def _removals(store: Store) -> Iterator[Garbage]:
             yield Garbage(path, "left over from an interrupted removal", folder_bytes(path))
 
 
-def _folders(store: Store) -> set[str]:
-    """References of all folders that stand where artifacts do."""
-    return {
-        f"{kind}/{path.name}"
-        for kind in KINDS
-        for path in store.root.glob(f"{kind}/*")
-        if is_id(path.name) and path.is_dir() and not path.is_symlink()
-    }
-
-
 def _require_readable(store: Store, unread: set[str]) -> None:
-    left = sorted(reference for reference in unread if (store.root / reference).exists())
+    folders = (store.root / reference for reference in sorted(unread))
+    left = [f"{one.parent.name}/{one.name}" for one in folders if one.is_dir() and not one.is_symlink()]
     if left:
         raise ArtifactError(
             f"The manifest of {left[0]} cannot be read, so what it was made from is not known: nothing "

@@ -168,6 +168,22 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
 
 
+def require_segments(own: int | None, length: int) -> None:
+    """Raises: UsageError for segments of another length than a model says it has; None: it says nothing."""
+    if own not in (None, length):
+        raise UsageError(f"model.segment_length is {own}, but segments of training have {length} tokens; leave it out.")
+
+
+class Stateless:
+    """Settings of a backbone that carries nothing from window to window, and reads windows as they come."""
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        return {}
+
+    def reading(self, windows: WindowSettings) -> Self:
+        return self
+
+
 def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Settings of a model, and for a `backbone` that is such a name what it stands for: as it is stored.
 

@@ -305,16 +305,19 @@ ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Weights that a trained model may get, by the beginning of their names."""
 
 
-def start_from(model: nn.Module, path: Path) -> None:
+def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
     """Give a model the weights of a file; a gate or head that they lack stays as it is, a frozen copy is of them.
 
     Tokens that only the model has begin near the mean of the others.
+
+    Args:
+        change: makes the weights of this model of those of another architecture.
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """
     own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
-        given = {name: _with_rows(one, model, name) for name, one in load_file(path).items()}
+        given = {name: _with_rows(one, model, name) for name, one in change(load_file(path)).items()}
         weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
         _require_weights(model, weights)
     model.load_state_dict(weights)

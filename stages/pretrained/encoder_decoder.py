@@ -14,7 +14,7 @@ from stages.pretrained.anatomy import input_scale, last_feed_forward, longest_wi
 from stages.pretrained.checkpoint import architecture, load, require_all
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.location import Location
-from stages.pretrained.scores import TOLERANCE
+from stages.pretrained.scores import as_stored, require_same
 from stages.pretrained.tokenizer import ids_of, vocabulary_of
 
 KIND = "AutoModelForSeq2SeqLM"
@@ -93,7 +93,7 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
     sides = sides_of(model).state_dict()
     weights |= {f"backbone.model.{name}": weight.detach().clone() for name, weight in sides.items()}
     kept = {name: weight.to(dtype) if weight.is_floating_point() else weight for name, weight in weights.items()}
-    _require_same(location, config, kept, wanted)
+    require_same(location, "log-probabilities", _difference(as_stored(config, kept), wanted))
     return kept
 
 
@@ -158,20 +158,9 @@ def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
 
 
 @torch.no_grad()
-def _require_same(
-    location: Location, config: HuggingFaceEncoderDecoderConfig, weights: dict[str, Tensor], wanted: _Scored
-) -> None:
-    """Compare the scores: anything that is left out here would change every number after."""
-    model = LanguageModel(config)
-    model.load_state_dict(weights, assign=True)
-    inputs = torch.cat(
-        (torch.zeros_like(wanted.targets[:, :1]), wanted.targets), 1
-    )  # any first: the prompt replaces it
-    encoding = model.float().eval().encode(inputs, source=wanted.source, source_mask=wanted.mask)
-    found = model.log_probs(encoding.hidden.flatten(0, 1))
-    difference = float((found - wanted.log_probs.flatten(0, 1)).abs().max())
-    if not difference < TOLERANCE:
-        raise DataError(
-            f"{location.spec} computes scores in a way that memlm does not know: log-probabilities differ by "
-            f"{difference:.2g} from those of transformers. It cannot be imported."
-        )
+def _difference(model: LanguageModel, wanted: _Scored) -> float:
+    """Nats between log-probabilities of a model and those of transformers."""
+    first = torch.zeros_like(wanted.targets[:, :1])  # any: the prompt replaces it
+    inputs = torch.cat((first, wanted.targets), 1)
+    found = model.log_probs(model.encode(inputs, source=wanted.source, source_mask=wanted.mask).hidden.flatten(0, 1))
+    return float((found - wanted.log_probs.flatten(0, 1)).abs().max())

@@ -1,10 +1,10 @@
 """Fetching a repository of the Hugging Face hub into that library's own cache."""
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from stages.errors import DataError, MemlmError, UsageError
 
@@ -30,34 +30,22 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
     """
     require_extra()
     from huggingface_hub import logging, snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
 
     logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     repository, _, revision = name.partition("@")
     wanted = f"{repository} --revision {revision}" if revision else repository
     by_hand = f"download it elsewhere (hf download {wanted} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
     with hub_errors(f"hf:{name}", by_hand):
-        folder = Path(
-            snapshot_download(
-                repository, revision=commit or revision or None, allow_patterns=list(files), tqdm_class=_bar()
-            )
-        )
+        folder = Path(snapshot_download(repository, revision=commit or revision or None, allow_patterns=list(files)))
     if not folder.is_dir():
         raise DataError(
             f"hf:{name} holds no model or tokenizer that transformers reads: it has neither config.json nor "
             f"tokenizer.json. A GGUF file is named by itself: hf download {wanted} FILE.gguf --local-dir FOLDER."
         )
     return folder
-
-
-def _bar() -> Any:
-    """Bars of that library, which it shows where there is no terminal, too."""
-    from huggingface_hub.utils import tqdm
-
-    class Bar(tqdm):  # type: ignore[misc]
-        def __init__(self, *arguments: Any, **settings: Any) -> None:
-            super().__init__(*arguments, **{**settings, "disable": settings.get("disable") or None})
-
-    return Bar
 
 
 @contextmanager

@@ -97,23 +97,15 @@ class Location:
 
     def _instead(self) -> str:
         """Describe what is there instead of weights, with advice."""
-        if self.spec.startswith(HUB):
-            name = self.spec.removeprefix(HUB).partition("@")[0]
+        others = sorted(
+            file.name for file in self.folder.iterdir() if file.suffix in (*UNSAFE, ".safetensors", ".gguf")
+        )
+        if not others or Path(others[0]).suffix in UNSAFE:
+            there = f", but {others[0]}, a pickle" if others else ""
             return (
-                f": where it has a GGUF file, name that (hf download {name} FILE.gguf --local-dir FOLDER); pickles may "
-                f"run code, so load them with transformers where you trust them, and save the model again "
-                "(save_pretrained writes safetensors)"
-            )
-        files = sorted(file.name for file in self.folder.iterdir())
-        unsafe = [name for name in files if Path(name).suffix in UNSAFE]
-        if unsafe:
-            return (
-                f", but {unsafe[0]}, a pickle, which may run code when it is read: load it with transformers where you "
+                f"{there}: name a GGUF file of it, or, since pickles may run code, load it with transformers where you "
                 "trust it, and save it again (save_pretrained writes safetensors)"
             )
-        others = [name for name in files if Path(name).suffix in (".safetensors", ".gguf")]
-        if not others:
-            return ""
         if others[0].endswith(".gguf"):
             return f", but {others[0]}: name that file"
         return f" called {WEIGHTS}, nor {INDEX} that names {others[0]}: copy all files of the model there"

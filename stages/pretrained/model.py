@@ -11,7 +11,6 @@ from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
 from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import blocks_of
-from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
 from stages.pretrained.damage import reading, require_parameters
@@ -24,7 +23,7 @@ from stages.pretrained.encoder_decoder import (
 )
 from stages.pretrained.imported import Imported
 from stages.pretrained.location import Location
-from stages.pretrained.scores import TOLERANCE, Scored, largest_difference, reads_ahead, scores_of
+from stages.pretrained.scores import as_stored, largest_difference, reads_ahead, require_same, scores_of
 
 
 def describe(location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES) -> Imported:
@@ -63,7 +62,7 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
     wanted = scores_of(causal)
     weights = {name: weight.to(dtype) for name, weight in _blocks(causal).items()}
     weights |= _tables(causal, config, dtype)
-    _require_same(location, config, weights, wanted)
+    require_same(location, "log-probabilities", largest_difference(as_stored(config, weights), wanted))
     return weights
 
 
@@ -112,17 +111,3 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
     found = {f"backbone.model.{name}": weight.detach().clone() for name, weight in blocks.state_dict().items()}
     causal.base_model.set_input_embeddings(table)
     return found
-
-
-def _require_same(
-    location: Location, config: HuggingFaceConfig, weights: dict[str, Tensor], wanted: list[Scored]
-) -> None:
-    """Compare the scores: anything that is left out here would change every number after."""
-    model = LanguageModel(config)
-    model.load_state_dict(weights, assign=True)
-    difference = largest_difference(model.float().eval(), wanted)
-    if not difference < TOLERANCE:
-        raise DataError(
-            f"{location.spec} computes scores in a way that memlm does not know: log-probabilities differ by "
-            f"{difference:.2g} from those of transformers. It cannot be imported."
-        )

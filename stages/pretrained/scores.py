@@ -5,8 +5,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from stages.errors import DataError
 from stages.models.backbone import Inputs
+from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
+from stages.pretrained.location import Location
 
 TOLERANCE = 1e-3
 """Nats by which log-probabilities may differ from transformers' own, summed in another order."""
@@ -69,3 +72,19 @@ def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
         hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
         differences.append((model.log_probs(hidden) - log_probs.flatten(0, 1)).abs().max())
     return float(torch.stack(differences).max())
+
+
+def as_stored(config: BackboneConfig, weights: dict[str, Tensor]) -> LanguageModel:
+    """The model that would be stored, in float32, to be compared with that of transformers."""
+    model = LanguageModel(config)
+    model.load_state_dict(weights, assign=True)
+    return model.float().eval()
+
+
+def require_same(location: Location, what: str, difference: float) -> None:
+    """Raises: DataError for `what` that differs: anything that is left out here would change every number after."""
+    if not difference < TOLERANCE:
+        raise DataError(
+            f"{location.spec} computes {what} in a way that memlm does not know: they differ by {difference:.2g} from "
+            "those of transformers. It cannot be imported."
+        )

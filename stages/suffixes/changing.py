@@ -15,7 +15,10 @@ import numpy as np
 from stages.suffixes.cutting import Stretches
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.order import Order, sort_contexts
-from stages.suffixes.text import LONGEST, Text, ranges
+from stages.suffixes.text import LONGEST, Text
+
+RANKED_AT_ONCE = 1 << 18
+"""Contexts that are ranked at a time, so that they take no more memory than sorting does."""
 
 
 class Staying(NamedTuple):
@@ -109,9 +112,9 @@ class Ranked(NamedTuple):
 
 def ranked(text: Text, order: Order, old: SortedContexts) -> Ranked:
     """New contexts and their ranks among old ones of the same text."""
-    blocks = [order.places[numbers] for numbers in ranges(len(order.places))]
-    located = [old.locate(text, places) for places in blocks] or [old.locate(text, order.places)]
-    rank, before, after = (np.concatenate(parts) for parts in zip(*located, strict=True))
+    parts = np.array_split(order.places, 1 + len(order.places) // RANKED_AT_ONCE)
+    located = [old.locate(text, part) for part in parts]
+    rank, before, after = (np.concatenate(pieces) for pieces in zip(*located, strict=True))
     return Ranked(*order, rank, before, after)
 
 

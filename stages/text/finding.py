@@ -15,7 +15,6 @@ from stages.text.files import (
     PARQUET,
     PROSE,
     PYDOCS,
-    file_digest,
     format_of,
     is_hidden,
     is_usable,
@@ -99,7 +98,7 @@ def _problem(file: str, column: str) -> str | None:
         if (held := Path(file).stat().st_size) == 0:
             return "empty"
         if held <= CHECKED:
-            read = records(TextFile(file, format_of(file), file_digest(file), column=column))
+            read = records(TextFile.of(file, column))
             return None if sum(len(block) for record in read for block in record.blocks) else "empty"
     except OSError as error:
         return str(error.strerror)

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from stages.errors import DataError
 from stages.numbers import size
 from stages.text.blocks import RAW_BLOCK, pieces, text_blocks
 from stages.text.config import LARGEST_RECORD, TEXT
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
-from stages.text.files import PYDOCS, Format, pydoc_names, pydoc_topics, text_digest
+from stages.text.files import PYDOCS, Format, file_digest, format_of, pydoc_names, pydoc_topics, text_digest
 from stages.text.tables import text_rows
 
 NAMES = ("title", "name", "id")
@@ -33,6 +33,11 @@ class TextFile:
     """Whether the rows of a table are one text, a line or more each; else each is a text of its own."""
     fields: tuple[str, ...] = NAMES
     """Fields of a record of `.jsonl` that are kept beside its text."""
+
+    @classmethod
+    def of(cls, path: str, column: str = TEXT) -> Self:
+        """The file as it is now, of the format that its name says."""
+        return cls(path, format_of(path), file_digest(path), column=column)
 
 
 class Record(NamedTuple):

@@ -117,12 +117,6 @@ def count_lines(files: Iterable[TextFile], most: int) -> int:
     return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
 
 
-def count_sentences(files: Iterable[TextFile], most: int) -> int:
-    """Ends of sentences in text of few lines, up to so many: no more is read."""
-    texts = (piece.text for file in files for record in records(file) for piece in pieces(record.blocks))
-    return sum(1 for _ in islice((line for line in in_sentences(texts) if line.endswith("\n")), most))
-
-
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
     """Those files of which the first so many bytes hold a part."""
     read = 0
@@ -143,36 +137,6 @@ def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
                 if left < 0:
                     return
                 yield text
-
-
-_ENDS = re.compile(
-    r"(?<=[.!?…。！？])[ \t]+|(?<=[.!?…。！？][\"'”’»」』）)\]])[ \t]+"  # the white space behind, which goes
-    r"|(?<=[。！？])(?![。！？」』”’）\s])|(?<=[。！？][」』”’）])(?!\s)"
-)
-LONGEST_SENTENCE = 1 << 16
-"""Characters that are held until a sentence ends; longer ones stay as they are."""
-
-
-def in_sentences(texts: Iterable[str]) -> Iterator[str]:
-    """Text that comes in pieces, with a line end for the white space behind `.`, `!`, `?`, and behind `。`, `！`, `？`.
-
-    Abbreviations (`Mr.`) are taken for ends, too. Line ends that are there stay.
-
-    >>> "".join(in_sentences(["It rains. “Does i", "t?” Yes! 下雨了。", "是嗎？」「是。"]))
-    'It rains.\\n“Does it?”\\nYes!\\n下雨了。\\n是嗎？」\\n「是。'
-    """
-    held = ""
-    for text in texts:
-        held, start = held + text, 0
-        for end in _ENDS.finditer(held):
-            if end.end() < len(held):  # else what follows may belong to it
-                yield held[start : end.start()] + "\n"
-                start = end.end()
-        held = held[start:]
-        if len(held) > LONGEST_SENTENCE:
-            yield held
-            held = ""
-    yield held
 
 
 _UNSPACED = re.compile(

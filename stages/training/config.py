@@ -49,7 +49,7 @@ class TrainConfig(StageConfig):
 
     has_presets = True
     not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
-    not_options = frozenset({"clip_norm", "valid_every", "log_every"})
+    not_options = frozenset({"clip_norm", "valid_every", "log_every", "wider", "deeper"})
 
     method: Annotated[str, Spelling("METHOD", help=f"What is minimized: {', '.join(METHODS.names())}.")] = "lm"
     """Training objective, one of the registered methods."""
@@ -85,6 +85,10 @@ class TrainConfig(StageConfig):
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Spelling("RANK")] = None
     """Rank of factors that are learned instead of an imported model's own weights (LoRA); None: the weights are."""
+    wider: Size = 1
+    """Times that a model to begin from is made wider, which keeps its function but for a little noise (ELLE)."""
+    deeper: Size = 1
+    """Times that each of its blocks is there, copies behind each other; training recovers its function."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """ε: share of the loss that is the mean of -log p over all tokens; validation is without it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

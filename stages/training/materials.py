@@ -25,7 +25,9 @@ from stages.examples.examples import Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Method, SideInputs
+from stages.models.config import model_of
 from stages.models.devices import resolve_device, tune_allocator
+from stages.models.growth import NOISE, grown
 from stages.models.language_model import LanguageModel, start_from
 from stages.models.vocabulary import AdaptiveVocabulary
 from stages.models.windows import WindowSettings
@@ -193,13 +195,20 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     model = LanguageModel(config.model)
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
-        start_from(model, inputs["init"].file("model.safetensors"))
+        start_from(model, inputs["init"].file("model.safetensors"), lambda weights: _grown(weights, config, inputs))
     elif isinstance(model.vocabulary, AdaptiveVocabulary):
         model.vocabulary.sort_by(_token_counts(corpus.arrays[f"{TRAIN}/ids"], len(model.vocabulary.rank)))
     if config.lora is not None:
         add_factors(model, config.lora)
     torch.manual_seed(config.seed + rank)
     return model
+
+
+def _grown(weights: dict[str, Tensor], config: TrainConfig, inputs: Inputs) -> dict[str, Tensor]:
+    """The weights of a model to begin from, as wide and as deep as they are to be."""
+    if config.wider == config.deeper == 1:
+        return weights
+    return grown(weights, model_of(inputs["init"]), config.wider, config.deeper, NOISE, config.seed)
 
 
 def _token_counts(ids: np.ndarray, types: int) -> Tensor:

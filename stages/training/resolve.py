@@ -65,6 +65,8 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
     size = inputs["tokens"].metrics["vocabulary_size"]
     model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
+    if "init" not in inputs and (config.wider > 1 or config.deeper > 1):
+        raise UsageError("wider and deeper are of a model to begin from: name it with --init-from.")
     if model.head is not None:
         raise UsageError("model.head follows from the method: leave it out.")
     if isinstance(config.method_settings, TaskSettings):
@@ -112,7 +114,11 @@ def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     """The architecture of a model to start from, with the segments and what else is left open as asked for."""
+    from stages.models.growth import grown_config
+
     model = model_of(init).reading_neighbors(config.model, init.reference)
+    if config.wider > 1 or config.deeper > 1:
+        model = grown_config(model, config.wider, config.deeper)
     length, carried = config.segment_length, config.model.lengths.mem_length
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 

@@ -76,10 +76,10 @@ def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
 
 def _numbers_on_host(model: BackboneConfig) -> int:
     """Weights that stay in the host's memory."""
-    lookup = model.lookup if isinstance(model, AttentionConfig) else None
-    if not isinstance(lookup, HashedNgramsSettings) or not lookup.on_host:
+    if not isinstance(model, AttentionConfig) or not isinstance(model.lookup, HashedNgramsSettings):
         return 0
-    return len(lookup.layers or range(model.layers)) * lookup.table_numbers
+    blocks = len(model.lookup.layers or range(model.layers))
+    return blocks * model.lookup.table_numbers if model.lookup.on_host else 0
 
 
 def learning_bytes(config: TrainConfig) -> int:

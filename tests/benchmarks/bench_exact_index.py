@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Job
@@ -38,7 +39,7 @@ class MadeTokens(SmallTokens):
         random = np.random.default_rng(0)
         bounds = np.cumsum(chances / chances.sum())
         ids = np.searchsorted(bounds, random.random(tokens + tokens // 10, np.float32)).astype(np.uint16)
-        ids[tokens // 2 : tokens // 2 + tokens // 10] = ids[: tokens // 10]
+        ids[tokens // 2 : tokens // 2 + tokens // 10] = ids[tokens // 4 : tokens // 4 + tokens // 10]
         ends = np.arange(DOCUMENT, tokens + 1, DOCUMENT)
         arrays = {
             "ids": ids[first : first + tokens],
@@ -47,9 +48,8 @@ class MadeTokens(SmallTokens):
             "paragraph_hashes": ends.astype(np.uint64),
         }
         for name, values in arrays.items():
-            layout = job.draft.array(f"tokens.zarr/train/{name}", values.shape, values.dtype, AT_ONCE)
-            for number, start in enumerate(range(0, len(values), AT_ONCE)):
-                layout.write(number, values[start : start + AT_ONCE])
+            layout = ArrayLayout(f"tokens.zarr/train/{name}", values.shape, values.dtype, AT_ONCE)
+            job.draft.write_whole(layout, values)
         figures = super().run(replace(job, config=job.config.model_copy(update={"lengths": {"valid": 9}})))
         counts = dict.fromkeys(("tokens", "words", "characters", "bytes"), tokens) | {"documents": len(ends)}
         splits = figures["splits"] | {"train": {**counts, "unknown_rate": 0.0}}

@@ -35,7 +35,7 @@ def test_a_report_is_its_table_its_meaning_and_what_to_mind(report: Artifact, ca
 def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys) -> None:
     show_report(report.reference, report, verbose=True)
     said = capsys.readouterr().err
-    for part in ("0.5 passes", "Changes are against plain", "θ 0.3", "By cache size", "how often a token stands"):
+    for part in ("0.5 passes", "Changes are against plain", "θ 0.3", "how often a token stands"):
         assert part in said
 
 

@@ -224,23 +224,6 @@ def test_a_text_that_cannot_be_cut_is_told_before_the_machine_is_timed(
     (tmp_path / "line.txt").write_text("all in one line " * 5_000)
     ended = memlm("try", tmp_path / "line.txt")
     assert ended.code == 3
-    assert "The text has 1 line, and few ends of sentences" in " ".join(ended.err.split())
-
-
-@pytest.mark.usefixtures("small")
-def test_of_a_text_in_one_line_sentences_are_made_lines(memlm: Memlm, book: Path, tmp_path: Path) -> None:
-    lines = [line for line in book.read_text("utf-8").splitlines() if line]
-    (tmp_path / "line.txt").write_text(". ".join(lines))
-    for minutes, name in ((2, "line-in-sentences.txt"), (0.1, r"line-in-sentences-first-\S+\.txt")):
-        ended = memlm("try", tmp_path / "line.txt", "--minutes", minutes, "--dry-run")
-        assert ended.code == 0, ended.err
-        assert "try: a text of few lines: each of its sentences is made one" in ended.err
-        (named,) = re.findall(r"--train (\S+\.txt)", ended.err)
-        part = Path(named)
-        assert re.fullmatch(name, part.name) and list(part.parent.iterdir()) == [part]
-        taken = part.read_text("utf-8").splitlines()
-        assert [line.removesuffix(".") for line in taken] == lines[: len(taken)]
-        assert (len(taken) == len(lines)) == (minutes == 2)
 
 
 def test_minutes_that_are_over_already_are_told_before_the_machine_is_timed(

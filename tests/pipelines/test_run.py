@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.plan import Step, plan_recipe
+from pipelines.estimates import DONE, Estimate, estimates, tasks_of
+from pipelines.plan import require_named
 from pipelines.recipe import Recipe, load_recipe
 from pipelines.run import Result, run_recipe
 from stages.artifacts.stage import Execution
@@ -27,7 +28,11 @@ def run(recipe: Recipe, store: Store) -> list[Result]:
     return list(run_recipe(recipe, store, CPU, silent))
 
 
-def states(steps: list[Step]) -> dict[str, str]:
+def planned(recipe: Recipe, store: Store) -> list[Estimate]:
+    return list(estimates(tasks_of(recipe), store, CPU, sizes=False))
+
+
+def states(steps: list[Estimate]) -> dict[str, str]:
     return {step.name: step.why for step in steps}
 
 
@@ -38,7 +43,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_a_recipe_runs_once(recipe_file: Path, files: Files, store: Store) -> None:
     recipe = load_recipe(recipe_file, files, {})
-    before = plan_recipe(recipe, store, CPU)
+    before = planned(recipe, store)
     assert states(before) == {
         "tokens": "not made yet",
         "model": "reads tokens",
@@ -49,8 +54,8 @@ def test_a_recipe_runs_once(recipe_file: Path, files: Files, store: Store) -> No
     first = run(recipe, store)
     assert [r.status for r in first] == ["made"] * 4
     assert [r.artifact.kind for r in first] == ["tokens", "model", "datastore", "index"]
-    after = plan_recipe(recipe, store, CPU)
-    assert all(step.done for step in after)
+    after = planned(recipe, store)
+    assert all(step.state == DONE for step in after)
     assert [step.reference for step in after] == [r.reference for r in first]
     again = run(recipe, store)
     assert [r.status for r in again] == ["cached"] * 4
@@ -61,7 +66,7 @@ def test_the_plan_says_what_changed(recipe_file: Path, files: Files, store: Stor
     results = run(load_recipe(recipe_file, files, {}), store)
 
     def replanned(overrides: dict) -> dict[str, str]:
-        return states(plan_recipe(load_recipe(recipe_file, files, overrides), store, CPU))
+        return states(planned(load_recipe(recipe_file, files, overrides), store))
 
     assert replanned({"index": {"metric": "ip"}})["index"] == "settings changed: metric: l2 -> ip"
     changed = replanned({"model": {"seed": 7}})
@@ -81,7 +86,7 @@ def test_an_interrupted_stage_continues(recipe_file: Path, files: Files, store: 
     last = results[-1].artifact
     store.remove(last.reference)
     store.draft_folder(last.kind, last.id).mkdir(parents=True)
-    assert states(plan_recipe(recipe, store, CPU))["index"] == "interrupted: continues"
+    assert states(planned(recipe, store))["index"] == "interrupted: continues"
 
 
 def test_progress_goes_to_the_stage_s_own_reporter(recipe_file: Path, files: Files, store: Store) -> None:
@@ -102,7 +107,7 @@ def test_artifacts_that_a_recipe_names_are_looked_for_before_anything_runs(
     report = '\n[stages.report]\ncommand = "evaluate"\nfrom = "model"\nwith = { index = "index/0123456789ab" }\n'
     recipe_file.write_text(recipe_file.read_text(encoding="utf-8") + report, encoding="utf-8")
     recipe = load_recipe(recipe_file, files, {})
-    for attempt in (run, lambda recipe, store: plan_recipe(recipe, store, CPU)):
+    for attempt in (run, require_named):
         with pytest.raises(ArtifactError, match="index/0123456789ab"):
             attempt(recipe, store)
     assert not store.root.exists()

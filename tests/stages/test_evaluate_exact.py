@@ -13,6 +13,7 @@ from stages.index import BuildIndex
 from stages.memory import weight_network
 from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.reading import parse_reading
+from stages.retrieval.sources.recent_settings import SIZE
 from stages.search.config import IndexConfig, NeighborsConfig
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.slow_evaluation import evaluated, metrics
@@ -41,7 +42,7 @@ def index(store: Store, model: Artifact) -> Artifact:
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.sources.exact.CHUNK_ENTRIES", {"cpu": 2000})
+    monkeypatch.setattr("stages.retrieval.sources.source.CHUNK_ENTRIES", {"cpu": 2000})
 
 
 def split_of(tokens: Artifact, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -149,3 +150,25 @@ def test_a_short_past_is_left_behind(store: Store, model: Artifact) -> None:
     memory = np.exp(array(near, "scores.zarr", "logp_memory")[:, 0])
     assert (memory[2:] > 0).sum() <= sum(ids[t] in ids[max(0, t - 2) : t] for t in range(2, len(ids)))
     assert metrics(near)["nll"] != metrics(far)["nll"]
+
+
+def test_the_size_of_the_past_is_tuned(store: Store, model: Artifact) -> None:
+    sizes, numbers = (1, 5, 25), f"matches=400,temperature={TEMPERATURE},lambda={WEIGHT}"
+    tuned = evaluated(store, model, f"exact-stream:size=1/5/25,{numbers}")
+    alone = {
+        split: [
+            metrics(evaluated(store, model, f"exact-stream:size={size},{numbers}", split=split))["nll"]
+            for size in sizes
+        ]
+        for split in ("valid", "test")
+    }
+    best = int(np.argmin(alone["valid"]))
+    (memory,) = metrics(tuned)["memories"]
+    assert (memory["size"], memory["matches"], memory["tuned"]) == (sizes[best], 400, ["size"])
+    assert metrics(tuned)["nll"] == pytest.approx(alone["test"][best], rel=1e-6)
+    assert len(set(alone["valid"])) == 3
+    tune = evaluated(store, model, "exact-stream:size=tune,lambda=tune,temperature=0.7")
+    assert metrics(tune)["memories"][0]["size"] in (*SIZE.grid, 40)
+    for refused in ("exact-stream:size=1/5,matches=1/2,lambda=0.1", "exact-stream+exact:size=1/5,lambda=0.1"):
+        with pytest.raises(UsageError, match="size is tuned of exact-stream alone"):
+            evaluated(store, model, refused)

@@ -118,7 +118,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         return after
 
     def neighbors(self, documents: np.ndarray) -> np.ndarray:
-        """The rows of memory that are among the k nearest of some documents, each once."""
+        """The rows of memory that are among the k nearest of some documents, each once; one may be its own."""
         keys, rows = self._keys[self.memory.rows], self.memory.rows
         found = [rows[nearest(squared_distances(self._keys[one], keys), self.settings.k)] for one in documents]
         return np.unique(np.concatenate(found))

@@ -4,12 +4,11 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from stages.models.config import Reads, Size, StateArray
+from stages.models.config import Reads, Size, Stateless
 from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, NoLookupSettings, SoftmaxSettings
-from stages.models.windows import WindowSettings
 
 
-class EncoderDecoderConfig(AttentionConfig):
+class EncoderDecoderConfig(Stateless, AttentionConfig):
     """A pre-norm Transformer that reads a source sentence, and writes its translation token by token.
 
     `layers` and `feed_forward` are the decoder's; blocks of the encoder have the usual feed-forward layer.
@@ -38,12 +37,5 @@ class EncoderDecoderConfig(AttentionConfig):
     def reads(self) -> Reads:
         return Reads(FEED_FORWARD_KEYS, source=True, decodes=True)
 
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Nothing crosses sentences; what decoding keeps of one is the decoder's own."""
-        return {}
-
     def sizes(self, segment_length: int) -> dict[str, Any]:
         return {}
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self

@@ -1,15 +1,14 @@
 """Settings of an imported model. Free of torch and of transformers."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Reads, Size, StateArray
-from stages.models.windows import WindowSettings
+from stages.models.config import BackboneConfig, Reads, Size, Stateless
 
 
-class HuggingFaceConfig(BackboneConfig):
+class HuggingFaceConfig(Stateless, BackboneConfig):
     """A model of transformers between the two sides of a vocabulary; made by `import-model` alone."""
 
     backbone: Literal["huggingface"] = "huggingface"
@@ -30,9 +29,6 @@ class HuggingFaceConfig(BackboneConfig):
         longest = None if self.max_positions is None else self.max_positions - (self.prefix is not None)
         return Reads(keys, longest)
 
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        return {}
-
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if it was not imported, or cannot read segments as long."""
         if not self.architecture:
@@ -41,6 +37,3 @@ class HuggingFaceConfig(BackboneConfig):
         if longest is not None and segment_length > longest:
             raise UsageError(f"The model reads {longest} tokens at once, less than a segment of {segment_length}.")
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self

@@ -1,15 +1,14 @@
 """Settings of an imported model that translates. Free of torch and of transformers."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from stages.errors import UsageError
-from stages.models.config import BackboneConfig, Reads, Size, StateArray
-from stages.models.windows import WindowSettings
+from stages.models.config import BackboneConfig, Reads, Size, Stateless
 
 
-class HuggingFaceEncoderDecoderConfig(BackboneConfig):
+class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
     """An encoder-decoder of transformers between the two sides of a vocabulary; made by `import-model` alone."""
 
     backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
@@ -32,15 +31,8 @@ class HuggingFaceEncoderDecoderConfig(BackboneConfig):
         longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
         return Reads(keys, longest, source=True, decodes=True)
 
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        """None: a sentence ends where its window does."""
-        return {}
-
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if it was not imported."""
         if not self.architecture:
             raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from stages.errors import UsageError
 from stages.examples import Way
-from stages.models.config import Reads, Size, StateArray
+from stages.models.config import Reads, Size, StateArray, require_segments
 from stages.models.layers.settings import FEED_FORWARD_KEYS, BlockSizes
 from stages.models.windows import WindowSettings
 
@@ -49,11 +49,7 @@ class MemformerConfig(BlockSizes):
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if the model has segments of another length."""
-        if self.segment_length not in (None, segment_length):
-            raise UsageError(
-                f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
-                "tokens; leave it out."
-            )
+        require_segments(self.segment_length, segment_length)
         return {"segment_length": segment_length}
 
     def reading(self, windows: WindowSettings) -> Self:

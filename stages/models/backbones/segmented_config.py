@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from pydantic import model_validator
 
-from stages.errors import UsageError
 from stages.examples import Way
-from stages.models.config import BackboneConfig, StateArray
+from stages.models.config import BackboneConfig, StateArray, require_segments
 from stages.models.layers.settings import present
 from stages.models.windows import WindowSettings
 
@@ -45,11 +44,7 @@ class SegmentedConfig(BackboneConfig):
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if the model has segments of another length, or layers that cannot read such ones."""
-        if self.segment_length not in (None, segment_length):
-            raise UsageError(
-                f"model.segment_length is {self.segment_length}, but segments of training have {segment_length} "
-                "tokens; leave it out."
-            )
+        require_segments(self.segment_length, segment_length)
         memory = segment_length if self.mem_length is None else self.mem_length
         lengths = {"segment_length": segment_length, "mem_length": memory}
         self.model_copy(update=lengths).state_spec(segment_length)

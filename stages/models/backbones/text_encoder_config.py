@@ -1,16 +1,15 @@
 """Settings of an imported encoder. Free of torch and of transformers."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stages.errors import UsageError
 from stages.examples import Way
-from stages.models.config import BackboneConfig, Reads, Size, StateArray
-from stages.models.windows import WindowSettings
+from stages.models.config import BackboneConfig, Reads, Size, Stateless
 
 
-class TextEncoderConfig(BackboneConfig):
+class TextEncoderConfig(Stateless, BackboneConfig):
     """A model of transformers whose inputs see those behind them; made by `import-model` alone."""
 
     scores_tokens: ClassVar[bool] = False
@@ -34,12 +33,6 @@ class TextEncoderConfig(BackboneConfig):
     def reads(self) -> Reads:
         return Reads(longest_context=self.longest)
 
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        return {}
-
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError, since it predicts nothing that it could be trained on."""
         raise UsageError("The backbone text-encoder is imported, and makes keys alone: memlm import-model.")
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self

@@ -1,18 +1,15 @@
 """Decoder Transformer, pre-norm, with fused causal attention."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
 from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.layers import FEED_FORWARD, LOOKUP, WINDOW_ATTENTION
+from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import FeedForward, Lookup, WindowAttention, share_weights
+from stages.models.layers.stacks import ChosenLayers, let_begin
 
 
 class Positions(nn.Module):
@@ -40,24 +37,8 @@ class Positions(nn.Module):
         return self.learned[:length]
 
 
-class Block(nn.Module):
+class Block(ChosenLayers):
     """Attention, then feed-forward, each on the normalized residual stream."""
-
-    def __init__(self, config: TransformerConfig, number: int) -> None:
-        super().__init__()
-        lookup, attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
-        self.lookup: Lookup[Any] = LOOKUP.load(lookup.name)(config, lookup)
-        self.attention_norm = nn.LayerNorm(config.width)
-        self.attention: WindowAttention = WINDOW_ATTENTION.load(attention.name)(config, attention)
-        self.ffn_norm = nn.LayerNorm(config.width)
-        self.ffn: FeedForward = FEED_FORWARD.load(feed_forward.name)(config, feed_forward)
-        self.dropout = Dropout(config.dropout)
-
-    def initialize(self, blocks: int) -> None:
-        """Let the weights begin, in a stack of so many blocks."""
-        self.lookup.initialize(blocks)
-        self.attention.initialize(blocks)
-        self.ffn.initialize(blocks)
 
     def forward(self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None) -> tuple[Tensor, Tensor]:
         """[B, L, d], tokens and offsets [B, L] -> the next residual stream and the input of the feed-forward layer."""
@@ -75,10 +56,8 @@ class Transformer(Backbone, Compilable):
         self.scale = config.width**0.5
         self.positions = Positions(config)
         self.dropout = Dropout(config.dropout)
-        blocks = [Block(config, number + 1) for number in range(config.layers)]
-        share_weights(nn.ModuleList(blocks))
-        for block in blocks:
-            block.initialize(config.layers)
+        blocks = [Block(config, number + 1, WINDOW_ATTENTION) for number in range(config.layers)]
+        let_begin(blocks, config.layers)
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(config.width)
 

@@ -6,13 +6,12 @@ from pydantic import model_validator
 
 from stages.config import OneOf
 from stages.errors import UsageError
-from stages.models.config import Reads, Size, StateArray
+from stages.models.config import Reads, Size, Stateless
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.settings import FEED_FORWARD_KEYS, AttentionConfig, SoftmaxSettings, SublayerSettings
-from stages.models.windows import WindowSettings
 
 
-class TransformerConfig(AttentionConfig):
+class TransformerConfig(Stateless, AttentionConfig):
     """A pre-norm decoder Transformer."""
 
     backbone: Literal["transformer"] = "transformer"
@@ -33,9 +32,6 @@ class TransformerConfig(AttentionConfig):
         longest = self.max_positions if self.positions == "learned" else None
         return Reads(FEED_FORWARD_KEYS, longest, self.lookup.reads_documents)
 
-    def state_spec(self, context: int) -> dict[str, StateArray]:
-        return {}
-
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Raises: UsageError if segments are longer than the learned positions."""
         if self.positions == "sinusoidal":
@@ -44,6 +40,3 @@ class TransformerConfig(AttentionConfig):
         if longest < segment_length:
             raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
         return {"max_positions": longest}
-
-    def reading(self, windows: WindowSettings) -> Self:
-        return self

@@ -8,39 +8,18 @@ from torch import Tensor, nn
 from stages.models.backbone import Compilable
 from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
 from stages.models.backbones.transformer_xl_config import TransformerXLConfig
-from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
-from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import PLACES, BlockMemory
-from stages.models.layers.sublayer import (
-    Attended,
-    FeedForward,
-    Lookup,
-    Passage,
-    StreamAttention,
-    StreamInputs,
-    share_weights,
-)
+from stages.models.layers import STREAM_ATTENTION
+from stages.models.layers.settings import BlockMemory
+from stages.models.layers.stacks import ChosenLayers, let_begin
+from stages.models.layers.sublayer import Attended, Passage, StreamInputs
 
 
-class Block(StreamBlock):
+class Block(ChosenLayers, StreamBlock):
     """Attention, then feed-forward, each on the normalized residual stream."""
 
     def __init__(self, config: TransformerXLConfig, number: int) -> None:
-        super().__init__()
-        lookup, attention, feed_forward = (config.layer_in(place, number) for place in PLACES)
-        self.lookup: Lookup[Any] = LOOKUP.load(lookup.name)(config, lookup)
-        self.attention_norm = nn.LayerNorm(config.width)
-        self.attention: StreamAttention[Any] = STREAM_ATTENTION.load(attention.name)(config, attention)
-        self.ffn_norm = nn.LayerNorm(config.width)
-        self.ffn: FeedForward = FEED_FORWARD.load(feed_forward.name)(config, feed_forward)
-        self.dropout = Dropout(config.dropout)
+        super().__init__(config, number, STREAM_ATTENTION)
         self.keeps_graph = self.attention.keeps_graph
-
-    def initialize(self, blocks: int) -> None:
-        """Let the weights begin, in a stack of so many blocks."""
-        self.lookup.initialize(blocks)
-        self.attention.initialize(blocks)
-        self.ffn.initialize(blocks)
 
     def begin(self, x: Tensor) -> NamedTuple:
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
@@ -70,9 +49,7 @@ class TransformerXL(SegmentedByDistance, Compilable):
 
     def made_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
         blocks = [Block(config, number + 1) for number in range(config.layers)]
-        share_weights(nn.ModuleList(blocks))
-        for block in blocks:
-            block.initialize(config.layers)
+        let_begin(blocks, config.layers)
         return [*blocks]
 
     def compiled_parts(self) -> list[nn.Module]:

@@ -1,12 +1,41 @@
-"""Blocks of an encoder, and of a decoder that attends to what it says: pre-norm, with the residual stream between."""
+"""Parts that blocks of several backbones share: each layer reads the normalized residual stream, and adds to it."""
+
+from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
+from stages.models.layers import FEED_FORWARD, LOOKUP
 from stages.models.layers.attention import Attention, Heads, lower
 from stages.models.layers.dense import Dense
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.settings import BlockSizes, DenseSettings
-from stages.models.layers.sublayer import FeedForward, initialize
+from stages.models.layers.settings import PLACES, AttentionConfig, BlockSizes, DenseSettings
+from stages.models.layers.sublayer import FeedForward, Lookup, initialize, share_weights
+from stages.registry import Registry
+
+
+class ChosenLayers(nn.Module):
+    """Lookup, attention and feed-forward layer of a block, as settings choose them, and the norms before them."""
+
+    def __init__(self, config: AttentionConfig, number: int, attention: Registry) -> None:
+        """`number`: of the block, from 1; `attention`: what it may be."""
+        super().__init__()
+        looks_up, attends, feeds = (config.layer_in(place, number) for place in PLACES)
+        self.lookup: Lookup[Any] = LOOKUP.load(looks_up.name)(config, looks_up)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.attention: Any = attention.load(attends.name)(config, attends)
+        self.ffn_norm = nn.LayerNorm(config.width)
+        self.ffn: FeedForward = FEED_FORWARD.load(feeds.name)(config, feeds)
+        self.dropout = Dropout(config.dropout)
+
+
+def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
+    """Share the weights that blocks have in common, then let all weights begin, in a stack of so many blocks."""
+    blocks = list(blocks)
+    share_weights(nn.ModuleList(blocks))
+    for block in blocks:
+        for layer in (block.lookup, block.attention, block.ffn):
+            layer.initialize(number)
 
 
 class EncoderBlock(nn.Module):

@@ -5,13 +5,15 @@ p(w) is the share of w among the longest matches where τ is small, and shorter 
 Source: unbounded n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperature.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from stages.memory.entries import Entries
+from stages.memory.entries import Entries, LogSums
 from stages.retrieval.reading import Reading
 from stages.retrieval.retrieved import Retrieved, retrieve
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
@@ -87,39 +89,82 @@ class ExactStreamSource(MatchSource):
     vocabulary: int
 
     @property
-    def size(self) -> int:
-        """Positions back."""
-        size: int = self.reading.value("size")[0]
-        return size
+    def sizes(self) -> tuple[int, ...]:
+        """Positions back, of which one is chosen."""
+        sizes: tuple[int, ...] = self.reading.value("size")
+        return sizes
 
     @property
     def about(self) -> About:
-        return About("matches", details={"size": self.size})
+        """Cut-offs count the positions back where these are a choice, else the matches."""
+        if len(self.sizes) > 1:
+            return About("size", details={"matches": self._matches})
+        return About("matches", details={"size": self.sizes[0]})
+
+    @property
+    def width(self) -> int:
+        """The most matches that a position reads, of all sizes together."""
+        return len(self.sizes) * self._matches
+
+    @property
+    def _matches(self) -> int:
+        most: int = self.reading.value("matches")[-1]
+        return most
+
+    def narrowed(self, cutoff: int) -> Self:
+        return replace(self, reading=self.reading.changed({self.about.amount: (cutoff,)}))
 
     @property
     def needs(self) -> Needs:
-        return Needs(reach=self.size + LONGEST)
+        return Needs(reach=self.sizes[-1] + LONGEST)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Sort the past and the range together; each position finds those before it."""
         lm = scored_range.lm
         ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
-        first, size = len(ids) - len(lm), self.size
+        first = len(ids) - len(lm)
         contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.vocabulary))
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
         whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)
 
-        def of(part: slice) -> Retrieved:
-            own = np.arange(first + part.start, first + part.stop)
+        def within(own: np.ndarray, size: int, part: slice) -> Retrieved:
             at = Located(rank[own], contexts.shared[rank[own]], whole[own])
-            found = contexts.best(at, self.width, within=np.stack([np.maximum(own - size, 0), own], axis=1))
+            found = contexts.best(at, self._matches, within=np.stack([np.maximum(own - size, 0), own], axis=1))
             places = np.where(found.places < 0, -1, found.places + lm.stop - len(ids))
             retrieved = self._retrieved(scored_range, part, found, ids, "")
             (one,) = retrieved.parts
             return Retrieved((one._replace(ids=torch.from_numpy(places).to(lm.targets.device)),))
 
+        def of(part: slice) -> Retrieved:
+            own = np.arange(first + part.start, first + part.stop)
+            each = {size: within(own, size, part) for size in self.sizes}
+            last = each[self.sizes[-1]]
+            return last if len(each) == 1 else BySize(last.parts, each)
+
         return of
+
+
+@dataclass(frozen=True)
+class BySize(Retrieved):
+    """Entries that each number of positions back retrieves, all of which are read; cut-offs are these numbers."""
+
+    by_size: Mapping[int, Retrieved]
+
+    def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+        sums = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
+        return LogSums(**{name: torch.cat([vars(one)[name] for one in sums], 1) for name in vars(sums[0])})
+
+    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
+        return self.by_size[cutoff].dense(rows, scale, self._width, vocabulary)
+
+    def taken(self, rows: Tensor, targets: Tensor) -> Retrieved:
+        each = {size: one.taken(rows, targets) for size, one in self.by_size.items()}
+        return BySize(super().taken(rows, targets).parts, each)
+
+    @property
+    def _width(self) -> int:
+        return self.parts[0].entries.scores.shape[1]
 
 
 def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:

@@ -49,8 +49,13 @@ class ExactStreamSettings(ExactSettings):
         return "stream"
 
     def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
-        if self.size == "tune" or len(self.size or ()) > 1:
-            raise UsageError(f"{reading.spelled}: size is one number here; what is tuned is matches.")
         longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
-        asked = int(self.size[0]) if self.size else longest
-        return super().resolve(reading, read, splits).changed({"size": (min(asked, longest),)})
+        asked = SIZE.grid if self.size == "tune" else self.size or (longest,)
+        sizes = tuple(sorted({min(int(size), longest) for size in asked}))
+        reading = super().resolve(reading, read, splits)
+        if len(sizes) > 1 and (len(reading.value("matches")) > 1 or len(reading.sources) > 1 or reading.per_context):
+            raise UsageError(
+                f"{reading.spelled}: size is tuned of exact-stream alone, at one number of matches and one "
+                f"{reading.weight_name} for all; give one size, or --memory exact-stream:size=tune,lambda=tune."
+            )
+        return reading.changed({"size": sizes})

@@ -126,7 +126,7 @@ def test_a_cap_that_small_scores_hide_is_noticed(tmp_path, monkeypatch):
     saved(tmp_path, "gemma2", final_logit_softcapping=30.0)
     monkeypatch.setattr(anatomy, "CAPS", ())
     location = locate(str(tmp_path))
-    with pytest.raises(DataError, match="computes scores in a way that memlm does not know"):
+    with pytest.raises(DataError, match="computes log-probabilities in a way"):
         read_weights(location, describe(location, None))
 
 
@@ -137,7 +137,7 @@ def test_a_model_whose_scores_differ_is_refused(tmp_path):
     location = locate(str(tmp_path))
     described = describe(location, None)
     (tmp_path / "config.json").write_text(json.dumps(config | {"embedding_multiplier": 3.0}))
-    with pytest.raises(DataError, match="log-probabilities differ"):
+    with pytest.raises(DataError, match="computes log-probabilities in a way"):
         read_weights(location, described)
 
 

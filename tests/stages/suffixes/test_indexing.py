@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.progress import ProgressLog, Written
@@ -98,8 +99,8 @@ def changed_tokens(store: Store, monkeypatch: pytest.MonkeyPatch, documents: lis
 
     def given(self: SmallTokens, job: Job[TokensConfig]) -> dict[str, Any]:
         figures = run(self, job)
-        layout = job.draft.array("tokens.zarr/train/ids", (9 * len(ids),), np.uint16, 1 << 20)
-        layout.write(0, np.concatenate(ids))
+        layout = ArrayLayout("tokens.zarr/train/ids", (9 * len(ids),), np.uint16, 1 << 20)
+        job.draft.write_whole(layout, np.concatenate(ids))
         return figures
 
     run = SmallTokens.run

@@ -103,7 +103,7 @@ def test_segments_and_short_term_memory_of_spalm_are_those_of_the_paper(name, le
 def test_presets_are_valid_and_complete(name):
     table = load_preset(name)
     config = TrainConfig.model_validate(table)
-    left_out = {"epochs", "long_length", "memory", "lora", "compile", "order", "label_smoothing"}
+    left_out = {"epochs", "long_length", "memory", "lora", "compile", "order", "label_smoothing", "wider", "deeper"}
     assert set(table) - {"label_smoothing"} == set(TrainConfig.model_fields) - left_out
     assert config.method == "lm"
 

@@ -1,0 +1,86 @@
+"""A trained Transformer made wider and deeper: as in ELLE, before it learns more than it has room for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stages.errors import UsageError
+from stages.models.config import BackboneConfig
+
+NOISE = 0.01
+"""Deviation of what is added to the inputs of copies, so that they learn to differ (ELLE)."""
+
+
+def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneConfig:
+    """The sizes of a model that is so many times as wide, with as many times as many heads, and as deep.
+
+    Raises: UsageError for a model that does not grow: only a Transformer with learned positions and dense layers does.
+    """
+    sizes: Any = config
+    plain = config.backbone == "transformer" and config.head is None and config.gate is None and not config.cutoffs
+    layers = (getattr(sizes, place).name for place in ("lookup", "attention", "feed_forward")) if plain else ()
+    if tuple(layers) != ("none", "softmax", "dense") or sizes.positions != "learned":
+        raise UsageError(
+            "wider and deeper are for a transformer with learned positions, softmax attention, dense feed-forward "
+            "layers and one softmax over its tokens: leave them out."
+        )
+    widths = {name: getattr(sizes, name) * wider for name in ("width", "heads", "ffn_width")}
+    return config.model_copy(update={**widths, "layers": sizes.layers * deeper})
+
+
+def grown(
+    weights: Mapping[str, Tensor], config: BackboneConfig, wider: int, deeper: int, noise: float, seed: int
+) -> dict[str, Tensor]:
+    """The weights of the larger model: of width alone, and without noise, it gives every token the same probability.
+
+    Each unit and each head is there `wider` times, and what reads a unit reads each of its copies with the weight
+    divided. Noise is added to what reads the copies behind the first. Each block is there `deeper` times, copies behind
+    each other; this changes the function, which training recovers.
+
+    Args:
+        weights, config: of the smaller model.
+    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 3.2; function-preserving as Chen et al. 2015 (Net2Net).
+    """
+    random = torch.Generator().manual_seed(seed)
+    found = dict[str, Tensor]()
+    for name, tensor in weights.items():
+        wide = _wide(name, tensor, wider, config, noise, random)
+        parts = name.split(".")
+        if parts[:2] != ["backbone", "blocks"]:
+            found[name] = wide
+            continue
+        for copy in range(deeper):
+            found[".".join([*parts[:2], str(int(parts[2]) * deeper + copy), *parts[3:]])] = wide.clone()
+    return found
+
+
+def _wide(
+    name: str, tensor: Tensor, times: int, config: BackboneConfig, noise: float, random: torch.Generator
+) -> Tensor:
+    if times == 1:
+        return tensor
+    tied = config.tied
+    if name == "vocabulary.bias":
+        return tensor
+    if name == "vocabulary.embedding":  # the backbone multiplies it with the root of the width
+        return tensor.repeat(1, times) * times**-0.5
+    if name == "vocabulary.output":
+        return tensor.repeat(1, times) / times
+    if name.startswith("backbone.norm."):
+        return tensor.repeat(times) * (times**-0.5 if tied else 1)
+    if ".qkv." in name:  # queries, keys and values by themselves: their heads are what is copied
+        rows = tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
+    elif tensor.dim() == 1:
+        return tensor.repeat(times)
+    elif name.endswith("positions.learned"):
+        return tensor.repeat(1, times)
+    else:
+        rows = tensor.repeat(times, 1)
+    if rows.dim() == 1:
+        return rows
+    columns = rows.repeat(1, times) / times
+    width = rows.shape[1]
+    columns[:, width:] += noise * torch.randn(columns[:, width:].shape, generator=random, dtype=torch.float64).to(rows)
+    return columns
