@@ -112,7 +112,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if "index" in job.inputs and "neighbors" not in job.inputs:
             tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
         if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
-            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-lm of an index is")
+            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-mt of an index is")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
@@ -200,6 +200,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.evaluation.row_weights import RowWeights
         from stages.evaluation.translations import write_translations
         from stages.reports.remarks.table import REPORT, remarks_on
+        from stages.retrieval.weights import CHOICES
 
         shards, rows = plan.scoring.parts, rows_of_report(job)
         weights = RowWeights(job.folder, job.draft.record, rows, plan.tuning)
@@ -222,7 +223,10 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         learned = weights.learned()
         if learned is not None and learned["network"] is not None:
             _write(job, "weight-network.json", learned["network"])
-        more = weights.policies()[0].files if rows else {}
+        more = dict(weights.policies()[0].files) if rows else {}
+        of_contexts = weights.of_contexts()
+        if of_contexts is not None:
+            more[CHOICES] = of_contexts
         for name, content in {"metrics.json": made, **files, **more}.items():
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
@@ -235,7 +239,7 @@ SEARCHED = "translations are searched for with neighbours from an index alone"
 
 def _searched(readings: Sequence[Reading]) -> bool:
     """Whether a search for translations can read these memories."""
-    return all(set(reading.sources) == {"external"} for reading in readings)
+    return all(set(one.sources) == {"external"} and one.value("pointers") is None for one in readings)
 
 
 def resolve_decoding(

@@ -31,8 +31,8 @@ class EvaluateConfig(WindowedConfig):
     """Split to score."""
     memory: Annotated[tuple[str, ...] | None, READING] = None
     """One reading, on top of those before it: external:lambda=tune or long:size=500,lambda=tune (lambda=learned: one
-    for each context); or by name: knn-lm, neural-cache, exact, exact-stream, trime, trime-long, trime-ext, none; None:
-    as the model was trained to read, then knn-lm of an index, tuned."""
+    for each context); or by name: knn-lm, knn-mt, neural-cache, exact, exact-stream, trime, trime-long, trime-ext,
+    none; None: as the model was trained to read, then knn-lm of an index, tuned."""
     tune_split: str | None = "valid"
     """Split that numbers are tuned on."""
     gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None

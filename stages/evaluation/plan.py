@@ -29,7 +29,7 @@ ENTRIES_PER_SHARD = 1 << 23
 INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
-SENTENCES_PER_SHARD = 64
+SENTENCES_PER_SHARD = 256
 SCORE = "score"
 """Name of the pass over the split that is reported."""
 

@@ -105,6 +105,13 @@ class RowWeights:
         policies = self.policies()
         return policies[0].choices.get(WEIGH.name) if policies else None
 
+    def of_contexts(self) -> dict[str, Any] | None:
+        """The record that `restored` makes the first row's policy of, JSON; None with one weight for all contexts."""
+        if not self._passes or not self._rows[0].sources[-1].reading.per_context:
+            return None
+        spreads = self._record(self._passes[0].sample.key)["spreads"][0]
+        return {"spreads": spreads, "choices": self.policies()[0].choices}
+
     def tuned(self) -> Tuned | None:
         """Figures of the model alone and of every row on the tuning split; None where nothing was tuned."""
         if not self._passes:

@@ -48,7 +48,7 @@ def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part:
     sources = _sentences(job, "source", part.start, part.stop)
     before = 0 if translator.memory is None else translator.memory.searches
     started = time.perf_counter()
-    found = list(translator.translate(sources, part.start))
+    found = translator.translate(sources, part.start)
     seconds = time.perf_counter() - started
     searches = 0 if translator.memory is None else translator.memory.searches - before
     with output.add(_file(part)).open("w", encoding="utf-8") as file:
