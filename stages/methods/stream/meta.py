@@ -137,5 +137,5 @@ class AnmlEr(OmlEr):
         if not self._read:  # nothing is learnt yet: the copy is of what training begins from
             assert model.frozen is not None
             own, copy = model.state_dict(), model.frozen.state_dict()
-            # What has factors beside it (LoRA) has another name; the copy has it from the model that training began from.
+            # A matrix with factors beside it (LoRA) has another name; the copy has it from the model to begin from.
             model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})
