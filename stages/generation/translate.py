@@ -93,7 +93,7 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
         if wanted.attribute:
             raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
     elif external is None or not isinstance(external.retrieval, IndexSearch):
-        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory knn-mt, or none.")
+        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory external:…, or none.")
     else:
         memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
     return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))
