@@ -81,7 +81,7 @@ def resumable(kept: str = "what is done is kept, and the same command goes on fr
 def _stopped(how: str, error: BaseException) -> str:
     """Message about what is kept, and how to resume: for work on artifacts as its note says; other commands start
     anew."""
-    notes = getattr(error, "__notes__", ("what was made before is as it was, and the same command begins anew",))
+    notes = getattr(error, "__notes__", ("earlier results are kept, and the same command starts over",))
     return "; ".join((how, *notes)) + "."
 
 

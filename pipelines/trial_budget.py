@@ -143,8 +143,9 @@ def best_budget(
         fewest, good = (minutes_for(n, token_bytes, machine, training, shares) for n in (FEWEST_PASSES, GOOD_PASSES))
         raise UsageError(
             f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} "
-            f"tokens a second, as fast as this machine trains just now: give --minutes {good} for "
-            f"{number(GOOD_PASSES)} passes over {size(FEWEST_BYTES)} ({fewest} for one), or wait until it is less busy."
+            f"tokens a second, as fast as this machine trains just now: give --minutes {good} to "
+            f"read {size(FEWEST_BYTES)} {number(GOOD_PASSES)} times ({fewest} to read it once), "
+            "or wait until it is less busy."
         )
     for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
         largest = _largest(total, fewest, trime, token_bytes, machine, training, shares)

@@ -31,10 +31,13 @@ class EvaluateConfig(WindowedConfig):
     """Split to score."""
     memory: Annotated[tuple[str, ...] | None, READING] = None
     """One reading, on top of those before it: external:lambda=tune or long:size=500,lambda=tune (lambda=learned: one
-    for each context); or by name: knn-lm, neural-cache, exact, exact-stream, trime, trime-long, trime-ext, none; None:
-    as the model was trained to read, then knn-lm of an index, tuned."""
+    for each context); or by name: knn-lm, knn-mt, neural-cache, exact, exact-stream, trime, trime-long, trime-ext,
+    none; None: as the model was trained to read, then knn-lm of an index, tuned."""
     tune_split: str | None = "valid"
     """Split that numbers are tuned on."""
+    tune_by: Literal["perplexity", "bleu"] = "perplexity"
+    """Measure that chooses numbers; bleu translates the first 200 sentences of that split with each point of lists, at
+    most 32."""
     gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
     """Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is reported; None: as
     in training."""

@@ -19,6 +19,7 @@ from stages.examples.corpus import Corpus
 from stages.lineage.exact import EXACT, text_splits
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
+from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.windows import WindowSettings
 from stages.retrieval.gate_reader import open_hidden_memory
@@ -105,7 +106,8 @@ def _rows(
     vocabulary = int(read["tokens"].metrics["vocabulary_size"])
     overlapping = windows.stride < windows.context
     inputs = SourceInputs(windows.context, overlapping, device.type, datastore, contexts, vocabulary)
-    return rows_of(readings, inputs, evaluation_defaults(read["model"]).trained_with_memory)
+    model = read["model"]
+    return rows_of(readings, inputs, evaluation_defaults(model).trained_with_memory, model_of(model).reads.source)
 
 
 def _matched_text(read: Mapping[str, Artifact], exclude: str) -> MatchedText | None:

@@ -47,7 +47,7 @@ class Stream:
         place = len(self.passage)
         for token in (*drafted, ANY):
             self.passage.append(token)
-        result = self.reader.range_reader.read(PASSAGE, place, len(self.passage), self._history)
+        result = self.reader.read_range(PASSAGE, place, len(self.passage), self._history)
         self._block, self._after = result.scored_range, result.after
         return result.scored_range
 

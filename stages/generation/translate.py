@@ -20,7 +20,7 @@ from stages.retrieval.neighbors import IndexSearch
 from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts
 from stages.translation.settings import TranslationRequest
-from stages.translation.translator import BATCH, Translator, open_translator, step_memory
+from stages.translation.translator import Translator, open_translator, step_memory
 
 
 class TranslatedToken(NamedTuple):
@@ -53,9 +53,9 @@ class LineTranslator:
     def translate(self, lines: Iterable[str], attribute: bool) -> Iterator[Translated]:
         """Translations of lines in their order, in batches; a blank line stays blank."""
         lines = iter(lines)
-        while batch := list(islice(lines, BATCH)):
+        while batch := list(islice(lines, self.translator.batch)):
             sources = [self._ids(line) for line in batch if line.strip()]
-            found = self.translator.translate(sources) if sources else iter(())
+            found = iter(self.translator.translate(sources))
             for line in batch:
                 if not line.strip():
                     yield Translated(line, "", 0.0, 0.0, False, [] if attribute else None)
@@ -89,10 +89,11 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
     model, device = reader.range_reader.model, reader.range_reader.split_reader.device
     precision = resolve_precision(request.precision, device.type)
     external, memory, key = reader.range_reader.external, None, None
-    if reader.policy is None or external is None:
+    if reader.policy is None:
         if wanted.attribute:
             raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
+    elif external is None or not isinstance(external.retrieval, IndexSearch):
+        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory knn-mt, or none.")
     else:
-        assert isinstance(external.retrieval, IndexSearch)
         memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
     return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))

@@ -166,7 +166,7 @@ def _inspected(reader: MemoryReader, split: str, own: Any, start: int, stop: int
     """Inspect tokens [start, stop) of a split whose arrays are `own`."""
     carried = reader.carried(split, start)
     with LookUps(reader.range_reader.model) as look_ups:
-        result = reader.range_reader.read(split, start, stop, carried, probed=True)
+        result = reader.read_range(split, start, stop, carried, probed=True)
     scores = score_range(reader.range_reader, result, [] if reader.policy is None else [reader.policy])
     ids = scores.targets.tolist()
     here = SplitText.of(own, split, reader.text)

@@ -11,7 +11,7 @@ from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.opening import open_range_reader
-from stages.evaluation.range_reader import RangeReader
+from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
 from stages.examples.corpus import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
@@ -26,6 +26,7 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.policy import WeightPolicy, restored
 from stages.text.excerpt import SplitText, TokenText
 from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
@@ -44,10 +45,17 @@ class MemoryReader:
 
     read: Mapping[str, Artifact]
     range_reader: RangeReader
-    policy: Fixed | None
+    policy: WeightPolicy | None
     memories: list[dict[str, Any]]
     """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
     text: TokenText
+
+    def read_range(
+        self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
+    ) -> RangeResult:
+        """Read tokens [start, stop) of a split, with all that the weights need."""
+        gate = None if self.policy is None else self.policy.search_gate
+        return self.range_reader.read(split, start, stop, carried, probed=probed, contexts=True, gate=gate)
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """Read the entries of each token of a range, for a few tokens at a time; the plain model has none."""
@@ -107,9 +115,15 @@ def load_reader(found: Resolved, request: Request) -> MemoryReader:
     if not rows:
         return MemoryReader(found.read, reader, None, [], text)
     row = rows[0]
-    policy = Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
+    policy = _policy(row, reader, found)
     memories = [_without_tuning(memory, found.numbers) for memory in policy.describe(None)]
-    return MemoryReader(found.read, replace(reader, needs=row.needs), policy, memories, text)
+    return MemoryReader(found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text)
+
+
+def _policy(row: MemoryRow, reader: RangeReader, found: Resolved) -> WeightPolicy:
+    if found.choices is not None:
+        return restored(row, found.choices)
+    return Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
 
 
 def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
@@ -182,7 +196,7 @@ def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np
     carried = reader.carried(PASSAGE, start) if start else CarriedState()
     policies = [] if reader.policy is None else [reader.policy]
     for begin in range(start, stop, BLOCK_TOKENS):
-        result = reader.range_reader.read(PASSAGE, begin, min(begin + BLOCK_TOKENS, stop), carried)
+        result = reader.read_range(PASSAGE, begin, min(begin + BLOCK_TOKENS, stop), carried)
         scores = score_range(reader.range_reader, result, policies)
         final = scores.rows[0] if scores.rows else scores
         log_p.append(final.log_p.double().cpu().numpy())

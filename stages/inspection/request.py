@@ -22,6 +22,7 @@ from stages.retrieval import sources as memory_sources
 from stages.retrieval.grammar import Comparison
 from stages.retrieval.reading import Reading, parse_reading, parse_readings
 from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.weights import CHOICES
 
 
 def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
@@ -42,25 +43,36 @@ def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
 def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
     """The readings of a report's main row, with the numbers that its evaluation selected on.
 
-    Raises: ArtifactError if another model was evaluated; UsageError if a weight is learned.
+    With weights of each context these are its readings as they were tuned; `reported_choices` has the rest.
+    Raises: ArtifactError if another model was evaluated.
     """
     if not model.matches(report.manifest.inputs["model"]):
         raise ArtifactError(
             f"{report.reference} evaluated {report.input('model').reference}, not {model.reference}; "
             "name a report of that, or give numbers with --memory."
         )
+    if reported_choices(report) is not None:
+        return parse_readings(tuple(report.config["memory"]))
     found = report.json("metrics.json")
     with content_of(report.file("metrics.json"), UsageError):
         memories = found["memories"]
         readings = tuple(map(_reading, memories))
-        learned = [memory["learned"] for memory in memories if "learned" in memory]
-    if learned:
-        one_for_all = " ".join(f"--memory {reading.spelled}" for reading in readings)
-        raise UsageError(
-            f"{report.reference} reads every context with a {learned[0]} of its own, which evaluate alone does; with "
-            f"one for all: {one_for_all}"
-        )
     return readings
+
+
+def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
+    """The record that a report's weights of each context are made again from; None where it read one for all.
+
+    Raises: UsageError of a report from before such files.
+    """
+    if (report.path / CHOICES).is_file():
+        found: Mapping[str, Any] = report.json(CHOICES)
+        return found
+    if any("learned" in memory for memory in report.json("metrics.json")["memories"]):
+        raise UsageError(
+            f"{report.reference} was made before weights of contexts were kept: remove it, evaluate again."
+        )
+    return None
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:
@@ -104,6 +116,8 @@ class Resolved:
     options: Mapping[str, Any]
     """Options of probes, resolved."""
     by_document: bool
+    choices: Mapping[str, Any] | None
+    """Those of `reported_choices`, where the readings are a report's."""
     exclude: str
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
 
@@ -152,6 +166,7 @@ def find(
         windows,
         _options(read, report, split),
         _by_document(report),
+        None if report is None or request.memory is not None else reported_choices(report),
         (report and report.config.get("exclude")) or "self",
     )
 

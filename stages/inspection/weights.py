@@ -5,15 +5,13 @@ Shapes: n positions, k entries a position.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from stages.memory.entries import LogSums
-from stages.retrieval.grids import Point, ReadingGrid
-from stages.retrieval.retrieved import MatchedEntries, Retrieved
+from stages.retrieval.retrieved import MatchedEntries
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy
 
 
@@ -55,11 +53,11 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
     """
     for rows, retrieved in policy.reading_row.retrieve(scored_range):
         places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
-        shares = shares_of(retrieved, policy.grids, policy.points, scored_range.lm.log_z[rows])
+        of_readings = policy.shares(scored_range, rows, retrieved)
+        shares = _shares(of_readings)
         entries = []
         for number, one in enumerate(retrieved):
-            weights = entry_weights(one, policy.points[number].scale, policy.points[number].cutoff)
-            for part, weight in zip(one.parts, weights, strict=True):
+            for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
                 where = _positions(part, scored_range, places) if part.ids is None else part.ids
                 values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
@@ -70,34 +68,14 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
         yield shares, entries
 
 
-def shares_of(
-    retrieved: Sequence[Retrieved], grids: Sequence[ReadingGrid], points: Sequence[Point], log_z: Tensor
-) -> Shares:
-    """How much of the final distribution the model and each reading's memory make up; log_z [n]."""
-    kept = [_kept(one, grid.reader, point, log_z) for one, grid, point in zip(retrieved, grids, points, strict=True)]
-    left = torch.ones_like(log_z)
+def _shares(each: Sequence[OfReading]) -> Shares:
+    """How much of the final distribution the model and each reading's memory make up."""
+    left = torch.ones_like(each[0].kept)
     memories = []
-    for one in reversed(kept):
-        memories.append((1 - one) * left)
-        left = left * one
+    for one in reversed(each):
+        memories.append((1 - one.kept) * left)
+        left = left * one.kept
     return Shares(left, torch.stack(memories[::-1], -1))
-
-
-def _kept(retrieved: Retrieved, reader: Any, point: Point, log_z: Tensor) -> Tensor:
-    """The factor [n] by which a reading makes probabilities smaller of tokens that its memory lacks."""
-    log_sums = retrieved.log_sums([point.scale], [point.cutoff]).at(0, 0)
-    absent = LogSums(torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score)
-    kept: Tensor = reader.read(torch.zeros_like(log_z), log_z, absent, point.weight).exp()
-    return kept
-
-
-def entry_weights(retrieved: Retrieved, scale: float, cutoff: int) -> list[Tensor]:
-    """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where there are none."""
-    scores = [part.scores_read(cutoff) for part in retrieved.parts]
-    joined = torch.cat(scores, -1)
-    scaled = torch.where(joined.isneginf(), joined, joined * scale)
-    weights = scaled.softmax(-1).nan_to_num(nan=0.0)
-    return list(weights.split([part.shape[1] for part in scores], -1))
 
 
 def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:

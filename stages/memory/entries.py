@@ -131,12 +131,14 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
     scores = entries.scores.float().masked_fill(places >= reach, -torch.inf)
     tokens = entries.values.long().clamp(min=0)
-    peaks = scores.new_full((len(scores), vocabulary), -torch.inf).scatter_reduce_(1, tokens, scores, "amax")
-    weights = _exponentials(scores - _finite(peaks.gather(1, tokens)), scale)
-    sums = torch.zeros_like(peaks).scatter_add_(1, tokens, weights)
+    none = scores.new_full((len(scores), vocabulary), -torch.inf)
+    peaks = none.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
+    weights = _exponentials(scores - _finite(peaks), scale)
+    sums = torch.zeros_like(none).scatter_add_(1, tokens, weights).gather(1, tokens)
     best = _finite(peaks.amax(-1, keepdim=True))
-    behind = _finite(peaks - best) * scale
-    return LogSums(sums.log() + behind, (sums * behind.exp()).sum(-1, keepdim=True).log(), best * scale)
+    behind = _finite(peaks - best) * scale  # few tokens are held: logs and powers of those alone
+    total = torch.zeros_like(none).scatter_(1, tokens, sums * behind.exp()).sum(-1, keepdim=True)
+    return LogSums(none.scatter_(1, tokens, sums.log() + behind), total.log(), best * scale)
 
 
 def joined(parts: Sequence[LogSums]) -> LogSums:

@@ -32,9 +32,11 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     for measure in measures:
         changes = {"perplexity": ["change"], NEW_TEXT: ["change, new text"]}
         columns += [HEADERS.get(measure, measure), *changes.get(measure, ())]
-    caption = "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
+    unsure = "Perplexity: how unsure a model is of the next token; lower is better. "
+    caption = unsure if "perplexity" in measures else ""
+    caption += "Change is against the first row of a report, or its baseline. Best: lowest on the same text."
     caption += " Ties: above it by chance, perhaps." if any(row.ties for row in rows) else ""
-    caption += " Counting: a trigram of what the row may read." if COUNTING in measures else ""
+    caption += " Counting: a trigram of what the row may read, to be beaten." if COUNTING in measures else ""
     groups = [
         Group(
             [_result(row, measures) for row in rows if row.source is source],

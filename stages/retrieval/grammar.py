@@ -56,8 +56,10 @@ LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
 TRAINED = "similarity=scaled-dot,reader=joint,temperature=tune"
 """How models trained with memory read it: as in training, but for τ."""
 
+KNN = ("external:temperature=tune,lambda=tune",)
 NAMED = {
-    "knn-lm": ("external:temperature=tune,lambda=tune",),
+    "knn-lm": KNN,
+    "knn-mt": KNN,
     "neural-cache": ("long:size=tune,theta=tune,lambda=tune",),
     "exact": ("exact:temperature=tune,lambda=length",),
     "exact-stream": ("exact-stream:temperature=tune,lambda=length",),
@@ -68,7 +70,10 @@ NAMED = {
         "external:similarity=dot,temperature=tune,lambda=tune",
     ),
 }
-"""Rows of the papers' tables that have a name of their own, as readings on top of each other."""
+"""Rows of the papers' tables that have a name of their own, as readings on top of each other.
+
+`knn-mt` is `knn-lm` of a model that translates.
+"""
 
 
 class Phrase(NamedTuple):
@@ -157,7 +162,7 @@ def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
     """
     named = {
         tuple(map(_kind, specs)): name
-        for name, specs in NAMED.items()
+        for name, specs in reversed(NAMED.items())
         if trained or not any(TRAINED in spec for spec in specs)
     }
     return named.get(tuple(kinds))

@@ -115,7 +115,12 @@ class IndexSearch:
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
         assert keys is not None
-        forbidden = self.forbidden(split, start, stop)
+        return self.search(keys, self.forbidden(split, start, stop), rows)
+
+    def search(
+        self, keys: np.ndarray, forbidden: np.ndarray | None = None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
+        """Neighbours of keys, or of those of them in rows, that are none of their forbidden rows, int64 [n, 2]."""
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
         found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)

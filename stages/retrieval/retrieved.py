@@ -69,6 +69,13 @@ class Retrieved:
         """LogSums of every token in all parts together, for some of the positions, [r, V]."""
         return joined([part.dense(rows, scale, cutoff, vocabulary) for part in self.parts])
 
+    def weights(self, scale: float, cutoff: int) -> list[Tensor]:
+        """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where none are."""
+        scores = [part.scores_read(cutoff) for part in self.parts]
+        joined = torch.cat(scores, -1)
+        scaled = torch.where(joined.isneginf(), joined, joined * scale)
+        return list(scaled.softmax(-1).nan_to_num(nan=0.0).split([one.shape[1] for one in scores], -1))
+
     def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
         """Select some of the positions; rows int64 [r], and their targets."""
         return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))

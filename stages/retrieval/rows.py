@@ -21,6 +21,8 @@ class MemoryRow:
     sources: tuple[Source, ...]
     trained: bool = False
     """Whether the model was trained with memory."""
+    translates: bool = False
+    """Whether the model reads a source."""
     distinction: str = ""
     """Suffix of the name, where another row has the same."""
 
@@ -28,10 +30,11 @@ class MemoryRow:
     def name(self) -> str:
         """Short, for a table."""
         reading = self.sources[-1].reading
+        name = self._name.replace("knn-lm", "knn-mt") if self.translates else self._name
         if not reading.per_context:
-            return self._name
+            return name
         searched = f", {self.searched:.0%} searched" if self.searched < 1 else ""
-        return f"{self._name} ({reading.weight} {reading.tunable[reading.weight_name].symbol}{searched})"
+        return f"{name} ({reading.weight} {reading.tunable[reading.weight_name].symbol}{searched})"
 
     @property
     def searched(self) -> float:
@@ -75,7 +78,9 @@ class MemoryRow:
             yield rows, retrieved
 
 
-def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) -> tuple[MemoryRow, ...]:
+def rows_of(
+    readings: Sequence[Reading], inputs: SourceInputs, trained: bool, translates: bool = False
+) -> tuple[MemoryRow, ...]:
     """The row that was asked for, with a composition each of its readings alone.
 
     Three readings or more are also read without the last, without the last two, and so on: what each adds is seen.
@@ -85,24 +90,26 @@ def rows_of(readings: Sequence[Reading], inputs: SourceInputs, trained: bool) ->
     Args:
         readings: completed.
         trained: whether the model was trained with memory.
+        translates: whether it reads a source.
     """
     if not readings:
         return ()
     sources = tuple(open_source(reading, inputs) for reading in readings)
-    rows = [MemoryRow(sources, trained)]
+    first = MemoryRow(sources, trained, translates)
+    rows = [first]
     if readings[-1].leaves_searches_out:
         return tuple(rows)
     if len(sources) > 1:
-        rows += [MemoryRow(sources[:count], trained) for count in range(len(sources) - 1, 1, -1)]
-        rows += [MemoryRow((source,), trained) for source in sources]
+        rows += [replace(first, sources=sources[:count]) for count in range(len(sources) - 1, 1, -1)]
+        rows += [replace(first, sources=(source,)) for source in sources]
         return tuple(replace(row, distinction=_number(rows, place)) for place, row in enumerate(rows))
     compared_with = sources[0].about.compared_with
     if compared_with is not None:
-        row = MemoryRow((open_source(compared_with, inputs),), trained)
+        row = replace(first, sources=(open_source(compared_with, inputs),))
         if row.sources[0].about.details != sources[0].about.details or row.name != rows[0].name:
             rows.append(row)
     if readings[-1].per_context:
-        rows.insert(1, MemoryRow((open_source(readings[0].with_tuned_weight(), inputs),), trained))
+        rows.insert(1, replace(first, sources=(open_source(readings[0].with_tuned_weight(), inputs),)))
     return tuple(rows)
 
 

@@ -16,9 +16,11 @@ from stages.text.files import compression
 
 RAW_BLOCK = 2**18
 COMPRESSED_BLOCK = 2**10
+"""Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
 NEWLINE = b"\n"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
+NO_TEXT = {b"%PDF-": "a PDF", b"PK\x03\x04": "a zip, Word or EPUB file"}
+"""Books as they are often kept, by the bytes that they begin with."""
 
 
 class _Decompressor(Protocol):
@@ -96,6 +98,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
                 f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
                 "iconv -f UTF-16 -t UTF-8 does."
             )
+        _refuse_books(path, data, offset)
         _refuse_nul(path, data, offset)
         try:
             text, used = codecs.utf_8_decode(data, "strict", block is None)
@@ -111,11 +114,20 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
             yield text
 
 
+def _refuse_books(path: str, data: bytes, offset: int) -> None:
+    """Refuse books that are no text, which people give as they came: part of a PDF may well be UTF-8."""
+    if offset == 0:
+        kind = next((kind for mark, kind in NO_TEXT.items() if data.startswith(mark)), None)
+        if kind is not None:
+            raise DataError(f"{path} is {kind}, not plain text{_where(path)}; save it as a text file (UTF-8) first.")
+
+
 def _refuse_nul(path: str, data: bytes, offset: int) -> None:
     position = data.find(b"\0")
     if position >= 0:
         raise DataError(
-            f"{path} looks binary: it has a NUL at byte {offset + position}{_where(path)}; expected UTF-8 text."
+            f"{path} looks binary: it has a zero byte (NUL) at byte {offset + position}{_where(path)}; expected "
+            "plain text in UTF-8."
         )
 
 

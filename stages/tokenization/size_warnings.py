@@ -12,7 +12,7 @@ FEW_TOKENS = 10_000
 """A split with fewer is too small to measure, or to learn, more than roughly."""
 UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity means something else."""
-MORE_TEXT = "give more text, or it a larger share (--split)"
+MORE_TEXT = "give more text, or give this split a larger share (--split)"
 """Advice that makes a split larger."""
 MANY_PARAGRAPHS = 1000
 """Number of paragraphs of one document that an article or a story does not have."""

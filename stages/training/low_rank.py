@@ -48,7 +48,7 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
 
     Raises: UsageError if the factors are in no group.
     """
-    weights = model.named_parameters()
+    weights = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
     learnt = {id(weight) for name, weight in weights if ADDED in name or name.startswith(ADDED_WEIGHTS)}
     left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
     if sum(len(group.parameters) for group in left) < len(learnt):

@@ -13,7 +13,7 @@ from stages.encoding.key_encoder import search_keys
 from stages.encoding.scoring import LEAST, LMScores
 from stages.encoding.split_reader import Places
 from stages.lineage.runs import OwnRows
-from stages.retrieval.neighbors import FoundNeighbors, IndexSearch
+from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.translation.decoder import Step
@@ -76,12 +76,13 @@ class StepMemory:
     def _retrieve(self, step: Step, sentences: Tensor, targets: Tensor | None = None) -> ScoredRange:
         """Search for all rows at once."""
         queries = search_keys(step.key.to(self.dtype))
-        self.searches += len(queries)
-        found = FoundNeighbors(*self.search.searcher.search(queries, self.search.k, self._forbidden(sentences)))
+        context, gate = self._context(step) if self.policy.needs.context else None, self.policy.search_gate
+        opened = None if gate is None or context is None else gate.opens(context.cpu()).numpy()
+        self.searches += len(queries) if opened is None else int(opened.sum())
+        found = self.search.search(queries, self._forbidden(sentences), opened)
         targets = torch.zeros_like(step.tokens) if targets is None else targets
         log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
         scored = LMScores(0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None)
-        context = self._context(step) if self.policy.needs.context else None
         return ScoredRange(scored, CarriedState(0), NOWHERE, None, found, queries, context)
 
     def _forbidden(self, sentences: Tensor) -> np.ndarray | None:

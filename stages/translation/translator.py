@@ -1,6 +1,6 @@
 """Translations of sentences by a model and the memory that it reads, batch by batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,9 @@ from stages.translation.model_decoder import ModelDecoder
 from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
-BATCH = 32
-"""Sentences that are searched together."""
+SENTENCES, PROBABILITIES = (32, 128), 1 << 22
+"""Least and most sentences of a batch, and what their rows give to tokens in between: many share the lists of a search,
+while the probabilities of a large vocabulary stay few."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,33 @@ class Translator:
     most: int = 1 << 20
     """Tokens of the longest translation that the model can write."""
 
-    def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> Iterator[Hypothesis]:
-        """Translations of sentences in their order.
+    def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> list[Hypothesis]:
+        """Translations of sentences in their order; those of alike length are searched together.
 
         Args:
             sources: tokens of each, `<eos>` at its end.
             first: number in its split of the first.
         """
-        for start in range(0, len(sources), BATCH):
-            batch = sources[start : start + BATCH]
-            if self.memory is not None:
-                self.memory.begin(range(first + start, first + start + len(batch)))
-            longest = [min(self.settings.longest.of(source), self.most) for source in batch]
-            beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
-            yield from beam_search(self.decoder, *self._padded(batch), longest, beam, self.memory)
+        order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
+        found: dict[int, Hypothesis] = {}
+        for start in range(0, len(order), self.batch):
+            numbers = order[start : start + self.batch]
+            translated = self._translated([sources[n] for n in numbers], [first + n for n in numbers])
+            found |= zip(numbers, translated, strict=True)
+        return [found[number] for number in range(len(sources))]
+
+    @property
+    def batch(self) -> int:
+        """Sentences that are searched together."""
+        least, most = SENTENCES
+        return min(most, max(least, PROBABILITIES // (self.settings.beam * self.text.vocabulary_size)))
+
+    def _translated(self, sources: Sequence[np.ndarray], numbers: Sequence[int]) -> list[Hypothesis]:
+        if self.memory is not None:
+            self.memory.begin(numbers)
+        longest = [min(self.settings.longest.of(source), self.most) for source in sources]
+        beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
+        return beam_search(self.decoder, *self._padded(sources), longest, beam, self.memory)
 
     def written(self, found: Hypothesis) -> list[int]:
         """Tokens of a translation, and its end if it has one."""

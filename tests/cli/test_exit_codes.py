@@ -55,8 +55,8 @@ def test_exit_codes_are_those_of_the_contract(error: BaseException, code: int) -
     assert failure_of(error).code == code
 
 
-def test_a_command_that_only_answers_says_that_it_begins_anew() -> None:
-    told = "; what was made before is as it was, and the same command begins anew."
+def test_a_command_that_only_answers_says_that_it_starts_over() -> None:
+    told = "; earlier results are kept, and the same command starts over."
     assert failure_of(KeyboardInterrupt()).message == f"interrupted{told}"
     assert failure_of(Terminated()).message == f"terminated{told}"
     for kept in ([], ["the rest is as it was"]):

@@ -43,11 +43,13 @@ def test_a_memory_that_is_sure_says_what_it_holds_line_by_line(translate) -> Non
     assert ended.out.split("\n") == ["The cat sat on the mat.", "", "x", "The dog sat.", ""]
 
 
-def test_a_line_is_translated_alike_alone_and_among_others(translate) -> None:
+def test_a_line_is_translated_alike_alone_and_among_others(translate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are of lines of alike length, in the order in which they came."""
+    monkeypatch.setattr("stages.translation.translator.SENTENCES", (9, 9))
     lines = [*(source for source, _ in SENTENCES), "gut gut", "Hunde"] * 8
     memory = ("--memory", "external:k=3,temperature=2,lambda=0.5", "--json")
     together = translate(*memory, text="\n".join(lines).encode()).out.splitlines()
-    for line, found in list(zip(lines, together, strict=True))[31:34]:
+    for line, found in list(zip(lines, together, strict=True))[6:12]:
         (alone,) = translate(*memory, "--text", line).out.splitlines()
         a, b = json.loads(found), json.loads(alone)
         assert (a["source"], a["text"], a["cut"]) == (b["source"], b["text"], b["cut"])
@@ -64,6 +66,11 @@ def test_every_token_names_the_pair_that_gave_it(translate) -> None:
     assert tokens[1]["pair"]["before"] == tokens[0]["text"]
     shown = translate(*SURE, "--attribute", "--text", "zwei Hunde").out
     assert shown.startswith("The dog sat.\n") and shown.count("zwei Hunde") == len(tokens)
+
+
+def test_memory_that_no_step_reads_is_refused(translate) -> None:
+    ended = translate("--memory", "long:size=5,theta=1,lambda=0.2", "--text", "ja")
+    assert ended.code == 2, ended.err
 
 
 def test_beams_and_lengths_are_what_they_are_said_to_be(translate) -> None:

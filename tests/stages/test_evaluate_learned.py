@@ -9,16 +9,23 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
+from stages.generation.stream import dense_log_probs
 from stages.index import BuildIndex
+from stages.inspection.inspect import inspect_passages
+from stages.inspection.passages import PASSAGE, Passage
+from stages.inspection.reading import open_reader
 from stages.inspection.request import reported_readings
+from stages.inspection.settings import Request
 from stages.memory import weight_network
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.reading import parse_readings
+from stages.retrieval.weights import CHOICES
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as oracle
@@ -196,8 +203,30 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_report(store, index, monk
         assert metrics(again)[name] == told[name]
 
 
-def test_what_reads_one_position_asks_for_one_number(store, model, index):
+@pytest.mark.parametrize("spec", [SPEC, SPEC.replace("learned", "adaptive"), f"{SPEC},searched=0.5"])
+def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index, spec):
+    """Inspection and generation give a token the probability that the report gave it; its shares add up to that."""
+    report = evaluated(store, index, spec, save_token_scores=True)
+    request = Request(source=index.reference, report=report.reference)
+    want, alone = (np.exp(array(report, "scores.zarr", name).astype(float)) for name in ("logp", "logp_lm"))
+    (seen,) = inspect_passages(request, store, "test", [(0, len(want))], 1)
+    np.testing.assert_allclose([view.final for view in seen.tokens], want, rtol=1e-4)
+    reader = open_reader(request, store, "test")
+    ids = array(reader.read["tokens"], "tokens.zarr", "test/ids")[:8].astype(int).tolist()
+    reader = reader.of_passage(Passage(ids))
+    block = reader.read_range(PASSAGE, 0, len(ids), CarriedState()).scored_range
+    dense = dense_log_probs(reader.range_reader, block, reader.policy).double().exp().numpy()
+    np.testing.assert_allclose(dense.sum(1), 1, rtol=1e-5)
+    np.testing.assert_allclose(dense[np.arange(len(ids)), ids], want[: len(ids)], rtol=1e-4)
+    ((shares, (entries,)),) = reader.read_entries(block)
+    right = entries.values.numpy() == np.array(ids)[:, None]
+    added = shares.model.double().numpy() * alone[: len(ids)] + (entries.carried.double().numpy() * right).sum(1)
+    np.testing.assert_allclose(added, want[: len(ids)], rtol=1e-4)
+    assert np.std(shares.model.numpy()) > 1e-4, "weights differ between contexts"
+
+
+def test_a_report_from_before_weights_were_kept_asks_for_another(store, model, index):
     report = evaluated(store, index, SPEC)
-    best = metrics(report)["learned_weight"]["one_for_all"]
-    with pytest.raises(UsageError, match=rf"a lambda of its own.*temperature=2,lambda={best:g},k=6"):
+    (report.path / CHOICES).unlink()
+    with pytest.raises(UsageError, match="evaluate again"):
         reported_readings(report, model)

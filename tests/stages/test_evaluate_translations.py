@@ -87,7 +87,7 @@ def test_reports_are_compared_by_bleu_too(index: Artifact) -> None:
     plain = evaluated(index.find("encoder"), memory=(), save_token_scores=True)
     read = evaluated(index, memory=SURE, save_token_scores=True)
     found = compare(plain, read, ComparisonSettings(samples=50))
-    assert found["bleu"]["rows"] == ["plain", "knn-lm"]
+    assert found["bleu"]["rows"] == ["plain", "knn-mt"]
     assert (found["bleu"]["a"], found["bleu"]["b"]) == (plain.metrics["rows"][0]["bleu"], pytest.approx(100))
     assert bleu_line(found["bleu"]) in list(sentences(found))
     assert compare(read, read, ComparisonSettings(reading="model", samples=50))["bleu"]["difference"] == 0
@@ -98,7 +98,7 @@ def test_reports_are_compared_by_bleu_too(index: Artifact) -> None:
 def test_a_split_of_the_datastore_does_not_find_its_own_sentence(index: Artifact) -> None:
     own = evaluated(index, memory=SURE, split="train", exclude="document")
     for line in lines(own):
-        assert line["rows"]["knn-lm"]["text"] != line["reference"]
+        assert line["rows"]["knn-mt"]["text"] != line["reference"]
 
 
 def test_what_is_not_translated_is_said_before_work(index: Artifact, tmp_path: Path) -> None:

@@ -219,7 +219,8 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
     }
     forms = [warning for warning in spoken.warnings if "differ in form" in warning or "<unk>" in warning]
     assert forms == spoken.warnings[: len(forms)]
-    rough, remedy = "so that what is measured there is rough", "give more text, or it a larger share (--split)"
+    rough = "so that what is measured there is rough"
+    remedy = "give more text, or give this split a larger share (--split)"
     assert spoken.warnings[len(forms) :] == [
         f"train has only 20 tokens, below 10,000, too few to learn much from: {remedy}",
         *(f"{split} has only 10 tokens, below 10,000, {rough}: {remedy}" for split in ("valid", "test")),
@@ -451,7 +452,8 @@ def test_bad_input_names_file_and_place(tmp_path: Path) -> None:
     good = gzip.compress(TEXT.encode())
     bad = {
         "empty.txt": (b"", r"empty\.txt is empty"),
-        "binary.txt": (b"ELF\0", r"binary\.txt looks binary: it has a NUL at byte 3"),
+        "binary.txt": (b"ELF\0", r"binary\.txt looks binary: it has a zero byte \(NUL\) at byte 3"),
+        "book.pdf": (b"%PDF-1.4\n%\xe2\xe3", r"book\.pdf is a PDF, not plain text; save it as a text file"),
         "latin.txt": (b"caf\xe9", r"latin\.txt is not UTF-8 at byte 3"),
         "torn.txt.gz": (good[:-5], r"torn\.txt\.gz is truncated: it ends at byte"),
         "wrong.jsonl": (b'{"text": "a"}\n{"text"', r"wrong\.jsonl, line 2: no valid JSON"),

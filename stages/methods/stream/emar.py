@@ -49,7 +49,9 @@ class Emar(KeepsDocuments[EmarConfig]):
         self._head.seen[labels] = True
 
     def end_task(self, task: Task) -> None:
-        """Prototypes are those of the weights that are left."""
+        """Prototypes are those of the weights that are left; a task that was read in part is written, too."""
+        if not self._is_written:
+            self._select()
         self._head.prototypes.copy_(self.made_prototypes())
 
     def _labels(self, task: Task) -> np.ndarray:
@@ -89,11 +91,16 @@ class Emar(KeepsDocuments[EmarConfig]):
         return (size * loss + (stop - first) * update.loss(others)) / (size + stop - first)
 
     def _end_pass(self, update: Update, done: int) -> None:
-        if done == 1:
-            self._select()
-        else:
+        if self._is_written:
             self._reconsolidate(update, done)
+        else:
+            self._select()
         self._head.prototypes.copy_(self.made_prototypes())
+
+    @property
+    def _is_written(self) -> bool:
+        """Whether memory has documents of the task."""
+        return self.task in self.memory.tasks
 
     def _select(self) -> None:
         """Write the documents of the task that are next to the centres of K-means."""

@@ -68,14 +68,14 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
             self._learn(update)
             return loss
         self._adapt(update)
-        if self._support == self.settings.support and self._asks_memory(len(batches[0].labels)):
+        if self._support == self.settings.support and self._asks_memory(sum(len(one.labels) for one in batches)):
             with self._adapted():
                 self._add_draw(update, len(batches[0].labels))
             self._learn(update)
         return loss
 
     def _asks_memory(self, size: int) -> bool:
-        """Whether the query of this episode is a draw."""
+        """Whether the query of this episode is a draw; `size`: examples of an update."""
         every = replay_interval(self.settings.every, size, self.settings.support)
         return (self._episodes + 1) % every == 0 and len(self.memory) > 0
 
@@ -136,5 +136,6 @@ class AnmlEr(OmlEr):
         super().begin_stream(model, tasks, seed)
         if not self._read:  # nothing is learnt yet: the copy is of what training begins from
             assert model.frozen is not None
-            own = model.state_dict()
-            model.frozen.load_state_dict({name: own[name] for name in model.frozen.state_dict()})
+            own, copy = model.state_dict(), model.frozen.state_dict()
+            # A matrix with factors beside it (LoRA) has another name; the copy has it from the model to begin from.
+            model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})

@@ -15,7 +15,7 @@ from stages.examples.examples import Task
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods.method import Carried, SideInputs, Update
 from stages.methods.stream.config import MetaMbpaConfig
-from stages.methods.stream.memory import WRITE, DrawsDocuments
+from stages.methods.stream.memory import KEEP, WRITE, DrawsDocuments
 from stages.models.language_model import LanguageModel
 
 
@@ -127,7 +127,14 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         """Choose among the examples of a block, once it is full, those that are written."""
         read = np.concatenate([batch.documents for batch in batches])
         self._waiting = np.concatenate((self._waiting, np.stack((read, np.full(len(read), self.task)), 1)))
-        size, random = self.settings.block, self.random(WRITE, update.number)
+        self._write_blocks(self.settings.block, self.random(WRITE, update.number))
+
+    def end_task(self, task: Task) -> None:
+        """Behind the last task, what waits is a block, so that a short stream, too, leaves something in memory."""
+        if self.task == len(self._names) - 1 and len(self._waiting):
+            self._write_blocks(len(self._waiting), self.random(KEEP))
+
+    def _write_blocks(self, size: int, random: np.random.Generator) -> None:
         while len(self._waiting) >= size:
             block, self._waiting = self._waiting[:size], self._waiting[size:]
             for document, task in self._chosen(block, random):

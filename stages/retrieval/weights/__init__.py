@@ -15,6 +15,9 @@ WEIGHTS = Registry(
 )
 """The code is a `WeightPolicy`. Every name but those of `IMPLIED` is a value of the weight: `lambda=learned`."""
 
+CHOICES = "weight-choices.json"
+"""File of a report: what the policy of its first row, with weights of each context, is made again from."""
+
 IMPLIED = ("fixed", "grid", "searched")
 """Policies that follow from other keys of a reading."""
 

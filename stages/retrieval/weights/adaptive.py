@@ -16,7 +16,7 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions
-from stages.retrieval.weights.policy import Pass, Reads, Record, Weight, compose, compose_dense
+from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight, compose, compose_dense
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
@@ -100,6 +100,17 @@ class Adaptive(OnPositions):
         sums = [last.dense(rows, scale, number, log_p.shape[1]).log_prob for number in self.numbers]
         logits = self.network.outputs(self._inputs(last)[rows]).to(log_p.device)
         return torch.where(self._empty(last)[rows, None], log_p, mixed(log_p, torch.stack(sums).to(log_p), logits))
+
+    def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
+        if self.network is None:
+            return super().shares(block, rows, retrieved)
+        last, empty = retrieved[-1], self._empty(retrieved[-1])
+        chosen = self.network.outputs(self._inputs(last)).softmax(-1).to(block.lm.log_p)
+        kept = torch.where(empty, 1.0, chosen[:, 0])
+        read = [last.weights(self.points[-1].scale, number) for number in self.numbers]
+        shares = (chosen[:, 1:] / chosen[:, 1:].sum(-1, keepdim=True)).T[..., None]
+        mixed = [(shares * torch.stack(some)).sum(0) for some in zip(*read, strict=True)]
+        return [*super().shares(block, rows, retrieved)[:-1], Shares(kept, mixed)]
 
     @property
     def files(self) -> Mapping[str, Record]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.memory.entries import LogSums
 from stages.memory.search_gate import SearchGate
 from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
 from stages.retrieval.retrieved import Retrieved
@@ -54,6 +55,15 @@ class Choice(NamedTuple):
     """Summed nats at `indices`; None where nothing was tuned."""
     nll_by_cutoff: Sequence[float | None] = ()
     """Summed nats at each of `by_cutoff`."""
+
+
+class Shares(NamedTuple):
+    """How a reading's memory makes up the distributions of n positions."""
+
+    kept: Tensor
+    """Factor [n] by which it makes probabilities smaller of tokens that it lacks."""
+    entries: Sequence[Tensor]
+    """Shares of its entries in it, [n, k] a part; they sum to 1, or to 0 where there are none."""
 
 
 class Reads(NamedTuple):
@@ -180,6 +190,17 @@ class WeightPolicy(ABC):
             done += n
         return torch.cat(parts)
 
+    def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
+        """Shares of each reading's memory at some rows of a range, and of its entries."""
+        log_z, found = block.lm.log_z[rows], []
+        each = zip(retrieved, self.grids, self.points, self.weights(block, rows, retrieved), strict=True)
+        for one, grid, point, weight in each:
+            log_sums = one.log_sums([point.scale], [point.cutoff]).at(0, 0)
+            absent = LogSums(torch.full_like(log_sums.total, -torch.inf), log_sums.total, log_sums.max_score)
+            kept = grid.reader.read(torch.zeros_like(log_z), log_z, absent, weight).exp()
+            found.append(Shares(kept, one.weights(point.scale, point.cutoff)))
+        return found
+
     def no_sums(self) -> Mapping[str, np.ndarray]:
         """The `sums` of no position."""
         return {"nll_by_cutoff": np.zeros(len(self.curve))}
@@ -198,7 +219,11 @@ class WeightPolicy(ABC):
 
     def describe_curve(self) -> list[dict[str, Any]]:
         """The settings of a lone reading for every cut-off, JSON."""
-        return [_describe_point(self.row.sources[0], self.grids[0], point) for point in self.curve]
+        return self.describe_points(self.curve)
+
+    def describe_points(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+        """Settings of a lone reading, JSON."""
+        return [_describe_point(self.row.sources[0], self.grids[0], point) for point in points]
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
         """Nats per token over the grid of a lone reading that was tuned on so many tokens, JSON; None of others."""
@@ -217,6 +242,12 @@ def open_policies(
     units = [[1.0] * len(row.sources) for row in rows] if spreads is None else spreads
     names = [row.sources[-1].reading.policy if tuned else "fixed" for row in rows]
     return [WEIGHTS.load(name)(row, row.grids(unit)) for name, row, unit in zip(names, rows, units, strict=True)]
+
+
+def restored(row: MemoryRow, record: Record) -> WeightPolicy:
+    """The policy of an evaluation's first row, from its report's file `CHOICES`."""
+    policy = open_policies([row], tuned=True, spreads=[record["spreads"]])[0]
+    return replace(policy, choices=record["choices"])
 
 
 def compose(

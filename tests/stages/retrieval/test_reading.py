@@ -68,7 +68,7 @@ def test_values_have_the_types_of_the_contract():
         ("external:lamda=0.2", "unknown key 'lamda'; did you mean 'lambda'"),
         ("extrenal:lambda=0.2", "no source is called 'extrenal'; did you mean 'external'"),
         ("trime-ext:k=3", "'trime-ext' stands for local.*joint.* --memory external:.*; write that out"),
-        ("knn-ml", "did you mean 'knn-lm'"),
+        ("knn-l", "did you mean 'knn-lm'"),
         ("external:reader=jont", "no reader is called 'jont'; did you mean 'joint'"),
         ("external", "lambda is missing: give lambda=0.25, or lambda=tune"),
         ("external:lambda=1", "lambda: Input should be less than 1"),

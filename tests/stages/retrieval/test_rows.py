@@ -1,5 +1,7 @@
 import pytest
+import torch
 
+from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import parse_readings
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
@@ -28,3 +30,12 @@ def test_a_composition_is_read_without_its_last_readings_and_each_alone(
 ) -> None:
     rows = rows_of(parse_readings(specs), SourceInputs(64, False), False)
     assert [row.name for row in rows] == names
+
+
+def test_rows_of_a_model_that_translates_are_called_after_it() -> None:
+    adaptive = parse_readings(("external:k=2,temperature=1,lambda=adaptive,similarity=l2,key=hidden",))
+    inputs = SourceInputs(64, False, datastore=Datastore(None, torch.empty(0), "l2", True))
+    wanted = ["knn-mt (adaptive λ)", "knn-mt"]
+    assert [row.name for row in rows_of(adaptive, inputs, False, translates=True)] == wanted
+    assert parse_readings(("knn-mt",)) == parse_readings(("knn-lm",))
+    assert parse_readings(("knn-mt",))[0].shortest == "knn-lm"

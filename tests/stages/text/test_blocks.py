@@ -93,7 +93,7 @@ def test_utf_16_is_called_so(encoding: str, text: str, tmp_path: Path) -> None:
         (b"good\n\xff\xfe bad", r"not UTF-8 at byte 5:"),
         ("gut ü".encode() + b"\xc3", r"not UTF-8 at byte 6:"),
         (b"latin caf\xe9 au lait", r"not UTF-8 at byte 9:"),
-        (b"abc\0def", r"looks binary: it has a NUL at byte 3;"),
+        (b"abc\0def", r"looks binary: it has a zero byte \(NUL\) at byte 3;"),
     ],
 )
 def test_the_byte_that_is_no_text_is_named(
@@ -102,6 +102,15 @@ def test_the_byte_that_is_no_text_is_named(
     monkeypatch.setattr(blocks, "RAW_BLOCK", block)
     with pytest.raises(DataError, match=message):
         read(write(tmp_path, data))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"), [(b"%PDF-1.4\nall of it in ASCII\n", "a PDF"), (b"PK\x03\x04\0", "a zip, Word or EPUB file")]
+)
+@pytest.mark.parametrize(("suffix", "where"), [("", ""), (".gz", " of its decompressed text")])
+def test_books_that_are_no_text_are_named(data: bytes, kind: str, suffix: str, where: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"is {kind}, not plain text{where}; save it as a text file"):
+        read(write(tmp_path, data, suffix))
 
 
 def test_offsets_of_compressed_files_are_those_of_their_text(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
+from stages.methods import METHODS
 from stages.methods.method import ParameterGroup
 from stages.models.language_model import LanguageModel
 from stages.pretrained.location import locate
@@ -17,6 +18,7 @@ from stages.pretrained.model import describe, read_weights
 from stages.training.config import TrainConfig
 from stages.training.low_rank import add_factors, added_numbers, factors_alone, own_parameters, whole_weights
 from stages.training.sizes import checkpoint_bytes, training_bytes
+from tests.stages.methods.stream.updates import stream
 from tests.stages.pretrained.tiny import FAMILIES, saved
 
 pytest.importorskip("peft")
@@ -88,6 +90,21 @@ def test_a_method_that_leaves_the_model_alone_is_refused(llama):
     add_factors(llama, RANK)
     with pytest.raises(UsageError, match=r"only_gate.*--lora"):
         factors_alone([ParameterGroup([])], llama)
+
+
+def test_a_frozen_copy_beside_the_model_is_no_part_of_what_learns(llama):
+    method = METHODS.load("anml-er")(METHODS.settings("anml-er")())
+    model = LanguageModel(llama.config.model_copy(update={"head": method.settings.head(4)}))
+    copy = {f"frozen.{name}": weight for name, weight in llama.state_dict().items()}
+    model.load_state_dict(model.state_dict() | llama.state_dict() | copy)
+    add_factors(model, RANK)
+    (group,) = factors_alone(method.parameter_groups(model), model)
+    learnt = {id(weight) for weight in group.parameters}
+    names = {name for name, weight in model.named_parameters() if id(weight) in learnt}
+    assert names and all("lora_" in name or name.startswith("head.") for name in names)
+    method.begin_stream(model, stream(), 0)
+    for name, weight in model.frozen.state_dict().items():
+        assert torch.equal(weight, llama.state_dict()[name])
 
 
 def test_memory_and_checkpoints_are_those_of_what_learns(llama):

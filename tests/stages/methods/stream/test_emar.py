@@ -58,6 +58,24 @@ def test_a_pass_reads_the_task_and_memory_once_and_the_first_one_writes() -> Non
     assert all(len(one) <= 5 for one in update.learnt[-len(memory) // 5 :])
 
 
+def test_a_task_that_is_read_in_part_is_written_at_its_end() -> None:
+    update, task = begun(size=6), stream()[0]
+    update.method.begin_task(task)
+    update.read(task.examples.batch(np.arange(SIZE)))
+    assert len(update.method.memory) == 0
+    update.method.end_task(task)
+    assert 0 < len(update.method.memory) <= 6
+    assert torch.equal(update.model.head.prototypes, update.method.made_prototypes())
+
+
+def test_the_first_pass_writes_where_an_update_ends_two() -> None:
+    update, task = begun(size=6), stream()[0]
+    update.accumulate, update.batches = 10, lambda: map(task.examples.batch, [*np.arange(20).reshape(5, 4)] * 2)
+    update.method.begin_task(task)
+    update.method.step(update)
+    assert 0 < len(update.method.memory) <= 6 and update.steps == 1
+
+
 def test_prototypes_are_means_of_the_weight_and_of_memory() -> None:
     update = begun(size=6)
     task = stream()[0]

@@ -1,10 +1,13 @@
 """OML-ER and ANML-ER, beside an episode written out in float64."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from stages.examples.documents import LabelledBatch
 from stages.methods.method import BatchIndex
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
@@ -79,6 +82,27 @@ def test_memory_is_asked_in_every_so_many_episodes() -> None:
     draws = [documents for documents in update.learnt if documents not in streams]
     assert sum(map(len, streams)) == 32 and len(streams) == 8
     assert update.steps == 5 and sum(map(len, draws)) == 2 * 6, "episodes of 2, 1, 2, 1 and 2 batches"
+
+
+def test_the_interval_counts_all_examples_of_an_update() -> None:
+    """Of batches half as large there are twice as many: the same episodes ask memory."""
+    model, made = model_for("oml-er", support=1, every=3 * SIZE, rate=0.5)
+    update, task = Halved(model, made), stream()[0]
+    made.begin_stream(model, [task], 3)
+    made.begin_task(task)
+    for start in range(0, 5 * SIZE, SIZE):
+        update.read(task.examples.batch(np.arange(start, start + SIZE)))
+    assert sum(map(len, update.learnt)) == 5 * SIZE + 6, "the second of three episodes has a draw"
+
+
+class Halved(Watched):
+    """An update of two batches."""
+
+    accumulate = 2
+
+    def batches(self) -> Iterator[LabelledBatch]:
+        for half in np.split(self.batch.documents, 2):
+            yield self.method._split.batch(half)
 
 
 def test_the_last_batch_is_a_query() -> None:

@@ -110,6 +110,13 @@ def test_each_full_block_is_written_in_part_and_the_rest_waits() -> None:
     assert update.method._beta == pytest.approx(np.median(second))
 
 
+def test_what_waits_at_the_end_of_the_stream_is_a_block_too() -> None:
+    update = made(written=0, block=24, write=0.25, every=SIZE * 100)
+    read_stream(update, stream())
+    rows, _ = update.method.examples()
+    assert (rows < 24).sum() == 6 and (rows >= 24).sum() == 2 and not len(update.method.state_dict()["waiting"])
+
+
 def test_neighbors_are_those_of_memory_alone() -> None:
     update = made()
     found = update.method.neighbors(np.array([20, 31]))
