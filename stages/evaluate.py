@@ -140,7 +140,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         needs = Needs.of_all(policy.needs for policy in open_policies(rows, bool(plan.tuning)))
         weights = RowWeights(job.folder, job.record, rows, plan.tuning)
         reader = replace(reader, needs=reader.needs | needs)
-        return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
+        return Work(plan, reader, weights, StateStore(job.folder, reader.split_reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part") -> ShardOutput:
         from stages.evaluation.bleu_tuning import best_points, try_point

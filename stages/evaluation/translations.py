@@ -39,7 +39,7 @@ def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightP
             step_memory(policy, external.retrieval, external.encoder.dtype, split),
             external.encoder.key,
         )
-    device = reader.reader.device
+    device = reader.split_reader.device
     return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
 
 

@@ -86,7 +86,7 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
     found = find(request, store, None)
     require_sources(model_of(found.read["model"]), found.read["tokens"])
     reader = load_reader(found, request)
-    model, device = reader.range_reader.model, reader.range_reader.reader.device
+    model, device = reader.range_reader.model, reader.range_reader.split_reader.device
     precision = resolve_precision(request.precision, device.type)
     external, memory, key = reader.range_reader.external, None, None
     if reader.policy is None:
