@@ -19,6 +19,11 @@ the file for the rest. A page may also link a file without showing its table.
 
 draws `docs/results/charts/PAGE-NAME.svg`: a group of bars a row from the numbered columns. It is
 named by the row's first cell, or by its `bar`; where rows have one, the others are not drawn.
+
+    lines = {across = 2, up = 3}
+
+instead of `bars` draws a line through the rows of the same `line`; a row may lie on several (`line = ["a", "b"]`).
+`level = {label = "the model alone", value = 99.7}` is a value across the whole chart.
 """
 
 import re
@@ -31,7 +36,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from stages.charts.data import Bars, Chart, Series
+from stages.charts.data import Bars, Chart, Level, Line, Lines, Series
 from stages.charts.figure import Figure
 from stages.charts.palette import with_schemes
 
@@ -85,7 +90,25 @@ def charts() -> Iterator[tuple[str, str, Chart]]:
     for file in sorted(RESULTS.glob("data/*/*.toml")):
         table = read(file.parent.name, file.stem)
         if "chart" in table:
-            yield file.parent.name, file.stem, bar_chart(f"{file.parent.name}-{file.stem}", table)
+            draw = line_chart if "lines" in table["chart"] else bar_chart
+            yield file.parent.name, file.stem, draw(f"{file.parent.name}-{file.stem}", table)
+
+
+def line_chart(name: str, table: dict[str, Any]) -> Chart:
+    """Lines through the rows that name them, from the columns that the `chart` names."""
+    about, axes = table["chart"], table["chart"]["lines"]
+    points: dict[str, list[tuple[float, float | None]]] = {}
+    for row in table["rows"]:
+        across = _value(row["cells"], axes["across"])
+        if across is not None:
+            for label in [row["line"]] if isinstance(row.get("line"), str) else row.get("line", []):
+                points.setdefault(label, []).append((across, _value(row["cells"], axes["up"])))
+    lines = [Line(label, sorted(through)) for label, through in points.items()]
+    level = Level(about["level"]["label"], float(about["level"]["value"])) if "level" in about else None
+    columns = table["columns"]
+    ticks = [float(tick) for tick in about["ticks"]] if "ticks" in about else None
+    plot = Lines(lines, columns[axes["across"]], columns[axes["up"]], ticks, even=True, level=level)
+    return Chart(name, about["title"], about["caption"], plot)
 
 
 def bar_chart(name: str, table: dict[str, Any]) -> Chart:
