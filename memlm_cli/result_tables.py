@@ -40,8 +40,8 @@ RECALL = (
 )
 SPLIT_WORDS = {
     "documents": "files or records, or what --documents says",
-    "paragraphs": "lines up to a blank one, by which text that splits share is found",
-    "types": "those of the vocabulary that a split has",
+    "paragraphs": "lines up to a blank one, by which shared text is found",
+    "types": "types of the vocabulary that occur in a split",
 }
 EXAMPLE_WORDS = {"pairs": {"documents": "pairs of sentences"}, "documents": {"documents": "records with a label"}}
 """Meaning of the column where examples are no streams of text."""

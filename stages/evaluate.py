@@ -140,24 +140,27 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         needs = Needs.of_all(policy.needs for policy in open_policies(rows, bool(plan.tuning)))
         weights = RowWeights(job.folder, job.record, rows, plan.tuning)
         reader = replace(reader, needs=reader.needs | needs)
-        return Work(plan, reader, weights, StateStore(job.folder, reader.reader.device))
+        return Work(plan, reader, weights, StateStore(job.folder, reader.split_reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part") -> ShardOutput:
+        from stages.evaluation.bleu_tuning import best_points, try_point
+
         output = ShardOutput(job.folder)
-        if shard.task == "translate":
-            self._translate(job, work, shard, output)
-            return output
-        over = work.plan.pass_of(shard)
         match shard.task:
             case "sample":
                 output.record |= work.weights.sample(work.reader)
             case "observe":
+                over = work.plan.pass_of(shard)
                 result = over.read_range(shard, work.reader, work.states, output)
                 work.weights.observe(shard, result.scored_range, output)
+            case "try":
+                output.record |= try_point(job, work.reader, work.weights, shard)
             case "choose":
-                output.record |= work.weights.choose(over)
+                output.record |= work.weights.choose(work.plan.pass_of(shard), best_points(job, work.plan))
             case "score":
                 self._score(job, work, shard, output)
+            case "translate":
+                self._translate(job, work, shard, output)
         return output
 
     def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
@@ -166,7 +169,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
         if shard.row not in work.translators:
             policy = work.weights.policies()[shard.row - 1] if shard.row else None
-            work.translators[shard.row] = open_row(job, work.reader, policy)
+            work.translators[shard.row] = open_row(job, work.reader, policy, job.config.split)
         translate_shard(job, work.translators[shard.row], shard, output)
 
     def _score(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
@@ -192,6 +195,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
+        from stages.evaluation.bleu_tuning import bleu_figures
         from stages.evaluation.figures import report
         from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
@@ -212,6 +216,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         shown = {name: one.metrics(seen[name]) for name, one in probes.items()}
         made = metrics_of(job, plan, rows, weights, records, probes, shown)
         made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
+        made["tuning"] |= bleu_figures(job, plan, weights)
         translated = write_translations(job, [row["row"] for row in made["rows"]][: 1 + len(rows)])
         if translated is not None:
             made["translation"], changed = translated
@@ -250,14 +255,20 @@ def resolve_decoding(
     Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
     """
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
+    by_bleu = config.tune_by == "bleu"
+    asked += ["tune_by"] if by_bleu else []
     model = model_of(read["model"])
     if not model.reads.source:
         if asked:
             option = asked[0].replace("_", "-")
-            raise UsageError(f"--{option} is of translations, and {read['tokens'].reference} is text of one language.")
+            legal = ": tune by perplexity" * (option == "tune-by")
+            text = f"{read['tokens'].reference} is text of one language"
+            raise UsageError(f"--{option} is of translations, and {text}{legal}.")
         return {}
     searched = _searched(readings) and "neighbors" not in read
-    if config.beam == 0 or (config.beam is None and not (model.reads.decodes and searched)):
+    if config.beam == 0 and by_bleu:
+        raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
+    if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and searched)):
         return {"beam": 0, "length_penalty": None, "max_length": None}
     if not model.reads.decodes:
         raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
@@ -268,6 +279,10 @@ def resolve_decoding(
     from stages.evaluation.figures.bleu import require_sacrebleu
 
     require_sacrebleu(config.bleu)
+    if by_bleu:
+        from stages.evaluation.bleu_tuning import require_few_points
+
+        require_few_points(readings)
     return dict(config.decoding)
 
 

@@ -212,7 +212,7 @@ def wrong_manifest(manifest: Manifest) -> str | None:
     except UsageError as error:
         return f"manifest.json has what this memlm does not know: {error}"
     other = _difference(manifest.config, config.stored())
-    return None if other is None else f"manifest.json has config.{other[:100]}: no stage writes it so"
+    return None if other is None else f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
 
 
 class UncheckedArtifact(ArtifactError):

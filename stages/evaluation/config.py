@@ -35,6 +35,9 @@ class EvaluateConfig(WindowedConfig):
     none; None: as the model was trained to read, then knn-lm of an index, tuned."""
     tune_split: str | None = "valid"
     """Split that numbers are tuned on."""
+    tune_by: Literal["perplexity", "bleu"] = "perplexity"
+    """Measure that chooses numbers; bleu translates the first 200 sentences of that split with each point of lists, at
+    most 32."""
     gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
     """Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is reported; None: as
     in training."""

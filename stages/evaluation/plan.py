@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stages.evaluation.range_reader import RangeReader, RangeResult
     from stages.memory.search_gate import SearchGate
     from stages.retrieval.rows import MemoryRow
+    from stages.retrieval.weights.policy import WeightPolicy
 
 ENTRIES_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
@@ -30,6 +31,8 @@ INPUTS_PER_SHARD = 1 << 18
 """Inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
 SENTENCES_PER_SHARD = 256
+BLEU_SENTENCES = 200
+"""The most sentences that are translated with each candidate."""
 SCORE = "score"
 """Name of the pass over the split that is reported."""
 
@@ -38,12 +41,14 @@ SCORE = "score"
 class Part(TokenRange):
     """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split.
 
-    To be translated are sentences [start, stop).
+    To be translated, or tried a candidate on, are sentences [start, stop).
     """
 
-    task: Literal["sample", "observe", "choose", "score", "translate"]
+    task: Literal["sample", "observe", "try", "choose", "score", "translate"]
     row: int = 0
     """Row whose memory is read in a translation; 0: the model alone."""
+    candidate: int = 0
+    """Number of the settings that are tried."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,8 @@ class Plan(ShardPlan[Part]):
     tuning: tuple[RangePass, ...]
     """Passes of the tuning split, in order; none if nothing is tuned."""
     scoring: RangePass
+    tries: list[Part]
+    """Translations with each candidate, where BLEU chooses."""
     last_words: "dict[str, LastWords] | None"
     """The tokens that alone count, of every split that is read; None: all."""
     breakdown: "Breakdown"
@@ -185,12 +192,14 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     tuned_tokens = tuning[0].tokens if tuning else 0
     if tuning and last_words is not None:
         tuned_tokens = last_words[tuning[0].split].tokens
-    tuned = [part for one in tuning for part in (*one.parts, one.choice)]
+    tried = _tries(job, policies) if config.tune_by == "bleu" else []
+    tuned = [part for one in tuning for part in (*one.parts, *tried, one.choice)]
     scores = _score_files(job, last_words)
     return Plan(
         [*(one.sample for one in tuning[:1]), *tuned, *scoring.parts, *translations(job, 1 + len(rows))],
         tuning,
         scoring,
+        tried,
         arrays=[] if scores is None else list(scores.arrays.values()),
         scratch_bytes=sum(policy.scratch_bytes(tuned_tokens) for policy in policies)
         + (unit_files.scratch_bytes if unit_files is not None else 0)
@@ -217,6 +226,22 @@ def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
         )
         for row in range(rows)
         for number, start in enumerate(starts)
+    ]
+
+
+def _tries(job: Job[EvaluateConfig], policies: "Sequence[WeightPolicy]") -> list[Part]:
+    """Parts that translate the first sentences of the tuning split, one for each candidate of a row."""
+    from stages.retrieval.weights.grid import Grid
+
+    split = job.config.tune_split
+    assert split is not None, "nothing is tuned without one"
+    stop = min(BLEU_SENTENCES, job.inputs["tokens"].metrics["splits"][split]["documents"])
+    title = f"translating {stop} sentences of {split} with each candidate"
+    return [
+        Part(f"try-{row}-{number:02d}", 0, stop, "try", row, number, phase="try", title=title)
+        for row, policy in enumerate(policies, 1)
+        if isinstance(policy, Grid)
+        for number in range(len(policy.candidates))
     ]
 
 

@@ -89,7 +89,7 @@ class RangeReader:
     """
 
     model: LanguageModel
-    reader: SplitReader
+    split_reader: SplitReader
     needs: Needs
     external: ExternalMemory | None = None
     last_words: Mapping[str, LastWords] | None = None
@@ -121,10 +121,10 @@ class RangeReader:
         """
         counted = None
         if self.last_words is not None:
-            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.reader.device)
+            counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.split_reader.device)
         find = None if self.external is None else partial(self.external.retrieval.find, split, start, stop)
         stored = self.external is not None and not self.external.retrieval.needs_keys and gate is None
-        watch = Stopwatch(self.reader.device)
+        watch = Stopwatch(self.split_reader.device)
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden = None if memory is None else memory.begin(background, split, start, stop)
@@ -142,7 +142,7 @@ class RangeReader:
             search = watch.lap()
         after = carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
         past = watch.lap()
-        places = self.reader.places(split, start, stop)
+        places = self.split_reader.places(split, start, stop)
         forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
         scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, forbidden)
         seen = {name: probe.observation() for name, probe in probes.items()}
@@ -193,7 +193,7 @@ class RangeReader:
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         return score_blocks(
             self.model,
-            self.reader.encode(self.model, split, start, stop, carried.state),
+            self.split_reader.encode(self.model, split, start, stop, carried.state),
             {*self.needs.keys, *own},
             self.needs.window_keys,
             counted,
@@ -205,7 +205,7 @@ class RangeReader:
     def _context(self, split: str, scored: LMScores) -> Tensor:
         """Features of each context, float [n, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""
         assert scored.certainty is not None
-        before = torch.from_numpy(self.reader.before(split, scored.start, scored.stop))
+        before = torch.from_numpy(self.split_reader.before(split, scored.start, scored.stop))
         counts = torch.zeros(len(before), device=scored.log_p.device)
         if self.external is not None:
             frequency = self.external.datastore.token_counts

@@ -15,6 +15,7 @@ from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import WEIGH
 from stages.retrieval.weights.policy import Arrays, WeightPolicy, open_policies
 
@@ -54,6 +55,11 @@ class RowWeights:
 
     # The fold
 
+    @property
+    def first(self) -> str:
+        """Name of the first pass."""
+        return self._passes[0].name
+
     def policies(self, before: str | None = None) -> list[WeightPolicy]:
         """The policy of every row, with the choices made before a pass, or, for None, all of them."""
         if before not in self._policies:
@@ -85,12 +91,19 @@ class RowWeights:
         log_p = block.lm.log_p[block.counted_rows]
         output.record |= {"plain_nll": -float(log_p.sum(dtype=torch.float64)), "tokens": len(log_p)}
 
-    def choose(self, over: RangePass) -> dict[str, Any]:
-        """The record of the shard behind a pass: a choice for every row that took part."""
+    def choose(self, over: RangePass, settled: Mapping[int, int]) -> dict[str, Any]:
+        """The record of the shard behind a pass: a choice for every row that took part.
+
+        Args:
+            settled: by row, the candidate that was found best otherwise than by likelihood.
+        """
         chosen: list[Mapping[str, Any] | None] = [None] * len(self._rows)
         for number, policy in self._taking_part(over.name):
             files = ArrayFiles([self._folder / _file(part, number) for part in over.parts])
-            chosen[number] = policy.choose(over.name, files)
+            if number in settled and isinstance(policy, Grid):
+                chosen[number] = policy.settle(policy.candidates[settled[number]], files)
+            else:
+                chosen[number] = policy.choose(over.name, files)
         return {"rows": chosen}
 
     def _taking_part(self, step: str) -> list[tuple[int, WeightPolicy]]:

@@ -158,7 +158,7 @@ def score_range(reader: RangeReader, result: RangeResult, policies: Sequence[Wei
     rows, seconds = [], [result.seconds.model]
     for policy in policies:
         shared = result.seconds.of(policy.row) + reader.recomputing_seconds(scored_range, policy.row)
-        watch = Stopwatch(reader.reader.device)
+        watch = Stopwatch(reader.split_reader.device)
         rows.append(_score_row(reader.model, scored_range, policy))
         seconds.append(shared + watch.lap())
     targets = scored.targets[counted]

@@ -30,22 +30,22 @@ SAMPLES = 1000
 """Resamples behind the interval of a difference in BLEU, each of which takes two BLEU."""
 
 
-def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None) -> Translator:
-    """The translator of a row; of the model alone for None."""
+def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None, split: str) -> Translator:
+    """The translator of a split with a row; with the model alone for None."""
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
         assert external is not None and isinstance(external.retrieval, IndexSearch)
         memory, key = (
-            step_memory(policy, external.retrieval, external.encoder.dtype, config.split),
+            step_memory(policy, external.retrieval, external.encoder.dtype, split),
             external.encoder.key,
         )
-    device = reader.reader.device
+    device = reader.split_reader.device
     return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
 
 
 def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part: Part, output: ShardOutput) -> None:
     """Translate some sentences, and leave a line of each."""
-    sources = _sentences(job, "source", part.start, part.stop)
+    sources = sentences(job, job.config.split, "source", part.start, part.stop)
     before = 0 if translator.memory is None else translator.memory.searches
     started = time.perf_counter()
     found = translator.translate(sources, part.start)
@@ -82,7 +82,7 @@ def write_translations(
     if split["unknown_rate"]:
         job.reporter.warning("References hold <unk>: BLEU is no BLEU of the text itself.")
     sources, references = (
-        [text.decoded(ids[:-1].tolist()) for ids in _sentences(job, side, 0, split["documents"])]
+        [text.decoded(ids[:-1].tolist()) for ids in sentences(job, job.config.split, side, 0, split["documents"])]
         for side in ("source", "target")
     )
     rows = [
@@ -170,12 +170,12 @@ def _lines(job: Job[EvaluateConfig], part: Part) -> Iterator[str]:
         yield from file
 
 
-def _sentences(job: ShardJob[EvaluateConfig], side: str, start: int, stop: int) -> list[np.ndarray]:
-    """Tokens of sentences [start, stop) of the scored split, `<eos>` at the end."""
+def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int) -> list[np.ndarray]:
+    """Tokens of sentences [start, stop) of a split, `<eos>` at the end."""
     arrays: Any = job.inputs["tokens"].zarr("tokens.zarr")
     ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[side]
-    borders = np.asarray(arrays[f"{job.config.split}/{offsets}"][start : stop + 1])
-    held = np.asarray(arrays[f"{job.config.split}/{ids}"][int(borders[0]) : int(borders[-1])]).astype(np.int64)
+    borders = np.asarray(arrays[f"{split}/{offsets}"][start : stop + 1])
+    held = np.asarray(arrays[f"{split}/{ids}"][int(borders[0]) : int(borders[-1])]).astype(np.int64)
     return np.split(held, (borders[1:-1] - borders[0]).tolist())
 
 

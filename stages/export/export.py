@@ -20,10 +20,10 @@ from stages.text.tokens import start_id
 def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None:
     """Write `tokenizer.json` and `tokenizer_config.json`.
 
-    What was trained here begins a text with `<eos>`, as a split does; a pretrained tokenizer stays as it is.
+    A tokenizer that was trained here begins a text with `<eos>`, as a split does. A pretrained one stays as it is.
 
     Args:
-        longest: tokens that the model reads at once; None: any number.
+        longest: the most tokens that the model reads at once; None: any number.
     """
     tokenizer = tokenizer_of(tokens)
     backend = tokenizer.huggingface()
@@ -49,12 +49,12 @@ def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None
 
 
 Write = Callable[[Artifact, int | None, Path], Form]
-"""Writes weights and settings of a model into a folder; see `FORMS`."""
+"""A function that writes weights and settings of a model into a folder; see `FORMS`."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Files that were written."""
+    """The folder of an exported model, its form, and the names of its files."""
 
     folder: Path
     form: Form
@@ -62,11 +62,11 @@ class Exported:
 
 
 def export(model: Artifact, folder: Path, positions: int | None = None) -> Exported:
-    """Write a model as transformers has it; its memory, if it reads one, stays in the store.
+    """Write a model in the form that transformers reads. A memory that it reads stays in the store.
 
     Args:
-        positions: of a model with sinusoidal positions, how many become a table; None: those of a segment.
-    Raises: UsageError for a model that transformers has no form of, or a folder that is somebody else's.
+        positions: for sinusoidal positions, how many the exported table has; None: as many as a segment has.
+    Raises: UsageError if transformers has no form for the model, or the folder holds other files.
     """
     write = _form_of(model)
     check_export_folder(folder)
@@ -78,7 +78,10 @@ def export(model: Artifact, folder: Path, positions: int | None = None) -> Expor
 
 
 def _form_of(model: Artifact) -> Write:
-    """Find the writer for a model's backbone. Raises: UsageError or ArtifactError, saying why, if there is none."""
+    """Find the writer for a model's backbone.
+
+    Raises: UsageError or ArtifactError, with the reason, if there is none.
+    """
     config = model_of(require_scoring(model))
     if config.reads_neighbors:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""An imported model as it came, with the weights that it has now."""
+"""Export of an imported model: in the form in which it came, with its present weights."""
 
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from stages.pretrained.damage import quiet
 from stages.pretrained.scores import TOLERANCE, largest_difference, scores_of
 
 BLOCKS = "backbone.model."
-"""Prefix of the names of weights between the embeddings and the softmax."""
+"""Prefix of the names of all weights between the embeddings and the softmax."""
 
 
 def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form:
-    """Write what transformers' own `save_pretrained` does, in the precision in which the weights lie in the store.
+    """Write what the `save_pretrained` of transformers writes, in the precision of the weights in the store.
 
     Raises: UsageError if positions are asked for; ArtifactError if transformers would compute other scores.
     """
@@ -47,7 +47,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
 
 
 def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
-    """The weights of a memlm model by their names in a causal model."""
+    """The weights of a memlm model, by the names that they have in a causal model of transformers."""
     vocabulary = ours.vocabulary
     assert isinstance(vocabulary, FullVocabulary)
     named = {id(module): name for name, module in causal.named_modules()}
@@ -62,7 +62,7 @@ def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
 
 
 def _precision(model: Artifact) -> torch.dtype:
-    """That in which the weights of the blocks are stored."""
+    """The precision in which the weights of the blocks are stored."""
     with safe_open(model.file("model.safetensors"), "pt") as weights:
         first = next(name for name in weights.keys() if name.startswith(BLOCKS))  # noqa: SIM118
         dtype: torch.dtype = weights.get_tensor(first).dtype

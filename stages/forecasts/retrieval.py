@@ -1,4 +1,4 @@
-"""Forecasts of what memory is made of: datastores, indexes, neighbours, packed batches."""
+"""Forecasts for the stages that make a memory: datastore, index, neighbours, packed batches."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ from stages.updating.tables import bytes_of_sources_and_names, longer_layouts
 
 
 class DatastoreForecast(Forecast[DatastoreConfig]):
-    """Rows are known from the tokens' manifest."""
+    """The number of rows is known from the manifest of the tokens."""
 
     def cost(self, config: DatastoreConfig, inputs: Inputs) -> Cost:
         layouts = layouts_of(config, inputs)
@@ -42,7 +42,7 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
         return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
 
     def work(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Count the tokens of all windows; a model that pools reads a window for every row."""
+        """Count the tokens of all windows. A model that pools reads one window for every row."""
         signature = config.model_dump(include={*WindowedConfig.model_fields, "dtype", "precision", "key"})
         signature |= {"model": shape_of(inputs["encoder"])}
         window = config.windows.context if model_of(inputs["encoder"]).pools else 1
@@ -50,7 +50,7 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
 
 
 class UpdateForecast(Forecast[UpdateConfig]):
-    """Rows follow from manifests; the added split is not read."""
+    """The number of rows follows from manifests; the added split is not read."""
 
     def cost(self, config: UpdateConfig, inputs: Inputs) -> Cost:
         encoder, change = inputs["encoder"], Change.of(config, inputs)
@@ -78,7 +78,7 @@ class UpdateForecast(Forecast[UpdateConfig]):
         return copied + 4 * int(encoder.metrics["parameters"]) + state_bytes(encoder, config.windows, keys.shape[0])
 
     def work(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Count the tokens that are encoded; where none are added, the rows that are copied."""
+        """Count the tokens that are encoded, or, where none are added, the rows that are copied."""
         signature = config.model_dump(include={*TAKEN_OVER, "precision"})
         signature |= {"model": shape_of(inputs["encoder"]), "adds": ADDED in inputs}
         copied = metrics["rows"] - metrics["added"]
@@ -97,7 +97,7 @@ def _counts_added(change: Change) -> dict[str, int]:
 
 
 class IndexForecast(Forecast[IndexConfig]):
-    """Sizes follow from the kind of index; of FAISS's own strings nothing is known."""
+    """The size follows from the kind of index. For a factory string of FAISS it is not known."""
 
     def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
         if config.index == EXACT:
@@ -133,14 +133,14 @@ class IndexForecast(Forecast[IndexConfig]):
 
 
 def _cost_of_text(rows: int) -> Cost:
-    """Places of tokens, and what their contexts share."""
+    """Cost of an exact index: the places of tokens, and the lengths that neighbouring contexts share."""
     place = 8 if rows >= 2**32 else 4
     files = {f"{GROUP}/order": rows * place, f"{GROUP}/shared": rows}
     return Cost(files=files, metrics={"rows": rows, "bytes": sum(files.values())}, scratch=scratch_bytes(rows, place))
 
 
 class NeighborsForecast(Forecast[NeighborsConfig]):
-    """One query a token of every split that is read."""
+    """There is one query for each token of every split that is read."""
 
     def cost(self, config: NeighborsConfig, inputs: Inputs) -> Cost:
         index = inputs["index"]
@@ -160,7 +160,7 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
         return memory_to_search(index.config["index"], index.metrics.get("bytes"))
 
     def work(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Count the queries; an encoder that pools takes longer than the search, so its shape counts."""
+        """Count the queries. An encoder that pools takes longer than the search, so its shape is in the signature."""
         index = inputs["index"]
         signature = config.model_dump(include={"k", "probe", "exact", "candidates", "precision"})
         signature |= {"index": index.config["index"], "dim": index.metrics["dim"]}
@@ -172,11 +172,11 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
 
 
 MATCH_BYTES = 16
-"""Id and score of a segment's match, while segments are packed."""
+"""Bytes of one match of a segment, its id and score, while segments are packed."""
 
 
 class PackForecast(Forecast[PackConfig]):
-    """Segments are known from the tokens' manifest."""
+    """The number of segments is known from the manifest of the tokens."""
 
     def cost(self, config: PackConfig, inputs: Inputs) -> Cost:
         segments = whole_segments(config, inputs)

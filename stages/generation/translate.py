@@ -86,14 +86,14 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
     found = find(request, store, None)
     require_sources(model_of(found.read["model"]), found.read["tokens"])
     reader = load_reader(found, request)
-    model, device = reader.range_reader.model, reader.range_reader.reader.device
+    model, device = reader.range_reader.model, reader.range_reader.split_reader.device
     precision = resolve_precision(request.precision, device.type)
     external, memory, key = reader.range_reader.external, None, None
     if reader.policy is None:
         if wanted.attribute:
             raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
     elif external is None or not isinstance(external.retrieval, IndexSearch):
-        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory knn-mt, or none.")
+        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory external:…, or none.")
     else:
         memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
     return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))

@@ -135,14 +135,14 @@ def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
 def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> RangeReader:
     """The same with a passage in place of all splits."""
     external, hidden = reader.external, reader.hidden_memory
-    eos = reader.reader.corpus.eos if first is None else first
+    eos = reader.split_reader.corpus.eos if first is None else first
     corpus = Corpus(passage, eos)
-    of_passage = replace(reader.reader, corpus=corpus)
+    of_passage = replace(reader.split_reader, corpus=corpus)
     if external is not None:
         encoder = replace(external.encoder, reader=replace(external.encoder.reader, corpus=corpus))
         external = replace(external, encoder=encoder)
     hidden = None if hidden is None else hidden.of_text(of_passage)
-    return replace(reader, reader=of_passage, external=external, hidden_memory=hidden)
+    return replace(reader, split_reader=of_passage, external=external, hidden_memory=hidden)
 
 
 def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
@@ -178,7 +178,7 @@ def continuation_scores(
     ids = [*context, *continuation]
     kept = len(ids)
     if not reader.range_reader.carries_state:
-        kept = min(kept, max(reader.range_reader.reader.windows.context, len(continuation)))
+        kept = min(kept, max(reader.range_reader.split_reader.windows.context, len(continuation)))
     first = ids[-kept - 1] if kept < len(ids) else None
     passage = Passage(ids[-kept:])
     return _scored(reader.of_passage(passage, first), len(passage) - len(continuation), len(passage))

@@ -1,4 +1,4 @@
-"""Whether stored neighbours are those that a stage needs, and the command that finds such. Free of torch."""
+"""Checks that stored neighbours are those that a stage needs, and the command that finds others. Free of torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from stages.search.config import excluding_fewer
 
 
 def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:
-    """Whether k stored neighbours of every token of a split can be read.
+    """Check that k stored neighbours of every token of a split can be read.
 
     Args:
-        fewer: the option that has fewer read, up to their number: `train --set memory.k=`.
-    Raises: ArtifactError, naming the command that mends it, if the split or so many neighbours were not looked up,
-        or they may hold the answers.
+        fewer: the option that lowers k, up to its `=`, such as `train --set memory.k=`.
+    Raises: ArtifactError if the split or k neighbours were not looked up, or if they may hold the answers. It names
+        the command that mends it.
     """
     stored = stored_splits(neighbors)
     if split not in stored:
@@ -53,11 +53,12 @@ def resolve_exclusion(
     """Rows that tokens may not find; None where no datastore was made of what is read.
 
     Args:
-        exclude: what was asked for; None: nothing, which is `document` for pairs, whose rows all give a sentence away.
-        splits: the one that is scored, then the one that is tuned on, if any.
-        datastores: that are read, and the stored neighbours they are read through.
-        matched: the exact index that is read, if one is.
-    Raises: UsageError if a split is in a datastore and nothing was asked for, or stored neighbours were found
+        exclude: the exclusion that was asked for. None: none was; for pairs it is then `document`, since every row
+            of a sentence gives the sentence away.
+        splits: the split that is scored, then the one that is tuned on, if any.
+        datastores: each datastore that is read, with its stored neighbours if these are read.
+        matched: the exact index, if one is read.
+    Raises: UsageError if a split is in a datastore and nothing was asked for. Also if stored neighbours were found
         with another exclusion.
     """
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
@@ -81,7 +82,7 @@ def resolve_exclusion(
 
 
 def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | None) -> str:
-    """Why a split that a datastore was made of is refused, and what to give."""
+    """A message: why a split that a datastore was made of is refused, and which option to give."""
     if neighbors is None:
         what = "which rows a token may not find: --exclude document, window:N or self (its own row alone)"
     else:
@@ -94,7 +95,7 @@ def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | N
 
 
 def require_some(neighbors: Artifact, split: str) -> None:
-    """Raises: ArtifactError, naming what mends it, if no token of a split has a neighbour to learn from."""
+    """Raises: ArtifactError if no token of a split has a neighbour to learn from. It names what mends it."""
     if neighbors.metrics["splits"][split]["missing"] < 1:
         return
     exclude = neighbors.config["exclude"]
@@ -111,7 +112,7 @@ def stored_splits(neighbors: Artifact) -> dict[str, int]:
 
 
 def _finding(neighbors: Artifact, **changes: Any) -> str:
-    """The command that finds neighbours as these were found, but for some options; None: leave that out."""
+    """The command that finds neighbours as these were found, with some options changed; None leaves an option out."""
     record = neighbors.manifest.inputs["index"]
     options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
@@ -119,7 +120,7 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
 
 
 def _asked_for(neighbors: Artifact) -> dict[str, Any]:
-    """Options that neighbours were found with; None where the command does so by itself."""
+    """Options that neighbours were found with; None where the command has that value by default."""
     config, tokens = neighbors.config, neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
     own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])

@@ -121,7 +121,7 @@ class LanguageModel(nn.Module):
         Only of a model with a gate.
         """
         assert self.gate is not None, "the model has no gate"
-        with self._exact(hidden):
+        with self._without_autocast(hidden):
             gated: Gated = self.gate(self._own(hidden), neighbors, self.vocabulary)
             return gated
 
@@ -133,14 +133,14 @@ class LanguageModel(nn.Module):
         assert self.head is not None, "the model has no head"
         read = [self, *([] if self.frozen is None else [self.frozen])]
         hidden = [self._own(model.read(batch).hidden) for model in read]
-        with self._exact(hidden[0]):
+        with self._without_autocast(hidden[0]):
             scores: Tensor = self.head(hidden[0], batch.mask, *hidden[1:])
             return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats, in training with smoothed labels; hidden [N, d], targets int64 [N]."""
         smoothing = self.label_smoothing if self.training else 0.0
-        with self._exact(hidden):
+        with self._without_autocast(hidden):
             return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ class LanguageModel(nn.Module):
                 entries that hold the target and over all; -inf where there are none.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
-        with self._exact(hidden):
+        with self._without_autocast(hidden):
             memory = (self._own(memory_target), self._own(memory_total))
             return self.vocabulary.joint_loss(self._own(hidden), targets, *memory)
 
@@ -162,15 +162,15 @@ class LanguageModel(nn.Module):
         The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the
         head cluster's. Not for training: no gradients.
         """
-        with torch.no_grad(), self._exact(hidden):
+        with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_prob(self._own(hidden), targets)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [N, V] of every token, in nats. Not for training: no gradients."""
-        with torch.no_grad(), self._exact(hidden):
+        with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_probs(self._own(hidden))
 
-    def _exact(self, hidden: Tensor) -> torch.autocast:
+    def _without_autocast(self, hidden: Tensor) -> torch.autocast:
         return torch.autocast(hidden.device.type, enabled=False)
 
     def _own(self, hidden: Tensor) -> Tensor:

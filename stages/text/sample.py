@@ -128,7 +128,7 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[Taken]:
     >>> choose_records([8_000] * 30, most=240_000, tested=24_000)[-1]
     Taken(record=23, start=0, stop=2400)
     >>> choose_records([8_000] * 10, most=80_000, tested=8_000)[-1]
-    Taken(record=9, start=7200, stop=8000)
+    Taken(record=7, start=7200, stop=8000)
     """
     length = part_length(sizes, most, tested)
     taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}

@@ -87,7 +87,7 @@ def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:
     if not pairs.kept:
         raise DataError(f"The files of {split} hold no pair with text on both sides.")
     if pairs.dropped:
-        reporter.warning(f"{pairs.dropped:,} pairs of {split} are left out: a side is blank, or both are")
+        reporter.warning(f"pairs of {split} are left out because a side is blank, or both: {pairs.dropped:,}")
     if pairs.alike > ALIKE * pairs.kept:
         reporter.warning(
             f"same text on both sides in {pairs.alike:,} of {pairs.kept:,} pairs of {split}: is one file named twice?"

@@ -15,15 +15,15 @@ from stages.training.journal import Course, exp
 from stages.training.materials import Run
 from stages.training.progress import Progress
 from stages.training.ranks import mean_over_ranks
-from stages.training.update import UpdateReadings, Updates
+from stages.training.update import UpdateFigures, Updates
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}
-"""How many updates the host goes on while their losses are computed: one, so that the device has always work queued."""
+"""Updates that the host is ahead of their losses. With one, the device always has work queued."""
 
 
 class Trainer:
-    """Trains a model in a folder that keeps checkpoints; the same call goes on where the last one ended.
+    """Trains a model in a folder that keeps checkpoints; the same call resumes where the last one ended.
 
     On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
     uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds weights,
@@ -43,12 +43,12 @@ class Trainer:
         self._saver = Saver(run, self.updates)
         self.progress = self._saver.restore()
         self.earlier_seconds = self.progress.seconds
-        """Spent in updates before, by the run that is gone on with."""
+        """Seconds that the run had spent in updates before it was resumed."""
         self.updates.set_up()
         if isinstance(run.method, LearnsTasks):
             run.method.begin_stream(run.model, run.tasks, run.config.seed)
         self.unread = UNREAD.get(run.fabric.device.type, 0)
-        self._readings: deque[UpdateReadings] = deque()
+        self._made: deque[UpdateFigures] = deque()
 
     @property
     def update_tokens(self) -> int:
@@ -71,11 +71,11 @@ class Trainer:
         return self.progress
 
     def _update(self) -> None:
-        """One step, and the time that it took: on a GPU, with the end of the one before."""
+        """Make one step, and count its time. On a GPU that includes the end of the step before."""
         started, step, method = time.perf_counter(), self.progress.step, self.run.method
         if isinstance(method, LearnsTasks) and (task := self.order.begins(step)) is not None:
             method.begin_task(task)
-        self._readings.append(self.updates.make(step))
+        self._made.append(self.updates.make(step))
         if (task := self.order.ends(step)) is not None:
             if isinstance(method, LearnsTasks):
                 method.end_task(task)
@@ -85,9 +85,9 @@ class Trainer:
         self.progress.count(time.perf_counter() - started)
 
     def _read(self, unread: int) -> None:
-        """Count the losses of all updates but so many of the latest, waiting for them."""
-        while len(self._readings) > unread:
-            made = self._readings.popleft()
+        """Wait for the losses of all updates but the latest `unread`, and count them."""
+        while len(self._made) > unread:
+            made = self._made.popleft()
             loss = made.loss
             self._require_finite(loss, made.step)
             self.progress.add(loss, made.auxiliary, made.documents)

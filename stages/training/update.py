@@ -72,11 +72,11 @@ class Objective(nn.Module):
             return Carried(self.model.advance(batch, carried.state))
 
 
-class Reading:
-    """A number, copied while the host goes on."""
+class CopiedNumber:
+    """A number of the device, which is copied while the host continues."""
 
     def __init__(self, number: Tensor) -> None:
-        """`number`: a scalar, the last thing that was asked of its device: `value` waits for no more than that."""
+        """`number`: a scalar. It is the last thing that was asked of its device, so `value` waits for nothing later."""
         self._copy = number.detach().to("cpu", non_blocking=True)
         self._copied = torch.cuda.Event() if number.is_cuda else None
         if self._copied is not None:
@@ -89,19 +89,19 @@ class Reading:
         return float(self._copy)
 
 
-class UpdateReadings:
+class UpdateFigures:
     """Figures that an update reports."""
 
     def __init__(self, step: int, loss: Tensor, auxiliary: Tensor | None, documents: int) -> None:
         """Args:
         step: its number, from 1.
         loss: a scalar.
-        auxiliary: what of it layers added, a scalar; None: nothing.
-        documents: of how many it has read a part.
+        auxiliary: the part of the loss that layers added, a scalar; None: nothing.
+        documents: number of documents that it has read, in whole or in part.
         """
         self.step, self.documents = step, documents
-        self._loss = Reading(loss)
-        self._auxiliary = None if auxiliary is None else Reading(auxiliary)
+        self._loss = CopiedNumber(loss)
+        self._auxiliary = None if auxiliary is None else CopiedNumber(auxiliary)
 
     @property
     def loss(self) -> float:
@@ -115,7 +115,8 @@ class UpdateReadings:
 class Updates:
     """Makes the updates of a run, one after another; the methods' `Update`.
 
-    Gradients end with an update, and with each of its batches unless the method or the backbone keeps the graph.
+    Gradients do not reach back beyond an update. Within one they reach from batch to batch only where the method or the
+    backbone keeps the graph.
     """
 
     def __init__(self, run: Run, order: TaskOrder) -> None:
@@ -155,7 +156,7 @@ class Updates:
         """Let processes share the work, once weights and optimizer are as the first update finds them."""
         self._objective, self.optimizer = self._run.fabric.setup(self._bare, self.bare_optimizer)
 
-    def make(self, step: int) -> UpdateReadings:
+    def make(self, step: int) -> UpdateFigures:
         """Make the update that follows `step` others."""
         config, self.number = self._run.config, step
         factor = learning_rate_factor(step + 1, config.steps, config.schedule)
@@ -164,7 +165,7 @@ class Updates:
         documents = self._order.documents_in(step)
         loss = make_update(self._run.method, self)
         auxiliary = reduce(torch.add, self._auxiliary) if self._auxiliary else None
-        return UpdateReadings(step + 1, loss, auxiliary, documents)
+        return UpdateFigures(step + 1, loss, auxiliary, documents)
 
     @property
     def learning_rate(self) -> float:
@@ -229,7 +230,10 @@ def _freeze(model: nn.Module, learnt: set[int]) -> None:
 
 
 def make_update(method: Method, update: Updates) -> Tensor:
-    """One update, the method's own way if it has one; returns its loss, a scalar, the mean a token, in nats."""
+    """Make one update, in the method's own way if it has one.
+
+    Returns: its loss, a scalar: the mean over tokens, in nats.
+    """
     if isinstance(method, OwnsStep):
         return method.step(update)
     return replay_step(update) if update.replays else plain_step(update)

@@ -94,7 +94,7 @@ def test_a_rolling_text_is_read_in_windows_of_an_evaluation(memlm: Memlm, index:
     lm = opened(index, memory=READINGS)
     (rolled,) = lm.loglikelihood_rolling([request(text)], disable_tqdm=True)
     assert rolled == pytest.approx(sum(np.log(token["final"]) for token in told(memlm, index, text)), abs=1e-3)
-    assert len(text.split()) > 2 * lm._reader.loaded.range_reader.reader.windows.context
+    assert len(text.split()) > 2 * lm._reader.loaded.range_reader.split_reader.windows.context
 
 
 def test_long_texts_are_read_in_blocks(index: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a_long_context_is_one_window_of_the_last_inputs(index: Artifact) -> Non
     log_p, _ = continuation_scores(reader, ids[:-2], ids[-2:])
     inputs = ids[:-1]
     if not reader.range_reader.carries_state:
-        inputs = inputs[-reader.range_reader.reader.windows.context :]
+        inputs = inputs[-reader.range_reader.split_reader.windows.context :]
     else:
         inputs = [reader.text.eos, *inputs]
     assert log_p == pytest.approx(direct(reader.range_reader.model, inputs, ids[-2:]), abs=1e-5)

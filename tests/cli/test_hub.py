@@ -144,7 +144,7 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
     splits = [f"--{split}={text}" for split in ("train", "valid")]
     named = ["--name", "text"]
     refused = {
-        "hf:me/pickled": "has no weights as safetensors: where it has a GGUF file, name that (hf download me/pickled",
+        "hf:me/pickled": "has no weights as safetensors",
         "hf:me/gguf": "A GGUF file is named by itself: hf download me/gguf FILE.gguf --local-dir FOLDER.",
         "hf:me/adapter": "holds an adapter (adapter_config.json)",
         "hf:me/code": "wants code of its own to be run (config.json: auto_map), which memlm never does",

@@ -83,11 +83,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     ),
     "weights cut short": (lambda folder: cut(folder / WEIGHTS, 0.5), 3, "tiny/model.safetensors is cut short"),
     "a head cut short": (lambda folder: cut(folder / WEIGHTS, 0.01), 3, "tiny/model.safetensors is cut short"),
-    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), 3, "tiny has no weights as safetensors."),
+    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), 3, "tiny has no weights as safetensors"),
     "no model": (without_model, 3, "tiny is no model: it has no config.json."),
     "a pickle alone": (
         lambda folder: (folder / WEIGHTS).rename(folder / "pytorch_model.bin"),
-        *(3, "tiny has no weights as safetensors, but pytorch_model.bin, a pickle, which may run code when it is read"),
+        *(3, "tiny has no weights as safetensors, but pytorch_model.bin"),
     ),
     "code of its own": (
         lambda folder: settings_changed(folder, auto_map={"AutoModelForCausalLM": "evil.Model"}),

@@ -97,8 +97,7 @@ def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm,
     for page in (False, True):
         said = " ".join((Path("page.html").read_text("utf-8") if page else ended.err).split())
         assert "<unk>" not in said and "look wrapped" not in said and "道德经" in said
-        remark = re.search(r"no row has a word perplexity: white space sets \d+ characters apart, which are no", said)
-        assert "bits/char" in said and bool(remark) == page, "a note, for the page"
+        assert "bits/char" in said
     assert not re.search(r"^ +perplexity .*word perplexity", ended.err, re.M), "no such column"
     (line,) = (line for line in ended.err.splitlines() if "where the memories gain most" in line)
     shown = memlm(*shlex.split(line.partition(": memlm ")[2]))

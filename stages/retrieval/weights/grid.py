@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from itertools import product
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -52,6 +53,21 @@ class Grid(WeightPolicy):
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         return self._choice(observed)._asdict()
 
+    @property
+    def candidates(self) -> list[Sequence[int]]:
+        """Indices of all points of a lone reading that may be chosen."""
+        (grid,), (allowed,) = self.grids, self.allowed
+        cutoffs = [grid.cutoffs.index(cutoff) for cutoff in allowed]
+        return list(product(range(len(grid.scales)), cutoffs, range(len(grid.tried))))
+
+    def at(self, indices: Sequence[int]) -> Self:
+        """The policy at a point, whatever its likelihood."""
+        return self.after(TUNE.name, Choice(indices)._asdict())
+
+    def settle(self, indices: Sequence[int], observed: Iterable[Arrays]) -> Record:
+        """The choice of a lone reading's point by what is no likelihood."""
+        return self._choice(observed, indices)._asdict()
+
     def scratch_bytes(self, tokens: int) -> int:
         return 0 if self.tries_all else sums_bytes(self.grids, tokens)
 
@@ -68,18 +84,21 @@ class Grid(WeightPolicy):
     def chosen(self) -> Choice:
         return Choice(**self.choices[TUNE.name])
 
-    def _choice(self, observed: Iterable[Arrays]) -> Choice:
-        """The best indices; a lone reading also gets the best ones for every cut-off."""
+    def _choice(self, observed: Iterable[Arrays], settled: Sequence[int] | None = None) -> Choice:
+        """The best indices, if none are settled; a lone reading also gets the best ones for every cut-off."""
         if not self.tries_all:
             end = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
             return Choice(end.best.indices, best_nll=finite(end.nll[-1]))
         nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
-        indices = best_point(nll, self.grids, self.allowed).indices
+        indices = settled or best_point(nll, self.grids, self.allowed).indices
         best = finite(float(nll[tuple(indices)]))
         if len(self.grids) > 1:
             return Choice(indices, best_nll=best)
         shown = nll[:, :, self._shown_weights(indices)]
-        by_cutoff = [best_point(shown, self.grids, [(c,)]).indices for c in self.grids[0].cutoffs]
+        by_cutoff = [
+            indices if number == indices[1] else best_point(shown, self.grids, [(cutoff,)]).indices
+            for number, cutoff in enumerate(self.grids[0].cutoffs)
+        ]
         sums = [[finite(value) for value in line] for line in nll[:, indices[1], :].tolist()]
         return Choice(indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff])
 

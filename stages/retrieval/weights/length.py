@@ -1,4 +1,4 @@
-"""A weight of exact matches by their length, their number, and whether they agree."""
+"""A weight of exact matches that depends on their length, their number, and whether they agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.per_context import PerContext
 
 COMPARED = 16
-"""Matches whose tokens are compared with each other."""
+"""The most matches of a context whose tokens are compared with each other."""
 
 
 @dataclass(frozen=True)
 class ByLength(PerContext):
-    """The weights of `LengthWeights`, where these gain on text that they were not fitted on."""
+    """Weights of `LengthWeights`. They are read only if they gain on text that they were not fitted on."""
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
-        """Length of the longest match, how many are as long, and the share of their most frequent token."""
+        """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
         cutoff = self.best.points[-1].cutoff
         scores = torch.cat([part.scores_read(cutoff) for part in retrieved.parts], -1)
         values = torch.cat([part.entries.values for part in retrieved.parts], -1)
@@ -43,7 +43,8 @@ def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor
     """Length, number and agreement of the longest matches; 0 where there is none.
 
     Args:
-        scores: tokens that each match has, -inf where missing. values: int [n, k], the tokens that followed.
+        scores: length of each match in tokens, -inf where one is missing.
+        values: int [n, k], the token that followed each match.
 
     >>> match_features(torch.tensor([[2.0, 3.0, 3.0]]), torch.tensor([[7, 8, 9]])).tolist()
     [[3.0, 2.0, 0.5]]

@@ -219,7 +219,11 @@ class WeightPolicy(ABC):
 
     def describe_curve(self) -> list[dict[str, Any]]:
         """The settings of a lone reading for every cut-off, JSON."""
-        return [_describe_point(self.row.sources[0], self.grids[0], point) for point in self.curve]
+        return self.describe_points(self.curve)
+
+    def describe_points(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+        """Settings of a lone reading, JSON."""
+        return [_describe_point(self.row.sources[0], self.grids[0], point) for point in points]
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
         """Nats per token over the grid of a lone reading that was tuned on so many tokens, JSON; None of others."""

@@ -111,7 +111,7 @@ def test_a_blank_side_is_dropped_from_train_and_an_error_where_text_is_scored(tm
     spoken = Spoken()
     tokens = pairs(tmp_path, spoken, {"train": [files(tmp_path, "train", german, english)]})
     assert tokens.metrics["splits"]["train"]["documents"] == 3 == tokens.metrics["splits"]["train"]["empty_dropped"]
-    assert any("3 pairs of train are left out" in warning for warning in spoken.warnings)
+    assert any("a side is blank, or both: 3" in warning for warning in spoken.warnings)
     scored = {"train": [files(tmp_path)], "test": [files(tmp_path, "test", german, english)]}
     with pytest.raises(DataError, match=r"test\.de, line 4: there is no text"):
         pairs(tmp_path, references=scored)
