@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor, nn
+from torch import distributed as ranks
 
 from stages.examples.examples import Batch, Task
 from stages.methods.lm.method import LanguageModeling
@@ -99,8 +100,10 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         return torch.stack([loss.detach() for loss in losses]).sum()
 
     def _chosen(self, name: str) -> Tensor:
-        own = self._reads[name], self._batches_with[name]
-        return most_specific(*own, self.settings.background, self.settings.slots).to(self._tables[name].device)
+        reads, within = (one[name].to(self._tables[name].device) for one in (self._reads, self._batches_with))
+        if ranks.is_initialized():  # each process reads a share of the batch, and all change the same slots
+            ranks.all_reduce(reads)
+        return most_specific(reads, within, self.settings.background, self.settings.slots)
 
     def _forget(self) -> None:
         for reads in self._reads.values():
@@ -111,11 +114,12 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         text, own = self.side_inputs.background, {name: reads.clone() for name, reads in self._reads.items()}
         assert text is not None
         random = np.random.default_rng([self._seed, BACKGROUND])
+        size = min(len(like.inputs) * (ranks.get_world_size() if ranks.is_initialized() else 1), text.count)
         self._batches_with = {name: torch.zeros_like(reads) for name, reads in self._reads.items()}
         with torch.no_grad(), evaluating(self._model):
             for _ in range(self.settings.background):
                 self._forget()
-                which = random.choice(text.count, min(len(like.inputs), text.count), replace=False)
+                which = random.choice(text.count, size, replace=False)
                 self._model.read(text.batch(which).to(like.inputs.device))
                 for name, reads in self._reads.items():
                     self._batches_with[name] += reads > 0

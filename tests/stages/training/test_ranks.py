@@ -64,6 +64,9 @@ def half_by_half(loss, monkeypatch):
 def learnt_from(store, settings):
     """What a training reads, by role: tokens or their neighbours, and a model where the gate alone is learnt."""
     tokens = small_tokens(store, lengths={"train": 170, "valid": 40, "test": 35})  # five batches an epoch
+    begun = settings.model_copy(update={"method": "lm", "memory": None, "steps": 2})
+    if settings.method_settings.reads_background:
+        return {"source": tokens, "init_from": made(store, Train(), begun, source=tokens)}
     if not settings.method_settings.neighbors_read:
         return {"source": tokens}
     datastore = made(store, BuildDatastore(), DatastoreConfig(key="hidden"), source=small_model(store, tokens))
@@ -71,7 +74,6 @@ def learnt_from(store, settings):
     neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=3), source=index)
     if not settings.memory.continues:
         return {"source": neighbors}
-    begun = settings.model_copy(update={"method": "lm", "memory": None, "steps": 2})
     return {"source": neighbors, "init_from": made(store, Train(), begun, source=tokens)}
 
 

@@ -34,6 +34,7 @@ REMEMBERING = {
     "infinity": {"basis": 4, "samples": 4, "scope": "stream"},
 }
 MODELS["product-keys"] = MODELS["transformer"] | {"feed_forward": KEYS}
+MODELS["slots that learn fast"] = MODELS["transformer"] | {"feed_forward": KEYS | {"value_lr": 10.0}}
 MODELS["transformer-xl"] = MODELS["transformer"] | {"backbone": "transformer-xl", "mem_length": 12}
 MODELS |= {
     name: MODELS["transformer-xl"] | {"mem_length": 8, "attention": {"name": name} | settings}
@@ -55,6 +56,7 @@ CASES = {
     "lm of a transformer-xl": ("lm", None, "transformer-xl"),
     "lm with product keys": ("lm", None, "product-keys"),
     **{f"lm of {name} attention": ("lm", None, name) for name in REMEMBERING},
+    "sparse-memory": ("sparse-memory", {"slots": 2, "background": 3}, "slots that learn fast"),
     "spalm": ("spalm", {"k": 2, "neighbor_dropout": 0.0}, "transformer"),
     "the gate alone of a transformer-xl": ("spalm", {"k": 2, "only_gate": True}, "transformer-xl"),
 }
