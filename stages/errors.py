@@ -69,7 +69,7 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suffix for a message about an unknown name: the nearest known one, else the list of them."""
-    known = sorted(known)
+    known = sorted(set(known))
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else f"known: {', '.join(known)}"
 

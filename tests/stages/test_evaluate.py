@@ -644,7 +644,7 @@ def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(ro
     assert matching_memory(Inputs(read)) == expected
 
 
-@pytest.mark.parametrize("fewest", [1, 3, 50])
+@pytest.mark.parametrize("fewest", [1, 3, 20])
 def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, fewest):
     """Against a walk from token to token; where too many are wanted all are searched for."""
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
@@ -663,6 +663,11 @@ def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, f
     memory = np.exp(array(report, "scores.zarr", "logp_memory")[:, 0].astype(float))
     np.testing.assert_allclose(memory, want, rtol=2e-3, atol=1e-6)
     assert metrics(report)["searched_share"] == searches / len(ids)
-    assert (searches == len(ids)) == (fewest == 50)
+    assert (searches == len(ids)) == (fewest == 20)
     (told,) = metrics(report)["memories"]
     assert told["pointers"] == fewest
+
+
+def test_more_pointers_than_neighbours_are_refused(store, index):
+    with pytest.raises(UsageError, match="pointers=20"):
+        evaluated(store, index, "external:k=20,lambda=0.3,temperature=2,pointers=21")

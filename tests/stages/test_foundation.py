@@ -37,7 +37,7 @@ def test_exit_codes_are_the_contracts() -> None:
 
 def test_unknown_names_bring_the_nearest_else_all() -> None:
     assert did_you_mean("tokns", ["tokens", "model"]) == "did you mean 'tokens'?"
-    assert did_you_mean("xyz", ["tokens", "model"]) == "known: model, tokens"
+    assert did_you_mean("xyz", ["tokens", "model", "model"]) == "known: model, tokens"
 
 
 def test_registries_load_lazily() -> None:

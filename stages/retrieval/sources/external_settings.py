@@ -53,12 +53,18 @@ class ExternalSettings(SourceSettings):
             )
         if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
             raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
+        numbers = _numbers(self.k, read, splits)
+        if self.pointers is not None and self.pointers > max(numbers):
+            raise UsageError(
+                f"{reading.spelled}: no token has {self.pointers} rows to follow where {max(numbers)} neighbours are "
+                f"read, so every token would be searched for: give at most pointers={max(numbers)}."
+            )
         compared = default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]])
         reading = reading.changed(
             {
                 "key": datastore.config["key"],
                 "similarity": reading.similarity or compared,
-                "k": _numbers(self.k, read, splits),
+                "k": numbers,
             }
         )
         if len(reading.sources) > 1:
