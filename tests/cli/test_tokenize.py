@@ -16,7 +16,7 @@ def test_the_table_of_splits_is_on_stderr_made_or_cached(memlm: Memlm, text: Pat
         header, train, valid, words = ended.err.splitlines()[-4:]
         assert f"{ended.reference}, word, 12 types" in ended.err
         assert header.split()[:5] == ["split", "documents", "tokens", "types", "unknown"]
-        assert words.startswith("documents: files or records") and "types: those of the vocabulary" in words
+        assert words.startswith("documents: files or records") and "types: types of the vocabulary" in words
         assert (train.split()[:2], valid.split()[3:5]) == (["train", "1"], ["11", "0.00%"])
 
 
