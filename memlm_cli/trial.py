@@ -161,7 +161,7 @@ def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -
 
     most, sizes = budget.bytes, record_sizes(texts)
     chosen = choose_records(sizes, most, int(budget.test * most))
-    taken = Part.of_taken(chosen, sizes) if chosen else None
+    taken = Part.of_ranges(chosen, sizes) if chosen else None
     if taken is not None:
         read = sum(stop - start for _, start, stop in chosen)
         part = folder / part_name([text.path for text in texts], read, total, taken[:2])

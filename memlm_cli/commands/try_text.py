@@ -3,7 +3,7 @@
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,83 +19,101 @@ if TYPE_CHECKING:
     from pipelines.trial import Plan
 
 
+Files = Annotated[
+    list[str],
+    typer.Argument(metavar="FILES...", help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs."),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Train with N seeds, in the same time, and show means and intervals."),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,C",
+        help="Shares of train, valid and test (default: valid and test as large as there is time to score, a tenth "
+        "each of a whole text).",
+    ),
+]
+Open = Annotated[
+    bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
+]
+Replan = Annotated[
+    bool,
+    typer.Option(
+        "--replan", help="Time this machine again, and plan anew, where the same text was tried at another speed."
+    ),
+]
+
+
 def try_text(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES...", help="Text files, folders, .jsonl, each also .gz/.xz/.zst, builtin:pydocs."),
-    ],
+    files: Files,
     minutes: Annotated[float, typer.Option(help="How long it may take, about.")] = 10.0,
-    seeds: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Train with N seeds, in the same time, and show means and intervals."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Shares of train, valid and test (default: valid and test as large as there is time to score, a tenth "
-            "each of a whole text).",
-        ),
-    ] = None,
+    seeds: Seeds = None,
+    split: Split = None,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE.html", help="Where to write the page.")
     ] = DEFAULT_OUTPUT,
-    open_: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page, where there are a terminal and a browser.")
-    ] = True,
-    replan: Annotated[
-        bool,
-        typer.Option(
-            "--replan", help="Time this machine again, and plan anew, where the same text was tried at another speed."
-        ),
-    ] = False,
+    open_: Open = True,
+    replan: Replan = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done, what would run, and why.")] = False,
     *,
     common: Common,
 ) -> None:
     """Text -> a web page: what a cache, kNN-LM and TRIME are worth on it, with everything chosen for you.
 
-    Each command that it runs is said, to be copied, changed and run again. Stopped, the same command goes on.
+    Each command that it runs is shown, to be copied, changed and run again. After a stop the same command resumes.
     """
     from memlm_cli.plan_text import show_estimates
     from memlm_cli.run_recipe import show_plan
-    from memlm_cli.settings import given_settings
     from memlm_cli.trial import planned
     from pipelines.estimates import tasks_of
-    from pipelines.recipe import load_recipe
-    from pipelines.trial import check_settings, read_plan, scored_shares
-    from pipelines.variants import varied
+    from pipelines.trial import read_plan, scored_shares
     from stages.pages.page import check_page_file
 
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_artifact_name(common)
     check_page_file(output)
-    settings = given_settings(common, {})
-    check_settings(settings)
+    settings = _settings(common)
     shares = None if split is None else scored_shares(split.split(","))
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
         say(f"try: {line}")
+    recipe = _recipe(file, texts, settings, seeds, common)
+    if common.plan:
+        show_estimates(tasks_of(recipe), common, recipe.takes)
+    elif dry_run:
+        show_plan(recipe, common)
+    else:
+        _run(recipe, plan, file, output, common)
+        show = open_page if open_ and on_terminal() and has_display() else tell_page
+        show("try", output)
+
+
+def _settings(common: Common) -> dict[str, Any]:
+    """The settings of `--set` and `--config`. Raises: UsageError for what no stage could take."""
+    from memlm_cli.settings import given_settings
+    from pipelines.trial import check_settings
+
+    settings = given_settings(common, {})
+    check_settings(settings)
+    return settings
+
+
+def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int | None, common: Common) -> "Recipe":
+    """The planned recipe, for so many seeds; the command that runs it is shown."""
+    from pipelines.recipe import load_recipe
+    from pipelines.variants import varied
+
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     say(f"try: this is a recipe: {shlex.join(words)}")
     recipe = load_recipe(file, {"train": texts}, settings)
     if common.precision:
         recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
-    recipe = varied(recipe, seeds)
-    if common.plan:
-        show_estimates(tasks_of(recipe), common, recipe.takes)
-        return
-    if dry_run:
-        show_plan(recipe, common)
-        return
-    _run(recipe, plan, file, output, common)
-    if open_ and on_terminal() and has_display():
-        open_page("try", output)
-    else:
-        tell_page("try", output)
+    return varied(recipe, seeds)
 
 
 def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Common) -> None:

@@ -19,7 +19,7 @@ FILLED = 0.95
 """Share of the part from which no more small records are looked for."""
 
 
-class Taken(NamedTuple):
+class RecordRange(NamedTuple):
     """Bytes [start, stop) of a record, by its number, that are read."""
 
     record: int
@@ -40,11 +40,11 @@ class Part(NamedTuple):
     """Whether the ends of records are tested, whose beginnings are learned."""
 
     @classmethod
-    def of_taken(cls, taken: Sequence[Taken], sizes: Sequence[int]) -> "Part":
-        """Describe what is taken of records of so many bytes."""
-        stops = {number: stop for number, _, stop in taken}
+    def of_ranges(cls, ranges: Sequence[RecordRange], sizes: Sequence[int]) -> "Part":
+        """Describe ranges of records, whose `sizes` are in bytes."""
+        stops = {number: stop for number, _, stop in ranges}
         cut = (stop for number, stop in stops.items() if stop < sizes[number])
-        return cls(len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in taken))
+        return cls(len(stops), len(sizes), max(cut, default=None), any(start for _, start, _ in ranges))
 
 
 def record_sizes(files: Iterable[TextFile]) -> list[int]:
@@ -117,7 +117,7 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
     return len(sizes) >= FEWEST_TESTED and sum(end <= tested for end in ends) < FEWEST_TESTED
 
 
-def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[Taken]:
+def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordRange]:
     """Choose what is read of records, in an order in which the last are tested.
 
     Where these would be few they are cut, and the others are read to fill the part. Of less than twice
@@ -126,27 +126,27 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[Taken]:
     Returns: empty where records are too large to be taken whole, and too few to be cut.
 
     >>> choose_records([8_000] * 30, most=240_000, tested=24_000)[-1]
-    Taken(record=23, start=0, stop=2400)
+    RecordRange(record=23, start=0, stop=2400)
     >>> choose_records([8_000] * 10, most=80_000, tested=8_000)[-1]
-    Taken(record=7, start=7200, stop=8000)
+    RecordRange(record=7, start=7200, stop=8000)
     """
     length = part_length(sizes, most, tested)
     taken = {number: sizes[number] if length is None else min(sizes[number], length) for number in range(len(sizes))}
     chosen = spread_records(list(taken.values()), most)
     if not is_tested_by_few([taken[number] for number in chosen], tested):
-        return [Taken(number, 0, taken[number]) for number in chosen]
+        return [RecordRange(number, 0, taken[number]) for number in chosen]
     learned, last = chosen[:-FEWEST_TESTED], chosen[-FEWEST_TESTED:]
     if len(learned) < FEWEST_TESTED:
         begins = {number: max(taken[number] // 2, taken[number] - tested // FEWEST_TESTED) for number in last}
-        parts = [Taken(number, 0, begins.get(number, taken[number])) for number in chosen]
-        return parts + [Taken(number, start, taken[number]) for number, start in begins.items()]
+        parts = [RecordRange(number, 0, begins.get(number, taken[number])) for number in chosen]
+        return parts + [RecordRange(number, start, taken[number]) for number, start in begins.items()]
     longest = _even_length([sizes[number] for number in learned], most - tested)
     stops = {number: min(sizes[number], longest) for number in learned}
     stops |= {number: min(sizes[number], tested // FEWEST_TESTED) for number in last}
-    return [Taken(number, 0, stop) for number, stop in stops.items()]
+    return [RecordRange(number, 0, stop) for number, stop in stops.items()]
 
 
-def record_lines(files: Iterable[TextFile], chosen: Sequence[Taken]) -> Iterator[str]:
+def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> Iterator[str]:
     """Parts of records, in that order, as lines of `.jsonl`, with what names them: their fields, else the file's name.
 
     Args:

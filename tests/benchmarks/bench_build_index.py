@@ -32,7 +32,7 @@ from stages.search.keys import StoredKeys, widened
 from stages.search.open import read_index
 from stages.threads import thread_pool
 from tests.benchmarks.bench_search import clustered
-from tests.benchmarks.timing import Taken, medians, timed
+from tests.benchmarks.timing import Seconds, medians, timed
 
 TILE_SCORES = 1 << 19
 """Scores that a thread computes at a time, so that they stay in its cache."""
@@ -54,7 +54,7 @@ def _keys(datastore: Artifact) -> StoredKeys:
     return StoredKeys(datastore.zarr("datastore.zarr")["keys"])
 
 
-def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> dict[str, Taken]:
+def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> dict[str, Seconds]:
     """What `build-index` does, but for recall."""
     empty, whole = folder / "empty.faiss", folder / "ours.faiss"
     taken = {"train": timed(lambda: build.train(config, keys, empty))[0]}
@@ -71,7 +71,7 @@ def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> 
     return taken
 
 
-def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Path) -> tuple[dict[str, Taken], Any]:
+def theirs(config: IndexConfig, keys: StoredKeys, sample: np.ndarray, folder: Path) -> tuple[dict[str, Seconds], Any]:
     """The same with FAISS's index alone."""
     index = empty_index(config, keys.dim, keys.dtype.name)
     taken = {"train": timed(lambda: index.train(sample))[0]}
@@ -98,7 +98,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         assert config.lists is not None and isinstance(config.train_keys, int), "an index with lists is needed"
         sample = build.training_sample(keys, config.train_keys, config.seed)
         together = max(1, PART_BYTES // (keys.rows_per_shard * keys.dim * keys.dtype.itemsize))
-        times: dict[str, list[dict[str, Taken]]] = {"ours": [], "faiss": [], "products": []}
+        times: dict[str, list[dict[str, Seconds]]] = {"ours": [], "faiss": [], "products": []}
         for _ in range(arguments.rounds):
             times["ours"].append(ours(config, keys, folder, together))
             taken, index = theirs(config, keys, sample, folder)
@@ -107,7 +107,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             means = ivf.quantizer.reconstruct_n(0, ivf.nlist)
             once, _ = timed(lambda means=means: products(sample, means))
             often = {"train": ivf.cp.niter, "add": keys.rows / len(sample)}
-            times["products"].append({part: Taken(*(s * n for s in once)) for part, n in often.items()})
+            times["products"].append({part: Seconds(*(s * n for s in once)) for part, n in often.items()})
         threads = faiss.omp_get_max_threads()
         yield {"keys": f"{keys.rows} x {keys.dim}", "lists": config.lists, "sample": len(sample), "threads": threads}
         for part in ("train", "add", "merge"):
@@ -117,7 +117,7 @@ def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             }
 
 
-def told(times: dict[str, list[Taken]]) -> dict[str, Any]:
+def told(times: dict[str, list[Seconds]]) -> dict[str, Any]:
     """Medians, and ours in times of each other."""
     taken = {name: medians(some) for name, some in times.items() if some}
     figures: dict[str, Any] = {}

@@ -21,7 +21,7 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.benchmarks.artificial import VOCABULARY, Model, Tokens, artificial
-from tests.benchmarks.timing import Taken, evaluation_time, medians
+from tests.benchmarks.timing import Seconds, evaluation_time, medians
 
 LSTM_1024: dict[str, Any] = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 1024, "tied": False}
 THETAS = "0/0.01/0.02/0.03/0.05/0.08/0.1/0.2/0.3/0.5"
@@ -41,7 +41,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         source = prepare(store, arguments.backbone, arguments.tokens)
         given = f"long:size={arguments.size},theta=0.05,lambda=0.2"
         kinds = {"plain": "none", "cache": given}
-        times: dict[str, list[Taken]] = {name: [] for name in kinds}
+        times: dict[str, list[Seconds]] = {name: [] for name in kinds}
         for number in range(arguments.rounds + 1):
             for name, memory in kinds.items():
                 taken = evaluation_time(store, source, memory, precision="fp32")

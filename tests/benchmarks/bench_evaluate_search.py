@@ -33,7 +33,7 @@ from stages.search.open import open_searcher, read_index
 from stages.search.recall import recall
 from tests.benchmarks.bench_lists import products
 from tests.benchmarks.borrowed import borrowed, excerpt
-from tests.benchmarks.timing import Taken, evaluation_time, medians, timed
+from tests.benchmarks.timing import Seconds, evaluation_time, medians, timed
 
 SPLIT = "test"
 
@@ -57,10 +57,10 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     theirs.nprobe = index.config["probe"]
     given = f"external:k={k},lambda=0.25,temperature=1"
 
-    def evaluated(source: Artifact, memory: str) -> Taken:
+    def evaluated(source: Artifact, memory: str) -> Seconds:
         return evaluation_time(store, source, memory, tokens=tokens, precision="fp32")
 
-    times: dict[str, list[Taken]] = {name: [] for name in ("plain", "knn-lm", "faiss", "ours", "products")}
+    times: dict[str, list[Seconds]] = {name: [] for name in ("plain", "knn-lm", "faiss", "ours", "products")}
     shared = 0.0
     for number in range(arguments.rounds + 1):
         searched, true = timed(lambda: theirs.search(queries, k)[1])
@@ -82,10 +82,10 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def told(taken: dict[str, Taken], tokens: int) -> dict[str, Any]:
+def told(taken: dict[str, Seconds], tokens: int) -> dict[str, Any]:
     """Rates and ratios."""
     knn = taken["knn-lm"]
-    beside = taken | {"plain + faiss": Taken(*map(sum, zip(taken["plain"], taken["faiss"], strict=True)))}
+    beside = taken | {"plain + faiss": Seconds(*map(sum, zip(taken["plain"], taken["faiss"], strict=True)))}
     del beside["knn-lm"]
     return {
         "tokens_per_second": {name: round(tokens / one.wall) for name, one in taken.items()},

@@ -18,7 +18,7 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from tests.benchmarks.artificial import Datastore, Index, Model, Neighbors, Tokens, artificial
-from tests.benchmarks.timing import Taken, evaluation_time, medians
+from tests.benchmarks.timing import Seconds, evaluation_time, medians
 
 
 def prepare(store: Store, tokens: int, k: int, rows: int) -> Artifact:
@@ -38,7 +38,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
         source = prepare(store, arguments.tokens, arguments.k, arguments.rows)
         given = f"external:k={arguments.k},lambda=0.25,temperature=1"
         kinds = {"plain": "none", "memory": given}
-        times: dict[str, list[Taken]] = {name: [] for name in kinds}
+        times: dict[str, list[Seconds]] = {name: [] for name in kinds}
         for number in range(arguments.rounds + 1):
             for name, memory in kinds.items():
                 taken = evaluation_time(store, source, memory, precision=arguments.precision)

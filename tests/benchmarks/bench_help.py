@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.timing import Taken, processes_in_turn
+from tests.benchmarks.timing import Seconds, processes_in_turn
 
 EMPTY = """
 import typer
@@ -80,7 +80,7 @@ def measure(rounds: int, commands: list[str]) -> dict[str, Any]:
     return {name: row(taken, name) for name in taken}
 
 
-def row(taken: dict[str, Taken], name: str) -> dict[str, float]:
+def row(taken: dict[str, Seconds], name: str) -> dict[str, float]:
     """Seconds, and of what memlm does the ratio to an empty application that does the same."""
     own = taken[name]
     seconds = {"seconds": round(own.wall, 3), "cpu": round(own.cpu, 3)}

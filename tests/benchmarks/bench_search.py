@@ -61,7 +61,7 @@ from tests.benchmarks.engines import (
     tried,
 )
 from tests.benchmarks.function_times import own_seconds, told
-from tests.benchmarks.timing import Taken, timed, times_in_turn
+from tests.benchmarks.timing import Seconds, timed, times_in_turn
 
 DIM, LATENT, CLUSTERS = 128, 32, 1000
 K = 4
@@ -163,7 +163,7 @@ def speed(rows: int, rounds: int, block: int, profile: bool) -> None:
             products(lists, queries)
 
         medians = times_in_turn(steps | {"products": floor}, rounds, warm_up=1)
-        each = {name: Taken(*(s / sizes.get(name, block) for s in taken)) for name, taken in medians.items()}
+        each = {name: Seconds(*(s / sizes.get(name, block) for s in taken)) for name, taken in medians.items()}
         print(f"{rows:,} keys of width {DIM}, {faiss.omp_get_max_threads()} threads")
         for name, (wall, cpu) in each.items():
             ratios = f"ours / it: {wall / each['ours'].wall:.2f}, by CPU {cpu / each['ours'].cpu:.2f}"

@@ -31,7 +31,7 @@ from stages.training.materials import mapped
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_training import our_steps
 from tests.benchmarks.profiling import GROUPS, own_times, shares
-from tests.benchmarks.timing import Taken, times_in_turn
+from tests.benchmarks.timing import Seconds, times_in_turn
 from tests.stages.training.runs import Splits
 
 BATCHES = 20
@@ -141,7 +141,7 @@ def with_compared(labels: list[str]) -> list[str]:
     return list(dict.fromkeys([*needed, *labels]))
 
 
-def compared(label: str, taken: dict[str, Taken], tokens: int) -> dict[str, Any]:
+def compared(label: str, taken: dict[str, Seconds], tokens: int) -> dict[str, Any]:
     """Of one row, beside the two that it is compared with."""
     own, row = taken[label], ROWS[label]
     plain, same = taken[row.plain], taken[row.lm]

@@ -45,7 +45,7 @@ from stages.training.journal import Course
 from stages.training.loop import Trainer
 from stages.training.materials import Run
 from stages.training.ranks import make_fabric
-from tests.benchmarks.timing import Taken, times_in_turn
+from tests.benchmarks.timing import Seconds, times_in_turn
 from tests.peers.sources import load
 from tests.stages.training.runs import Splits, streams
 
@@ -266,7 +266,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {**rows, "threads": torch.get_num_threads(), "device": str(device)}
 
 
-def row(taken: dict[str, Taken], name: str, tokens: int) -> dict[str, Any]:
+def row(taken: dict[str, Seconds], name: str, tokens: int) -> dict[str, Any]:
     """Of one of the things timed, whose turns read so many tokens, beside the minimal loop and the products alone."""
     own, minimal, products = taken[name], taken["minimal"], taken["products"]
     return {

@@ -21,7 +21,7 @@ from stages.generation.translate import LineTranslator, open_line_translator
 from stages.inspection.settings import Request
 from stages.search.open import read_index
 from stages.translation.settings import TranslationRequest
-from tests.benchmarks.timing import Taken, medians, timed
+from tests.benchmarks.timing import Seconds, medians, timed
 
 
 def opened(store: Store, source: str, memory: str) -> LineTranslator:
@@ -52,7 +52,7 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
         "search": lambda: [search(some, k) for some in queries],
         "FAISS": lambda: [theirs.search(some, k) for some in queries],
     }
-    times: dict[str, list[Taken]] = {name: [] for name in runs}
+    times: dict[str, list[Seconds]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, run in runs.items():
             times[name].append(timed(run)[0])

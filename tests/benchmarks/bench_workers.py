@@ -31,7 +31,7 @@ from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from tests.benchmarks.borrowed import borrowed, excerpt
-from tests.benchmarks.timing import Taken
+from tests.benchmarks.timing import Seconds
 
 WORKERS = (1, 2)
 
@@ -42,12 +42,12 @@ def processors() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def taken_by(stage: Stage[Any], config: Any, source: Artifact, tokens: Artifact, store: Store, workers: int) -> Taken:
+def taken_by(stage: Stage[Any], config: Any, source: Artifact, tokens: Artifact, store: Store, workers: int) -> Seconds:
     """What a stage takes; its artifact is forgotten."""
     references = {"source": source.reference, "tokens": tokens.reference}
     wall, cpu = time.perf_counter(), processors()
     made = make(stage, config, references, store, Execution("cpu", workers=workers)).artifact
-    taken = Taken(time.perf_counter() - wall, processors() - cpu)
+    taken = Seconds(time.perf_counter() - wall, processors() - cpu)
     store.remove(made.reference)
     return taken
 
@@ -65,7 +65,7 @@ def measure(store: Store, arguments: argparse.Namespace) -> Iterator[dict[str, A
         "evaluate": (Evaluate(), EvaluateConfig(memory=memory, precision="fp32"), index, fewer),
     }
     for name in arguments.stages.split(","):
-        times: dict[int, list[Taken]] = {workers: [] for workers in WORKERS}
+        times: dict[int, list[Seconds]] = {workers: [] for workers in WORKERS}
         for _ in range(arguments.rounds):
             for workers in WORKERS:
                 times[workers].append(taken_by(*stages[name], store, workers))

@@ -22,23 +22,23 @@ WARM_UP = 2
 """Rounds of steps that are not counted."""
 
 
-class Taken(NamedTuple):
+class Seconds(NamedTuple):
     """Seconds of one run: of the clock, and of the processors."""
 
     wall: float
     cpu: float
 
 
-def timed(call: Callable[[], T]) -> tuple[Taken, T]:
+def timed(call: Callable[[], T]) -> tuple[Seconds, T]:
     """What a call took, and what came out."""
     wall, cpu = time.perf_counter(), time.process_time()
     out = call()
-    return Taken(time.perf_counter() - wall, time.process_time() - cpu), out
+    return Seconds(time.perf_counter() - wall, time.process_time() - cpu), out
 
 
 def evaluation_time(
     store: Store, source: Artifact, *memory: str, tokens: Artifact | None = None, **settings: Any
-) -> Taken:
+) -> Seconds:
     """Time of one evaluation, from opening the artifacts to the published report, which is forgotten afterwards."""
     config = EvaluateConfig(memory=memory, **settings)
     references = {"source": source.reference} | ({} if tokens is None else {"tokens": tokens.reference})
@@ -47,14 +47,14 @@ def evaluation_time(
     return taken
 
 
-def medians(times: list[Taken]) -> Taken:
+def medians(times: list[Seconds]) -> Seconds:
     """The median of each clock."""
-    return Taken(*(statistics.median(column) for column in zip(*times, strict=True)))
+    return Seconds(*(statistics.median(column) for column in zip(*times, strict=True)))
 
 
-def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = WARM_UP) -> dict[str, Taken]:
+def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = WARM_UP) -> dict[str, Seconds]:
     """Median times of a step of each; in a round every one takes a step."""
-    times: dict[str, list[Taken]] = {name: [] for name in steps}
+    times: dict[str, list[Seconds]] = {name: [] for name in steps}
     for number in range(warm_up + rounds):
         for name, step in steps.items():
             taken, _ = timed(step)
@@ -63,18 +63,18 @@ def times_in_turn(steps: Mapping[str, Callable[[], object]], rounds: int, warm_u
     return {name: medians(taken) for name, taken in times.items()}
 
 
-def processes_in_turn(commands: dict[str, list[str]], rounds: int, folder: Path | None = None) -> dict[str, Taken]:
+def processes_in_turn(commands: dict[str, list[str]], rounds: int, folder: Path | None = None) -> dict[str, Seconds]:
     """Median times of processes, from start to end; in a round each runs once, after a round that is not counted.
 
     That first round leaves the bytecode of all modules behind, as installing does.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    times: dict[str, list[Taken]] = {name: [] for name in commands}
+    times: dict[str, list[Seconds]] = {name: [] for name in commands}
     for number in range(1 + rounds):
         for name, command in commands.items():
             wall, cpu = time.perf_counter(), _cpu_of_children()
             ended = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
-            taken = Taken(time.perf_counter() - wall, _cpu_of_children() - cpu)
+            taken = Seconds(time.perf_counter() - wall, _cpu_of_children() - cpu)
             if ended.returncode:
                 raise SystemExit(f"{name}: {ended.stderr.decode()}")
             if number:

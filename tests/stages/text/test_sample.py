@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stages.text.records import TextFile
 from stages.text.sample import (
     Part,
-    Taken,
+    RecordRange,
     choose_records,
     is_tested_by_few,
     part_length,
@@ -41,13 +41,19 @@ def test_lines_hold_the_names_of_records_and_of_files(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records)))
     files: list[TextFile] = [table, text_file(tmp_path, "b.txt", "dd")]
     assert record_sizes(files) == [6, 1, 2]
-    lines = [json.loads(line) for line in record_lines(files, [Taken(0, 0, 9), Taken(1, 0, 9), Taken(2, 0, 9)])]
+    lines = [
+        json.loads(line)
+        for line in record_lines(files, [RecordRange(0, 0, 9), RecordRange(1, 0, 9), RecordRange(2, 0, 9)])
+    ]
     assert lines == [
         {"id": 7, "title": "one", "text": "a\nb é"},
         {"title": "a.jsonl:2", "text": "c"},
         {"title": "b.txt", "text": "dd"},
     ]
-    assert [json.loads(line)["text"] for line in record_lines(files, [Taken(2, 0, 9), Taken(1, 0, 9)])] == ["dd", "c"]
+    assert [json.loads(line)["text"] for line in record_lines(files, [RecordRange(2, 0, 9), RecordRange(1, 0, 9)])] == [
+        "dd",
+        "c",
+    ]
 
 
 def test_large_records_are_cut_so_that_many_are_read_and_the_last_are_from_all_over_the_text() -> None:
@@ -83,7 +89,7 @@ def test_of_few_records_ten_are_tested_by_their_ends_and_nothing_is_lost(count: 
     table = text_file(tmp_path, "a.jsonl", "\n".join(json.dumps({"id": n, "text": t}) for n, t in enumerate(texts)))
     sizes, total = record_sizes([table]), sum(map(len, texts))
     chosen = choose_records(sizes, total, total // 10)
-    assert Part.of_taken(chosen, sizes) == (count, count, None, True)
+    assert Part.of_ranges(chosen, sizes) == (count, count, None, True)
     lines = [json.loads(line) for line in record_lines([table], chosen)]
     assert len({line["id"] for line in lines[-10:]}) == 10
     found = {number: "".join(line["text"] for line in lines if line["id"] == number) for number in range(count)}
@@ -100,5 +106,5 @@ def test_novels_that_all_fit_are_tested_by_the_beginnings_of_ten_from_all_over()
 
 def test_a_cut_record_ends_with_a_line_and_keeps_its_names(tmp_path: Path) -> None:
     table = text_file(tmp_path, "a.jsonl", json.dumps({"id": 7, "text": "a line\né é é\n" * 50}))
-    (line,) = map(json.loads, record_lines([table], [Taken(0, 0, 100)]))
+    (line,) = map(json.loads, record_lines([table], [RecordRange(0, 0, 100)]))
     assert line["id"] == 7 and line["text"].endswith("\n") and 80 <= len(line["text"].encode()) <= 100
