@@ -130,9 +130,10 @@ def _wrong_value(path: str, message: str, value: Any) -> str:
 
 
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str], str]:
-    """The dotted name of a location, without the tags of unions, and the names that are legal beside it.
+    """Walk along the location of a wrong setting.
 
-    The last are words on which other members of a union have it; empty where none has.
+    Returns: its dotted name without the tags of unions; the names that are legal there; and a hint at the members of
+        the union that have the setting, empty where none has it.
     """
     models, path, known, any_name, named = [model], [], list[str](), False, False
     elsewhere = ""
@@ -141,9 +142,8 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
         unknown = bool(models) and number == len(location) - 1
         if (named or part not in fields) and (meant := _tagged(models, part)):
             others = [tag for m in models if location[-1] in _fields(m) for tag in _tags(m)]
-            elsewhere = (
-                f" of {part}; it is one of {', '.join(others)}" if others and number == len(location) - 2 else ""
-            )
+            if others and number == len(location) - 2:
+                elsewhere = f" of {part}; it is one of {', '.join(others)}"
             models, named = meant, False
             continue
         named = part in fields and any(isinstance(found, OneOf) for found in fields[part].metadata)

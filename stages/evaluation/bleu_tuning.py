@@ -21,22 +21,26 @@ MOST_POINTS = 32
 
 def require_few_points(readings: Sequence[Reading]) -> None:
     """Refuse what is no small grid of one completed reading. Raises: UsageError that says what is legal."""
-    problem = "nothing is tuned" if not any(one.choices for one in readings) else None
-    if len(readings) > 1:
-        problem = f"{len(readings)} readings stand on top of each other"
-    for reading in readings if problem is None else ():
-        numbers = {name: reading.value(name) for name in reading.tunable}
-        left = [name for name, value in numbers.items() if isinstance(value, str)]
-        points = math.prod(len(value) for value in numbers.values() if isinstance(value, tuple))
-        if left:
-            problem = f"{' and '.join(left)} of {'+'.join(reading.sources)} is no list of numbers"
-        elif points > MOST_POINTS:
-            problem = f"{points:,} points are too many"
+    problem = _problem(readings)
     if problem is not None:
         raise UsageError(
             f"--tune-by bleu: {problem}. It translates once a point, at most {MOST_POINTS}, of one reading's lists: "
             "--memory external:k=8/16,temperature=10/100,lambda=0.4/0.6/0.8."
         )
+
+
+def _problem(readings: Sequence[Reading]) -> str | None:
+    """The reason why readings are no small grid; None: they are one."""
+    if len(readings) > 1:
+        return f"{len(readings)} readings stand on top of each other"
+    if not any(one.choices for one in readings):
+        return "nothing is tuned"
+    (reading,) = readings
+    numbers = {name: reading.value(name) for name in reading.tunable}
+    if left := [name for name, value in numbers.items() if isinstance(value, str)]:
+        return f"{' and '.join(left)} of {'+'.join(reading.sources)} is no list of numbers"
+    points = math.prod(len(value) for value in numbers.values() if isinstance(value, tuple))
+    return f"{points:,} points are too many" if points > MOST_POINTS else None
 
 
 def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part) -> dict[str, Any]:

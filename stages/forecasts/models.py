@@ -29,15 +29,17 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
 
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        state = state_bytes(inputs["model"], config.windows, tokens)
-        return Cost(metrics={"tokens": tokens}, host=state + _search_memory(inputs) + matching_memory(inputs))
+        return Cost(metrics={"tokens": tokens}, host=self._beside_the_model(config, inputs))
 
     def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
-        model = 4 * int(inputs["model"].metrics["parameters"])
+        return 4 * int(inputs["model"].metrics["parameters"]) + self._beside_the_model(config, inputs)
+
+    def _beside_the_model(self, config: EvaluateConfig, inputs: Inputs) -> int:
+        """Bytes of carried state, of what is searched, of an exact index, and of what matches are sorted in."""
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
         read = _search_memory(inputs) + matching_memory(inputs)
-        return model + state_bytes(inputs["model"], config.windows, tokens) + read + matched
+        return state_bytes(inputs["model"], config.windows, tokens) + read + matched
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""

@@ -33,19 +33,23 @@ def wrong_rows(path: Path, keys: StoredKeys) -> str | None:
     lists = _lists_of(path)
     index = read_index(path) if lists is None else lists.index()
     ivf: Any = faiss.try_extract_index_ivf(index)
-    if ivf is not None:
-        listed: Lists = lists or ListsInMemory(ivf)
-        filled = np.flatnonzero(listed.sizes).tolist()
-        there = np.zeros(keys.rows, bool)
-        for number in filled:
-            there[listed.ids(number)] = True
-        if not there.all() or listed.sizes.sum() != keys.rows:
-            return f"it has {listed.sizes.sum():,} keys of {there.sum():,} rows, and its datastore {keys.rows:,}"
-    wrong = list(_in_lists(index, listed, _sample(keys)) if ivf is not None else _in_order(index, _sample(keys)))
+    listed: Lists | None = None if ivf is None else lists or ListsInMemory(ivf)
+    rows_held = np.arange(index.ntotal) if listed is None else _rows_of(listed)
+    if len(rows_held) != keys.rows or not np.array_equal(np.unique(rows_held), np.arange(keys.rows)):
+        held = len(np.unique(rows_held))
+        return f"it has {len(rows_held):,} keys of {held:,} rows, and its datastore {keys.rows:,}"
+    sample = _sample(keys)
+    wrong = list(_in_order(index, sample) if listed is None else _in_lists(index, listed, sample))
     rows = np.sort(np.concatenate([np.empty(0, np.int64), *wrong]))
     if not len(rows):
         return None
     return f"{len(rows):,} of its keys are not those of its datastore's rows, {rows[0]:,} the first"
+
+
+def _rows_of(lists: Lists) -> np.ndarray:
+    """The rows that lists hold, in any order, int64."""
+    filled = [lists.ids(number) for number in np.flatnonzero(lists.sizes).tolist()]
+    return np.concatenate([np.empty(0, np.int64), *filled])
 
 
 def _lists_of(path: Path) -> ListsInFile | None:

@@ -44,9 +44,9 @@ class Stretches:
 
 
 def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
-    """Contexts that part those of some tokens into shards of about equal size; the first shard ends before the first.
+    """Contexts that part those of some tokens into shards of about equal size.
 
-    The same text gives the same borders.
+    Each border is the last context of its shard. The same text gives the same borders.
     """
     numbers = np.random.default_rng(0).integers(0, len(held), SAMPLED * shards) if shards > 1 else np.zeros(0, int)
     order, shared = sort_contexts(text, np.unique(held.places(numbers)))

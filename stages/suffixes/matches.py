@@ -11,7 +11,7 @@ import numpy as np
 from stages.suffixes.order import sort_contexts
 from stages.suffixes.text import LONGEST, Text
 
-AT_ONCE = 1 << 18
+NUMBERS_AT_ONCE = 1 << 18
 """Numbers that the matches of a part of the contexts take: they stay near the processor."""
 
 
@@ -123,7 +123,7 @@ class SortedContexts:
         open_, width = np.arange(n if len(self.order) else 0), k
         while len(open_):
             again = [np.zeros(0, np.int64)]
-            step = max(1, AT_ONCE // width)
+            step = max(1, NUMBERS_AT_ONCE // width)
             for begin in range(0, len(open_), step):
                 part = open_[begin : begin + step]
                 limits = [None if one is None else one[part] for one in (within, without)]

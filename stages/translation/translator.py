@@ -20,8 +20,9 @@ from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
 SENTENCES, PROBABILITIES = (32, 128), 1 << 22
-"""Least and most sentences of a batch, and what their rows give to tokens in between: many share the lists of a search,
-while the probabilities of a large vocabulary stay few."""
+"""Minimum and maximum sentences of a batch; in between, its rows give about PROBABILITIES probabilities a step.
+
+Many rows share the lists of a search; of a large vocabulary, few fit into memory."""
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,8 @@ class Counting:
         """The control of a row, JSON.
 
         Returns: None where counting would say nothing: of the text that the model learned, and of a row that reads
-            nothing that can be counted. Without figures where it would cost much, of more than MOST_TOKENS tokens; and
-            of a row that reads the scored text itself, of which each token may find other rows.
+            nothing that can be counted. There are no figures for more than MOST_TOKENS tokens, which would cost much.
+            There are none of a row that reads the scored text itself, for each token may find other rows.
         """
         texts, scored = counted_texts(self.read["model"], reads.datastores), self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):

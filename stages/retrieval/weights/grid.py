@@ -86,6 +86,7 @@ class Grid(WeightPolicy):
 
     def _choice(self, observed: Iterable[Arrays], settled: Sequence[int] | None = None) -> Choice:
         """The best indices, if none are settled; a lone reading also gets the best ones for every cut-off."""
+        assert settled is None or self.tries_all, "a lone reading tries all"
         if not self.tries_all:
             end = coordinate_descent(lambda: map(sums_of, observed), self.grids, self.allowed)
             return Choice(end.best.indices, best_nll=finite(end.nll[-1]))

@@ -47,6 +47,15 @@ def test_kinds_whose_codes_cannot_be_told_apart_are_not_accused(tmp_path: Path, 
     assert wrong_rows(made(tmp_path, keys, kind), StoredKeys(keys, 100)) is None
 
 
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "SQ8", "LSH", "ivf-flat"])
+@pytest.mark.parametrize("rows", [ROWS - 1, ROWS + 1])
+def test_an_index_of_more_or_fewer_rows_is_found(tmp_path: Path, kind: str, rows: int) -> None:
+    keys = np.random.default_rng(0).standard_normal((ROWS + 1, DIM)).astype(np.float32)
+    path = made(tmp_path, keys[:ROWS], kind)
+    wrong = wrong_rows(path, StoredKeys(keys[:rows], 100))
+    assert wrong == f"it has 400 keys of 400 rows, and its datastore {rows}"
+
+
 def test_rows_that_are_missing_are_found_beyond_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.search.comparing.SAMPLE_BYTES", 1)
     keys = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float32)

@@ -40,7 +40,9 @@ def test_matches_are_those_of_all_substrings(seed: int, vocabulary: int, scored:
     for tokens in (scored, known):
         offsets = np.unique(np.r_[0, random.integers(0, tokens + 1, 2), tokens])
         texts.append((random.integers(0, vocabulary, tokens).astype(np.uint16), offsets))
-    found = longest_matches(*texts[0], *texts[1], vocabulary)
+    with pytest.MonkeyPatch.context() as patched:  # several parts of a text, of which the longest match counts
+        patched.setattr("stages.suffixes.text.AT_ONCE", 7)
+        found = longest_matches(*texts[0], *texts[1], vocabulary)
     assert found.tolist() == slow_matches(*(documents(*text) for text in texts))
     for length in (1, 2, 4):
         assert in_match(found, length).tolist() == slow_covered(found.tolist(), length)
