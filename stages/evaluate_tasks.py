@@ -19,6 +19,7 @@ from stages.methods.config import TRAIN
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.figures import stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, plan_stream
+from stages.tasks.readings import Coarse
 from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
@@ -52,6 +53,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         if model.config["model"]["head"]["name"] == "language" and config.memory != ("none",):
             raise UsageError(
                 f"--memory: {model.reference} answers in words, and reads no memory of labels: leave it out."
+            )
+        if model.config["model"]["head"]["name"] == "matcher" and any(
+            isinstance(reading, Coarse) and reading.part == "head" for reading in config.readings
+        ):
+            raise UsageError(
+                f"--memory: {model.reference} reads prototypes instead of its head's weights: leave part=head out."
             )
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)

@@ -61,7 +61,6 @@ def _wide(
 ) -> Tensor:
     if times == 1:
         return tensor
-    tied = config.tied
     if name == "vocabulary.bias":
         return tensor
     if name == "vocabulary.embedding":  # the backbone multiplies it with the root of the width
@@ -69,7 +68,7 @@ def _wide(
     if name == "vocabulary.output":
         return tensor.repeat(1, times) / times
     if name.startswith("backbone.norm."):
-        return tensor.repeat(times) * (times**-0.5 if tied else 1)
+        return tensor.repeat(times) * (times**-0.5 if config.tied else 1)
     if ".qkv." in name:  # queries, keys and values by themselves: their heads are what is copied
         rows = tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
     elif tensor.dim() == 1:

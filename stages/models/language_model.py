@@ -315,9 +315,10 @@ def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]
 
     Raises: ArtifactError if they are those of another architecture, or the file holds none.
     """
-    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith(ADDED_WEIGHTS)}
+    there = model.state_dict()
+    own = {name: tensor for name, tensor in there.items() if name.startswith(ADDED_WEIGHTS)}
     with content_of(path, SafetensorError):
-        given = {name: _with_rows(one, model, name) for name, one in change(load_file(path)).items()}
+        given = {name: _with_rows(one, there.get(name), name) for name, one in change(load_file(path)).items()}
         weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
         _require_weights(model, weights)
     model.load_state_dict(weights)
@@ -327,9 +328,8 @@ ADDED_ROWS = 0.02
 """Deviation of the embeddings of added tokens from the mean of the others."""
 
 
-def _with_rows(tensor: Tensor, model: nn.Module, name: str) -> Tensor:
+def _with_rows(tensor: Tensor, own: Tensor | None, name: str) -> Tensor:
     """Weights of the vocabulary with a row for each token that only the model has; others as they are."""
-    own = model.state_dict().get(name)
     missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
     if missing <= 0 or not name.startswith("vocabulary.") or own is None or own.shape[1:] != tensor.shape[1:]:
         return tensor

@@ -19,7 +19,7 @@ def adapted(
     """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
 
     W̃ ← W̃ - η ∇((1 / K) Σ ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
-    Gates of ANML-ER, and what they read, stay.
+    The gates of ANML-ER and its frozen copy do not adapt, nor do prototypes of EMAR.
 
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, where the mean of the neighbours is weighted
     alike; Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).

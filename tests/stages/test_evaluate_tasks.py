@@ -153,6 +153,8 @@ def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Art
     plain = average(scored(store, sequential))
     assert row["average"] > plain + 0.2 and max(row["matrix"][1][2], row["matrix"][2][2]) == 0, row
     assert np.bincount(load_file(model.file("memory.safetensors"))["tasks"]).max() <= 8
+    with pytest.raises(UsageError, match="prototypes"):
+        scored(store, model, memory="coarse:part=head")
 
 
 @pytest.mark.parametrize("samples", ["task", "real"])

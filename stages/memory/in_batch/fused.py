@@ -107,7 +107,7 @@ def written(width: int) -> int:
 
 
 def _sizes_on(device: torch.device, width: int, dtype: torch.dtype) -> dict[str, int]:
-    # Since Hopper, of the cards for servers.
+    # Compute capabilities 9 and 10: server cards since Hopper have the memory.
     return sizes(width, dtype, device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10))
 
 

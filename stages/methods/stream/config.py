@@ -35,7 +35,7 @@ class TaskSettings(WithoutNeighbors):
         """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
         return model.model_copy(update={"head": self.head(len(tokens.metrics["labels"]))})
 
-    def head(self, labels: int) -> ClassifierSettings | MatcherSettings:
+    def head(self, labels: int) -> ClassifierSettings:
         """The head of its models."""
         return ClassifierSettings(labels=labels, pool=self.pool)
 

@@ -68,9 +68,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         if self.settings.samples == "real":
             self._samples[self._place] = self._real(before, wanted)
             return
-        begins = [self._spelling.any_task]
-        if self.settings.samples == "task":
-            begins = [self._begin(one) for one in before]
+        begins = list(dict.fromkeys(map(self._begin, before)))  # one that all tasks share, or one of each
         parts = [self._written(begin, math.ceil(wanted / len(begins))) for begin in begins]
         self._samples[self._place] = Samples(
             [example for part in parts for example in part.examples],

@@ -31,8 +31,8 @@ def replay_interval(every: int, size: int, support: int) -> int:
 class OmlEr(DrawsDocuments[EpisodeSettings]):
     """θ = (φ, W). W' = W learns m batches by plain descent; then θ learns from the gradient of a query at (φ, W').
 
-    Where W' began matters not to that gradient: it is of first order. The query is the next batch of the stream, in
-    every R_F-th episode a draw from memory instead. An update is a batch of the stream; the last one is a query.
+    The gradient is of first order: it does not reach through the steps of W'. The query is the next batch of the
+    stream, in every R_F-th episode a draw from memory instead. An update is a batch of the stream; the last is a query.
 
     Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White 2019).
     """

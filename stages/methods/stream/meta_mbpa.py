@@ -39,10 +39,10 @@ class _Loss(nn.Module):
 
     def __init__(self, method: "MetaMbpa", model: LanguageModel) -> None:
         super().__init__()
-        self.model, self._method = model, (method,)
+        self.model, self._method = model, method
 
     def forward(self, batch: LabelledBatch) -> Tensor:
-        return self._method[0].loss(self.model, batch, Carried())[0]
+        return self._method.loss(self.model, batch, Carried())[0]
 
 
 class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):

@@ -21,18 +21,19 @@ class Classifier(nn.Module):
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores [B, |Y|]."""
-        counted = hidden.new_ones(hidden.shape[:2], dtype=torch.bool) if mask is None else mask
-        return nn.functional.linear(pooled(hidden, counted, self.pool), self.weight, self.bias)
+        return nn.functional.linear(pooled(hidden, mask, self.pool), self.weight, self.bias)
 
 
-def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"], pool: Pool) -> Float[Tensor, "B d"]:
-    """One vector an example, of the positions that count; at least one does, and padding is at the end.
+def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, pool: Pool) -> Float[Tensor, "B d"]:
+    """One vector an example, of the positions that count (None: all); at least one does, and padding is at the end.
 
     >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]]])
     >>> mask = torch.tensor([[True, True, False]])
     >>> [pooled(hidden, mask, pool).item() for pool in ("mean", "last", "first")]
     [2.0, 3.0, 1.0]
     """
+    if mask is None:
+        mask = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
     match pool:
         case "mean":
             counted = mask[..., None].to(hidden.dtype)

@@ -27,8 +27,7 @@ class Matcher(nn.Module):
 
     def represent(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """h(x), [B, d], of hidden states [B, L, d] and the positions that count, bool [B, L] (None: all)."""
-        counted = hidden.new_ones(hidden.shape[:2], dtype=torch.bool) if mask is None else mask
-        return pooled(hidden, counted, self.pool)
+        return pooled(hidden, mask, self.pool)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """[B, L, d] -> [B, |Y|]."""

@@ -2,7 +2,6 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from stages.models.heads.classifier import Classifier, pooled
@@ -21,6 +20,5 @@ class Modulated(Classifier):
 
     def forward(self, hidden: Tensor, mask: Tensor | None, frozen: Tensor | None = None) -> Tensor:
         """`frozen`: hidden states of the frozen encoder, [B, L, d]."""
-        counted = hidden.new_ones(hidden.shape[:2], dtype=torch.bool) if mask is None else mask
-        own, others = (pooled(states, counted, self.pool) for states in (hidden, cast(Tensor, frozen)))
+        own, others = (pooled(states, mask, self.pool) for states in (hidden, cast(Tensor, frozen)))
         return nn.functional.linear(own * self.modulator(others), self.weight, self.bias)

@@ -12,7 +12,7 @@ from stages.memory.episodic import nearest, squared_distances
 from stages.tasks.adapt import adapted
 from stages.tasks.keys import document_keys
 from stages.tasks.reader import Memory, StreamReader
-from stages.tasks.readings import Mbpa, RandomAdaptation
+from stages.tasks.readings import Mbpa, Part, RandomAdaptation
 from tests.stages.methods.stream.updates import model_for, stream
 
 
@@ -36,6 +36,18 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
         for name, weight in model.named_parameters():
             torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
     assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
+
+
+@pytest.mark.parametrize(("method", "part"), [("seq", "head"), ("anml-er", "head"), ("anml-er", "all")])
+def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(method: str, part: Part) -> None:
+    model, _ = model_for(method)
+    batch = stream()[0].examples.batch(np.array([3, 1, 4]))
+    own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    with adapted(model, [batch], Mbpa(k=3, steps=1, lr=0.5), part):
+        changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, own[name])}
+    assert changed >= {"head.weight", "head.bias"}
+    assert not any(name.startswith(("frozen.", "head.modulator.")) for name in changed)
+    assert any(name.startswith("backbone.") for name in changed) == (part == "all")
 
 
 class _Scores(torch.nn.Module):

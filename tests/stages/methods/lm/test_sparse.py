@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.methods.lm.sparse import most_specific
+from stages.examples.examples import Batch
+from stages.methods.lm.sparse import SparseMemory, most_specific
+from stages.methods.method import Update
 from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
@@ -66,6 +69,34 @@ def test_only_a_few_slots_change(store: Store, layer: str) -> None:
             assert 3 <= changed <= 3 * 6, "three slots an update"
         else:
             assert torch.equal(tensor, after[name]), name
+
+
+def test_an_update_changes_the_slots_that_it_chose_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    init, steps = trained(store, "product-keys"), list[int]()
+    step, read = SparseMemory.step, SparseMemory._read_background
+
+    def watched(method: SparseMemory, update: Update) -> Tensor:
+        before = {name: table.detach().clone() for name, table in method._tables.items()}
+        loss = step(method, update)
+        for name, table in method._tables.items():
+            changed = (table != before[name]).any(1)
+            assert 0 < changed.sum() <= 2 and not (changed & ~method._chosen(name)).any()
+            within = method._batches_with[name]
+            assert within.any() and within.max() <= 4, "of four background batches"
+            tokens = 32 * LAYER["heads"] * LAYER["neighbors"]
+            assert method._reads[name].sum() == tokens, "reads of the batch, and none before them"
+        steps.append(len(steps))
+        return loss
+
+    def background(method: SparseMemory, like: Batch) -> None:
+        before = {name: reads.clone() for name, reads in method._reads.items()}
+        read(method, like)
+        assert all(torch.equal(reads, before[name]) for name, reads in method._reads.items()), "the batch's own"
+
+    monkeypatch.setattr(SparseMemory, "step", watched)
+    monkeypatch.setattr(SparseMemory, "_read_background", background)
+    tuned(store, init, slots=2)
+    assert len(steps) == 6
 
 
 def test_a_run_that_is_killed_ends_with_the_same_bytes(

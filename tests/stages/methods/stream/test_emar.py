@@ -58,6 +58,27 @@ def test_a_pass_reads_the_task_and_memory_once_and_the_first_one_writes() -> Non
     assert all(len(one) <= 5 for one in update.learnt[-len(memory) // 5 :])
 
 
+def test_activation_weighs_every_document_alike() -> None:
+    update, tasks = begun(size=6), stream()
+    update.method.begin_task(tasks[0])
+    read_pass(update, 0)
+    update.method.end_task(tasks[0])
+    update.method.begin_task(tasks[1])
+    update.learnt.clear()
+    own = tasks[1].examples.batch(np.arange(SIZE))
+    logs = []
+
+    def noted(batch):
+        model = update.model
+        logs.extend(model.label_scores(batch).log_softmax(1)[torch.arange(len(batch.labels)), batch.labels].tolist())
+        return Watched.loss(update, batch)
+
+    update.loss = noted
+    loss = update.read(own)
+    assert len(logs) > SIZE and len(update.learnt) == 2, "the batch and its share of memory"
+    assert float(loss) == pytest.approx(-np.mean(logs), rel=1e-12)
+
+
 def test_a_task_that_is_read_in_part_is_written_at_its_end() -> None:
     update, task = begun(size=6), stream()[0]
     update.method.begin_task(task)

@@ -33,9 +33,9 @@ def log_probs(model: LanguageModel, tokens: list[int]) -> np.ndarray:
         return model.log_probs(model.encode(torch.tensor([tokens])).hidden[0]).numpy()
 
 
-@pytest.mark.parametrize(("gamma", "weight"), [("gen", 5.0), ("task", 1.0)])
-def test_the_loss_is_that_of_both_formats(gamma: str, weight: float) -> None:
-    model, method = made(samples=gamma, ans_weight=weight, lm_weight=0.3)
+@pytest.mark.parametrize(("samples", "weight"), [("gen", 5.0), ("task", 1.0)])
+def test_the_loss_is_that_of_both_formats(samples: str, weight: float) -> None:
+    model, method = made(samples=samples, ans_weight=weight, lm_weight=0.3)
     task = stream()[1]
     which = np.array([3, 0, 7])
     batch = method.batch(task.examples, which, BatchIndex(0, 0, 1, 0))
@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_both_formats(gamma: str, weight: float) -> None:
         stop = min(stop, start + task.examples.cutting.context)
         text = [int(one) for one in task.examples.ids[start:stop] if one != EOS]
         answer = list(HEAD.answers[task.examples.labels[document]])
-        begin = WORDS + 1 if gamma == "gen" else WORDS + 2 + 1
+        begin = WORDS + 1 if samples == "gen" else WORDS + 2 + 1
         targets = [*text, WORDS, *answer, EOS]
         found = log_probs(model, [EOS, *targets[:-1]])
         asked += [-found[place, targets[place]] for place in range(len(text) + 1, len(targets))]

@@ -11,8 +11,6 @@ from stages.examples.documents import LabelledBatch
 from stages.methods.method import BatchIndex
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
-FAST = {"oml-er": ("head.weight", "head.bias"), "anml-er": None}
-
 
 def scores(model: torch.nn.Module, weights: dict[str, torch.Tensor], batch: object) -> torch.Tensor:
     class Scores(torch.nn.Module):
@@ -70,8 +68,31 @@ def test_an_episode_learns_from_the_query_at_the_fast_weights(method: str) -> No
             torch.testing.assert_close(weight.detach(), slow[name], rtol=1e-9, atol=1e-12)
     kept = made.state_dict()
     for name, one in fast.items():
-        if is_fast(method, name) and f"fast/{name}" in kept:
+        if is_fast(method, name) and (name.startswith("head.") or f"fast/{name}" in kept):
             torch.testing.assert_close(kept[f"fast/{name}"], one, rtol=1e-9, atol=1e-12)
+
+
+def test_a_draw_is_learnt_from_at_the_fast_weights() -> None:
+    """R_F = 2: the query of the second episode is a draw, in batches of a size, whose mean is learnt."""
+    model, made = model_for("oml-er", support=1, every=6, rate=1.0, inner_lr=0.3)
+    task = stream()[0]
+    made.begin_stream(model, [task], 3)
+    made.begin_task(task)
+    made.memory.write(np.arange(8, 20), 0, 1.0, np.random.default_rng(0))
+    update = Watched(model, made, lr=0.1)
+    for start in (0, SIZE):  # the first episode
+        update.read(task.examples.batch(np.arange(start, start + SIZE)))
+    update.learnt.clear()
+    batch = task.examples.batch(np.arange(2 * SIZE, 3 * SIZE))
+    slow = {name: one.detach().clone() for name, one in model.named_parameters()}
+    own = gradients(model, slow, batch)
+    fast = {n: w - 0.3 * own[n] if is_fast("oml-er", n) else w for n, w in slow.items()}
+    update.read(batch)
+    drawn = [document for documents in update.learnt[1:] for document in documents]
+    assert update.steps == 2 and len(drawn) == 6 and len(update.learnt) == 3, "a batch of four, and one of two"
+    own = gradients(model, fast, made._split.batch(np.array(drawn)))
+    for name, weight in model.named_parameters():
+        torch.testing.assert_close(weight.detach(), slow[name] - 0.1 * own[name], rtol=1e-9, atol=1e-12)
 
 
 def test_memory_is_asked_in_every_so_many_episodes() -> None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
+from stages.methods.stream.memory import DRAW
 from stages.methods.stream.meta_mbpa import far_ones
 from tests.stages.methods.stream.test_meta import gradients, scores
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
@@ -78,6 +79,19 @@ def test_second_order_is_the_derivative_of_the_loss_after_the_step() -> None:
         slope = (loss(name, place, 1e-5) - loss(name, place, -1e-5)) / 2e-5
         assert found == pytest.approx(slope, rel=1e-4, abs=1e-9)
     assert not torch.allclose(own_weights(first)["head.weight"], own_weights(update)["head.weight"], rtol=1e-6)
+
+
+def test_a_draw_from_memory_is_learnt_after_the_batch() -> None:
+    update = made(every=SIZE, rate=1.0)
+    documents, weights = [13, 17, 14, 19], own_weights(update)
+    update.read(update.method._split.batch(np.array(documents)))
+    drawn = update.method.memory.draw(SIZE, update.method.random(DRAW, 0, 0)).tolist()
+    assert update.steps == 2 and set(drawn) <= set(range(12)) and len(drawn) == SIZE
+    for group in (documents, drawn):
+        own = gradients(update.model, after_step(update, weights, group), update.method._split.batch(np.array(group)))
+        weights = {name: one - RATE * own[name] for name, one in weights.items()}
+    for name, weight in own_weights(update).items():
+        torch.testing.assert_close(weight, weights[name], rtol=1e-9, atol=1e-12)
 
 
 def test_without_enough_memory_the_loss_is_plain() -> None:
