@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.lib import format as npy
 
 
 @dataclass(frozen=True)
@@ -26,3 +27,17 @@ def save_arrays(path: Path, *arrays: np.ndarray) -> None:
     with path.open("wb") as file:
         for array in arrays:
             np.save(_Written(file.write), array, allow_pickle=False)
+
+
+def map_arrays(path: Path, count: int) -> list[np.ndarray]:
+    """The first arrays of a file of `save_arrays`, mapped: only what is looked at comes into memory."""
+    arrays = []
+    with path.open("rb") as file:
+        for _ in range(count):
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            at = file.tell()
+            mapped = np.memmap(file, dtype, "r", at, shape) if shape[0] else np.zeros(0, dtype)
+            arrays.append(np.asarray(mapped))
+            file.seek(at + mapped.nbytes)
+    return arrays

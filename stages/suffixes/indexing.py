@@ -108,15 +108,18 @@ class Work:
     @cached_property
     def cut(self) -> "list[tuple[np.ndarray, np.ndarray]]":
         """Places grouped by shard, and how many each has, of every part that was cut."""
-        files = [_mapped(self.folder / _file(part), 2) for part in self.plan.cutting]
+        from stages.array_files import map_arrays
+
+        files = (map_arrays(self.folder / _file(part), 2) for part in self.plan.cutting)
         return [(places, counts) for places, counts in files]
 
     @cached_property
     def new(self) -> "list[Ranked]":
         """New contexts in order, as they were sorted."""
+        from stages.array_files import map_arrays
         from stages.suffixes.changing import Ranked
 
-        return [Ranked(*_mapped(self.folder / _file(part), 5)) for part in self.plan.sorting]
+        return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.sorting]
 
 
 class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
@@ -299,23 +302,6 @@ def _write(work: Work, number: int, output: ShardOutput) -> None:
 
 def _file(shard: Shard) -> Path:
     return Path("scratch", f"{shard.key}.npy")
-
-
-def _mapped(path: Path, count: int) -> "list[np.ndarray]":
-    """Arrays of a file of `save_arrays`, mapped."""
-    import numpy as np
-    from numpy.lib import format as npy
-
-    arrays = []
-    with path.open("rb") as file:
-        for _ in range(count):
-            npy.read_magic(file)
-            shape, _, dtype = npy.read_array_header_1_0(file)
-            at = file.tell()
-            mapped = np.memmap(file, dtype, "r", at, shape) if shape[0] else np.zeros(0, dtype)
-            arrays.append(np.asarray(mapped))
-            file.seek(at + mapped.nbytes)
-    return arrays
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:

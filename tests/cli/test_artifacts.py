@@ -55,6 +55,14 @@ def test_list_shows_kinds_names_and_parents(memlm: Memlm, made: Lineage) -> None
     assert entry["inputs"] == {"tokens": made.tokens}
 
 
+def test_list_names_what_it_cannot_read(memlm: Memlm, store: Store, made: Lineage) -> None:
+    (store.root / made.model / "manifest.json").write_text("{")
+    listed = memlm("artifacts", "list")
+    assert listed.code == 0 and made.model in listed.err
+    assert made.model not in [line.split()[0] for line in listed.out.splitlines()]
+    assert made.model not in memlm("artifacts", "list", "tokens").err, "of another kind"
+
+
 def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     manifest = json.loads(memlm("artifacts", "show", "tokens/small").out)
     assert f"{manifest['kind']}/{manifest['id']}" == made.tokens

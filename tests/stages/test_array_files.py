@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.array_files import save_arrays
+from stages.array_files import map_arrays, save_arrays
 
 ARRAYS = [
     np.arange(6, dtype=np.int64).reshape(2, 3),
@@ -46,3 +46,11 @@ def test_arrays_that_do_not_fit_are_an_error(tmp_path: Path, numbers: int) -> No
 def test_nothing_of_objects_is_pickled(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="allow_pickle"):
         save_arrays(tmp_path / "a", np.array([object()]))
+
+
+def test_arrays_are_mapped_as_they_were_saved(tmp_path: Path) -> None:
+    arrays = [np.arange(5, dtype=np.uint8), np.empty(0, np.int64), np.arange(6.0).reshape(2, 3)]
+    save_arrays(tmp_path / "arrays.npy", *arrays)
+    for count in range(4):
+        for found, wanted in zip(map_arrays(tmp_path / "arrays.npy", count), arrays[:count], strict=True):
+            assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
