@@ -12,7 +12,7 @@ from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:

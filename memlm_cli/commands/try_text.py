@@ -141,7 +141,7 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     """The page; `more` is said there of what was planned."""
     from memlm_cli.comparison_text import baseline_remarks
     from memlm_cli.reproduce import script
-    from stages.artifacts.advice import store_words
+    from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title

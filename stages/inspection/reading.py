@@ -27,8 +27,8 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
 from stages.retrieval.weights.policy import WeightPolicy, restored
+from stages.text.documents import DocumentNames, names_file, read_runs
 from stages.text.excerpt import SplitText, TokenText
-from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
 
 MEASURED_TOKENS = 64

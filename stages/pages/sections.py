@@ -22,7 +22,7 @@ from stages.pages.source import Source
 from stages.pages.tables import bucket_table
 from stages.pages.translations import changed_tables
 from stages.reports.tables import Table
-from stages.text.names import names_in
+from stages.text.documents import names_in
 
 Item = Chart | Table
 

@@ -11,11 +11,9 @@ from stages.errors import DataError
 from stages.models.backbones.text_encoder import encoder_blocks, pooled
 from stages.models.backbones.text_encoder_config import TextEncoderConfig
 from stages.models.from_transformers import model_of_settings
-from stages.pretrained.anatomy import longest_window
-from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.checkpoint import PROBE, architecture, as_stored, load, longest_window, require_all, require_same
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
-from stages.pretrained.scores import PROBE, as_stored, require_same
 from stages.pretrained.tokenizer import tokens_around
 
 KIND = "AutoModel"

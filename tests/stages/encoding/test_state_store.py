@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.artifacts.output import ShardOutput
-from stages.artifacts.progress import Written
+from stages.artifacts.output import ShardOutput, Written
 from stages.encoding.carried_state import CarriedState
 from stages.encoding.state_store import StateStore
 from stages.encoding.window_settings import TokenRange
