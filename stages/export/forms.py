@@ -19,9 +19,8 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.export import Form
 from stages.models.backbones.huggingface import causal_model
-from stages.models.backbones.huggingface_config import HuggingFaceConfig
 from stages.models.backbones.transformer import Transformer
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import HuggingFaceConfig, TransformerConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.layers.settings import PLACES

@@ -11,9 +11,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import RowLayouts
 from stages.encoding.window_settings import TokenRange
+from stages.examples.cutting import WindowSettings
 from stages.lineage.runs import KeptRows, Runs
 from stages.lineage.sources import RowSource
-from stages.models.windows import WindowSettings
 from stages.search.keys import StoredKeys
 from stages.text.documents import NamedRun
 from stages.updating.change import RowTables, seen_behind
