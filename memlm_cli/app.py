@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.completion import shell_complete
 
-from memlm_cli.command import Commands
-from memlm_cli.command_group import CommandsByName
+from memlm_cli.command import Commands, CommandsByName
 from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded

@@ -13,8 +13,6 @@ from stages.reporting import first_process
 if TYPE_CHECKING:
     from rich.align import VerticalAlignMethod
 
-    from stages.reports.tables import Table
-
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
@@ -167,14 +165,3 @@ def _plain(cell: Cell) -> str:
     """The text of a cell in one line."""
     text = cell if isinstance(cell, str) else cell[0]
     return text if text.isprintable() else " ".join(harmless(text).split())
-
-
-def show(shown: "Table", title: str = "") -> None:
-    """A table of reports on stderr, an empty line before it."""
-    if first_process():
-        say("\n" + text_of(shown, title or shown.title, terminal=on_terminal()), styled=True)
-
-
-def text_of(shown: "Table", title: str, *, terminal: bool) -> str:
-    """A table of reports as text."""
-    return table(title, shown.columns, shown.lines, terminal=terminal)

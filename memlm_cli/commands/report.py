@@ -39,8 +39,7 @@ def report(
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
-    from memlm_cli.comparison_text import baseline_remarks
-    from memlm_cli.reproduce import script
+    from memlm_cli.reproduce import baseline_remarks, script
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.pages.lineage import find_reports

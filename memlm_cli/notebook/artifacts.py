@@ -209,8 +209,7 @@ class Report(Artifact):
     def page(self) -> Page:
         """The page of `memlm report`; a notebook shows it."""
         with ConsoleReporter("report", soon=True):
-            from memlm_cli.comparison_text import baseline_remarks
-            from memlm_cli.reproduce import script
+            from memlm_cli.reproduce import baseline_remarks, script
             from stages.pages.page import build_page
 
             made = build_page([self._stored], script, baseline_remarks)

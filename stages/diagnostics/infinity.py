@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
 from stages.models.layers.infinity_settings import InfinitySettings
 
 if TYPE_CHECKING:

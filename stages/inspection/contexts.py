@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from stages.diagnostics.watching import Calls
-from stages.inspection.reading import MemoryReader
-from stages.inspection.weights import ReadEntries
+from stages.diagnostics.probe import Calls
+from stages.inspection.reading import MemoryReader, ReadEntries
 from stages.models.language_model import LanguageModel
 from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
 from stages.text.excerpt import Excerpt, SplitText

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stages.charts.frequency import bucket_labels, counted_in
+from stages.charts.report import bucket_labels, counted_in
 from stages.evaluation.figures.row_names import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent

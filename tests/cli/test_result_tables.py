@@ -5,9 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memlm_cli.comparison_text import groups_text
-from memlm_cli.report_tables import show_report, tell_rest, to_mind
-from memlm_cli.result_tables import show_result, splits_table
+from memlm_cli.result_tables import groups_text, show_report, show_result, splits_table, tell_rest, to_mind
 from memlm_cli.tables import table
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -58,7 +56,7 @@ def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -
 def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Artifact, capsys, monkeypatch) -> None:
     tell_rest(report)
     assert f"memlm report {report.reference} --store" in capsys.readouterr().err
-    monkeypatch.setattr("memlm_cli.report_tables.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
     monkeypatch.setattr("memlm_cli.reproduce.script", lambda members: "memlm …")
     tell_rest(report)
     path = Path(capsys.readouterr().err.strip().removeprefix("page: "))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stages.comparison.compare import compare_translations
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.translations import compare_translations
 from stages.evaluation.figures.translated import TRANSLATIONS
 
 
