@@ -230,4 +230,5 @@ def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal
     groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
     remarks = [remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})]
     heads = [f"{one.head.text}: {one.head.soft}" for one in shown.groups if one.head]
-    return "\n".join([table("", shown.columns, shown.lines, terminal=terminal), "", *remarks, *heads])
+    drawn = table("", shown.columns, shown.lines, terminal=terminal)
+    return "\n".join([drawn, "", shown.caption, *remarks, *heads])

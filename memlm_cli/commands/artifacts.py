@@ -193,11 +193,6 @@ def gc(
         )
 
 
-BucketAddress = Annotated[
-    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
-]
-
-
 @app.command()
 def push(
     reference: Reference, bucket: BucketAddress, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False
