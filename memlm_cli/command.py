@@ -99,6 +99,7 @@ class _Built(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._group.names:
             raise KeyError(name)
+        # Not kept: what is built for a list has a summary, and no options.
         if self._group.lists:
             return self._group.build(name)
         if name not in self._built:
@@ -136,6 +137,7 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
+        # Click has put in the value of memlm.toml where it gives way; the option's own default is meant.
         for name in {entry.parameter for entry in entries} - defaults.keys():
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)

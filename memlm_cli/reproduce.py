@@ -1,7 +1,7 @@
 """The commands that made artifacts, and remarks on a report that need others: its baseline, a twin without memory."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.command_words import command_words, on_top_of_preset
@@ -11,6 +11,7 @@ from stages.artifacts.kinds import PREVIOUS
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.lineage import Member
+    from stages.pages.page import Page
     from stages.reports.remarks.remark import Remark
 
 
@@ -25,6 +26,17 @@ def script(members: Mapping[str, "Member"]) -> str:
         called = f" ({', '.join(member.names)})" if member.names else ""
         lines += ["", f"# {member.reference}{called}", command_line(member)]
     return "\n".join(lines) + "\n"
+
+
+def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
+    """The page of some reports, with the commands that made them, and remarks that need other reports.
+
+    Args:
+        more: as of `stages.pages.page.build_page`.
+    """
+    from stages.pages.page import build_page
+
+    return build_page(reports, script, baseline_remarks, **more)
 
 
 def command_line(member: "Member") -> str:

@@ -96,7 +96,7 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
 def _show_matrix(title: str, metrics: Figures) -> None:
     """The scores after each task, and the figures of all of them, in percent."""
-    from stages.charts.stream import FIGURES
+    from stages.charts.training import FIGURES
 
     after = ["before", *metrics["tasks"]]
     rows = [
@@ -199,12 +199,12 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
 
 def _written(artifact: "Artifact") -> Path:
-    from memlm_cli.reproduce import baseline_remarks, script
-    from stages.pages.page import build_page, write_page
+    from memlm_cli.reproduce import page_of
+    from stages.pages.page import write_page
 
     path = artifact.store.root / "pages" / f"{artifact.id}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(build_page([artifact], script, baseline_remarks), path)
+    write_page(page_of([artifact]), path)
     return path
 
 

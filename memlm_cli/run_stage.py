@@ -84,6 +84,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
         for name, value in typed.items()
         if name in options or name not in references
     }
+    # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
     if (tokenizer := typed.get("tokenizer")) is not None:
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
@@ -127,6 +128,7 @@ def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[st
     """
     result: Settings = {}
     layers: list[Settings] = []
+    # memlm.toml comes first: whatever was typed wins over it.
     for by_default in (True, False):
         named = {name: value for name, value in given.items() if (name in common.by_default) == by_default}
         own = {options[name].setting if name in options else name: value for name, value in named.items()}

@@ -52,6 +52,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     """
     cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
     held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
+    # Elsewhere a row is a line of any length, for grep and awk.
     if not terminal:
         lines = _grid([[(one.header, "") for one in held]] * any(columns) + cells, [(one, one.full) for one in held])
         return "\n".join([title] * bool(title) + lines)
@@ -149,6 +150,7 @@ def _grid(
     for row in rows:
         grid.add_row(*(Text.assemble((text, style)) for text, style in row))
     room = sum(width + GAP for _, width in columns)
+    # As wide as its columns, so that rich never shortens a figure by itself.
     console = Console(file=io.StringIO(), width=room, force_terminal=True, color_system="standard")
     with console.capture() as capture:
         console.print(grid)

@@ -53,6 +53,7 @@ def planned(
         *([seeds] * (seeds > 1)),
     ]
     work += [shares] if shares else []
+    # Whatever decides the plan is in its name; the speed of the machine, which changes by the hour, is not.
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     if recipe.is_file() and not replan:

@@ -157,6 +157,7 @@ def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part
     ends, machine, training = documents.count / survey.bytes, planner.machine, planner.training
     with_ends = replace(planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends))
     found = with_ends.budget(first.bytes, first.trime, whole=first.bytes == total)
+    # Better less to test on than a model that has hardly learned.
     if found.poor and planner.shares is None:
         fewest = replace(with_ends, shares=with_ends.fewest_shares(first.bytes))
         found = fewest.budget(first.bytes, first.trime, whole=first.bytes == total)

@@ -146,6 +146,7 @@ class Planner:
         least = self._least()
         if least.passes < FEWEST_PASSES:
             raise self._too_short()
+        # All of a text is worth more than a second model, and a model that is trained well more than text.
         for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
             largest = self._largest(total, fewest, trime)
             if largest is not None:
@@ -174,6 +175,7 @@ class Planner:
         """Plan the time for so much text, which is the `whole` of it or a part."""
         every, work = text_bytes / self.token_bytes(bpe_vocabulary(text_bytes)), self.machine.work
         plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
+        # Half of what is scored is valid, on which memories are tuned.
         affordable = SCORED_SHARE * work / (2 * (plain_scored + (TRIME_SCORED if trime else 0)))
         largest = LARGEST_SHARE if whole else LARGEST_OF_PART
         share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))

@@ -273,6 +273,7 @@ def _require_unused(store: "Store", going: list[str]) -> None:
     from stages.artifacts.advice import advised
     from stages.errors import UsageError
 
+    # All are opened before one is removed: a wrong reference leaves the store as it is.
     for reference in going:
         store.open(reference)
     staying, gone = store.artifacts(), set(going)

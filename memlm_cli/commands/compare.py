@@ -90,7 +90,7 @@ def compare(
 
 def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
     """Two streams of tasks. Raises: ArtifactError if one is a report of text."""
-    from stages.comparison.matrices import compare_matrices, matrices_table
+    from stages.comparison.compare import compare_matrices, matrices_table
 
     if a.kind != b.kind:
         raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")

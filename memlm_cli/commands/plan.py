@@ -94,6 +94,7 @@ def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate]
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
     """Bytes of memory by GPU; none is looked for where nothing is computed on one."""
+    # To ask for GPUs loads torch, which takes seconds.
     if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
         return {}
     from stages.models.devices import gpus

@@ -174,6 +174,7 @@ def compare_tokens(
     ranges_of, bootstrap = position_range(places.positions(at)), settings.bootstrap
     grouped = (np.zeros(n, np.int64), 1), (buckets_of, BUCKETS), (ranges_of, int(ranges_of.max()) + 1)
     tally = Tally(np.concatenate([Tally.of(pairs, units.count, *one).sums for one in grouped], axis=2))
+    # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
     groups = tally.groups(bootstrap, progress)
     gained = pairs.nll_a - pairs.nll_b
     return {

@@ -89,6 +89,7 @@ class TrainForecast(Forecast[TrainConfig]):
                 "steps": config.steps,
                 "tokens": int(config.steps) * update_tokens(config, inputs),
             },
+            # The checkpoint before is kept until the next is whole.
             scratch=mapped_bytes(inputs, config) + 2 * checkpoint,
             host=checkpoint,
             remedy="smaller --batch-tokens with --accumulate, or a smaller model",

@@ -95,6 +95,7 @@ def _shares(each: Sequence[OfReading]) -> Shares:
     """How much of the final distribution the model and each reading's memory make up."""
     left = torch.ones_like(each[0].kept)
     memories = []
+    # From the last reading back: each leaves to those before it what it does not take itself.
     for one in reversed(each):
         memories.append((1 - one.kept) * left)
         left = left * one.kept
@@ -240,6 +241,7 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
 def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
     if source.reading.temperature != "tune":
         return grid
+    # In four digits, as a person would type it again.
     return grid.at_temperature(float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}"))
 
 

@@ -12,7 +12,7 @@ from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
 from stages.charts.data import csv_text
 from stages.charts.figure import Figure
-from stages.charts.stream import FIGURES
+from stages.charts.training import FIGURES
 from stages.errors import UsageError, content_of
 from stages.pages.headline import (
     Row,

@@ -10,8 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
 from stages.charts.report import accuracy_charts, curve_charts, frequency_charts, learned_charts
-from stages.charts.stream import FIGURES, stream_charts
-from stages.charts.training import Journal, training_charts
+from stages.charts.training import FIGURES, Journal, stream_charts, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
@@ -73,6 +72,7 @@ def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table
         if isinstance(item, Table):
             yield item
             continue
+        # Figures of one name would share an id on the page, and a file in the folder.
         used[item.name] += 1
         count = used[item.name]
         yield from figures([item if count == 1 else replace(item, name=f"{item.name}--{count}")])
