@@ -17,7 +17,7 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     from stages.encoding.scoring import score_ids
     from stages.memory.entries import Entries
-    from stages.memory.readers.interpolate import interpolate
+    from stages.memory.readers.reader import interpolate
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
     from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LATER = {
     "stages.encoding.scoring": ("score_ids",),
     "stages.memory.entries": ("Entries",),
-    "stages.memory.readers.interpolate": ("interpolate",),
+    "stages.memory.readers.reader": ("interpolate",),
     "stages.models.config": ("StateArray",),
     "stages.models.language_model": ("LanguageModel", "new_model"),
     "stages.models.layers.settings": ("AttentionConfig", "StreamAttentionSettings"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
 from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
-from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memory_settings import InfinitySettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -11,7 +11,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series
 from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import model_of
 
 if TYPE_CHECKING:
