@@ -11,9 +11,8 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
-from stages.encoding.carried_state import CarriedState
-from stages.encoding.split_reader import SplitReader
-from stages.encoding.state_store import StateStore
+from stages.encoding.carried_state import CarriedState, StateStore
+from stages.encoding.encode import SplitReader
 from stages.encoding.window_settings import TokenRange
 from stages.examples.cutting import WindowSettings
 from stages.models.language_model import LanguageModel, State, load_model

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.encode import EncodedBlock, encode
-from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.encode import EncodedBlock, HiddenReader, encode
 from stages.encoding.probe import RangeProbe, ScoredBlock
 from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams

@@ -20,9 +20,8 @@ from stages.artifacts.durable import fsync, write_atomically
 from stages.artifacts.rows import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
-from stages.examples.examples import Examples, Task
+from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Method, SideInputs

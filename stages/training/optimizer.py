@@ -35,6 +35,17 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = group["lr_factor"] * (lr if constant is None else constant)
 
 
+def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
+    """Leave all that is not learnt without gradient, and parts where nothing is without dropout: as in evaluation."""
+    wanted = {id(parameter) for group in learnt for parameter in group.parameters}
+    for parameter in model.parameters():
+        parameter.requires_grad_(id(parameter) in wanted)
+    model.train()
+    for part in model.children():
+        learned = [parameter.requires_grad for parameter in part.parameters()]
+        part.train(any(learned) or not learned)
+
+
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
     """Matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
