@@ -1,5 +1,7 @@
 """Where and how precisely tensors are computed."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
@@ -122,7 +124,7 @@ def set_random_state(state: dict[str, torch.Tensor]) -> None:
         torch.cuda.set_rng_state(state["cuda"])
 
 
-def now(device: "torch.device") -> float:
+def now(device: torch.device) -> float:
     """Seconds of a clock, once all work given to the device is done."""
     if device.type == "cuda":
         import torch
@@ -134,7 +136,7 @@ def now(device: "torch.device") -> float:
 class Stopwatch:
     """Times stretches of work on a device, one behind the other."""
 
-    def __init__(self, device: "torch.device") -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._last = now(device)
 
