@@ -41,6 +41,7 @@ class CarriedState:
             start=scored.stop,
             state=scored.state,
             encoder_state=encoder_state,
+            # Copies: a view would keep the keys of the whole range in memory.
             keys={name: self.joined_keys(scored, name)[-size:].clone() for name in names} if size else {},
             tokens=self.joined_tokens(scored)[-size:].clone() if size else None,
         )

@@ -69,6 +69,7 @@ class KeyEncoder:
         """Keys of tokens [start, stop), going on from the state past token `start` - 1."""
         keys, tokens = [], []
         for block in self.reader.encode(self.model, split, start, stop, state):
+            # Rounded first: half as many bytes leave the device.
             keys.append(self.rounded(block.key(self.key)).cpu())
             tokens.append(block.targets.cpu())
             state = block.state

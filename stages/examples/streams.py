@@ -56,6 +56,7 @@ class Streams(Examples):
 
     @cached_property
     def lengths(self) -> np.ndarray:
+        # A view of one number: a split may have millions of segments.
         return np.broadcast_to(np.int64(self.cutting.context), self._total // self.cutting.context)
 
     def starts(self, which: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ def _has_gpu() -> bool:
 
 def _has_driver() -> bool:
     """Whether a GPU could be usable: its driver's library, which torch would load, is installed."""
+    # Elsewhere nothing cheap tells: then torch is asked.
     if os.name != "posix" or ROCM_DRIVER.exists():
         return True
     try:
@@ -110,6 +111,7 @@ def random_state() -> dict[str, torch.Tensor]:
     import torch
 
     state = {"cpu": torch.get_rng_state()}
+    # A GPU that nothing has used is left alone: to wake it takes seconds, and hundreds of MB.
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state

@@ -101,6 +101,7 @@ def load_checkpoint(
         if header.pop("digest", None) not in (None, _digest(tensors, header)):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
+        # Tensors and other values of a method lie apart, for safetensors holds tensors alone.
         saved_ranks, method = int(header["ranks"]), json.loads(header["method"]) | named_below(tensors, METHOD)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
@@ -109,6 +110,7 @@ def load_checkpoint(
     for name, tensor in named_below(tensors, OPTIMIZER).items():
         index, key = name.split("/")
         states.setdefault(int(index), {})[key] = tensor
+    # Groups and their rates follow from the settings; only moments are restored.
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     random = named_below(tensors, f"{RANDOM}{rank}/")
     if random:
@@ -137,6 +139,7 @@ def save_best(model: LanguageModel, folder: Path, step: int) -> str:
     """
     file = folder / best_weights(step)
     save_weights(whole_weights(model), file)
+    # Before the checkpoint that names it: a crash between the two must not leave a name without a file.
     fsync(file)
     return file_entry(file)["blake2b"]
 
@@ -188,6 +191,7 @@ class Saver:
             fsync(run.folder)  # the journal and the best weights have their names before the checkpoint counts on them
             kept = method.state_dict() if isinstance(method, Remembers) else {}
             save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
+            # Only now: until the new checkpoint is on the disk, the one before may be needed, with its weights.
             drop_others(run.folder, progress)
         self._saved_at = time.monotonic()
 

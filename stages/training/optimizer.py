@@ -21,6 +21,7 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
         case "adamw":
             return torch.optim.AdamW(groups, config.lr, config.betas, config.eps, fused=True)
         case "adagrad":
+            # torch has a fused Adagrad for the CPU alone.
             on_cpu = groups[0]["params"][0].device.type == "cpu"
             return torch.optim.Adagrad(groups, config.lr, eps=config.eps, fused=on_cpu)
         case "sgd":
@@ -50,6 +51,7 @@ def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, A
     """Matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
     shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
+    # A table learns at a constant rate: a row that few positions read would decay faster than it learns.
     decay = config.weight_decay if group.constant_lr is None else 0.0
     return (
         {"params": matrices, "weight_decay": decay, **shared},
