@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe
 from stages.models.config import model_of
+from stages.models.devices import now
 from stages.models.layers.settings import AttentionConfig, Place
 from stages.registry import load
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from stages.charts.data import Chart
-    from stages.encoding.hidden_memory import HiddenReader
+    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
 
