@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Task
-from stages.memory.episodic import draws_due, representatives
+from stages.memory.episodic import representatives
 from stages.methods.method import SideInputs, Update
 from stages.methods.stream.config import EmarConfig
 from stages.methods.stream.memory import KEEP, KeepsDocuments
@@ -36,8 +36,8 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def __init__(self, settings: EmarConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
-        self._batches = 0
-        """Forward batches of the task that were learnt."""
+        self._batches = self._ended = 0
+        """Forward batches of the task that were learnt, and passes over it that have ended."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
@@ -45,11 +45,16 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
-        self._batches, labels = 0, torch.from_numpy(self._labels(task)).to(self._device)
-        self._head.seen[labels] = True
+        self._batches, self._ended = 0, 0
+        self._head.seen[torch.from_numpy(self._labels(task)).to(self._device)] = True
 
     def end_task(self, task: Task) -> None:
-        """Prototypes are those of the weights that are left; a task that was read in part is written, too."""
+        """The pass under way ends if half of it was read: updates of several batches need not end with a pass.
+
+        A task of which less was read is written, too. Prototypes are those of the weights that are left.
+        """
+        update, of_pass = self._latest
+        self._end_passes(update, (2 * self._batches + of_pass) // (2 * of_pass))
         if not self._is_written:
             self._select()
         self._head.prototypes.copy_(self.made_prototypes())
@@ -63,7 +68,7 @@ class Emar(KeepsDocuments[EmarConfig]):
         return cast(Matcher, self._model.head)
 
     def step(self, update: Update) -> Tensor:
-        losses, before = list[Tensor](), self._batches
+        losses = list[Tensor]()
         for batch in update.batches():
             assert isinstance(batch, LabelledBatch)
             loss = self._beside_memory(update, batch) / update.accumulate
@@ -71,8 +76,8 @@ class Emar(KeepsDocuments[EmarConfig]):
             losses.append(loss.detach())
             self._batches, of_pass = self._batches + 1, self._of_pass(len(batch.labels))
         update.change_weights()
-        if draws_due(before, self._batches, of_pass):
-            self._end_pass(update, self._batches // of_pass)
+        self._latest = update, of_pass
+        self._end_passes(update, self._batches // of_pass)
         return torch.stack(losses).sum()
 
     def _of_pass(self, size: int) -> int:
@@ -90,12 +95,15 @@ class Emar(KeepsDocuments[EmarConfig]):
         (others,) = self.batches(order[first:stop], stop - first)
         return (size * loss + (stop - first) * update.loss(others)) / (size + stop - first)
 
-    def _end_pass(self, update: Update, done: int) -> None:
-        if self._is_written:
-            self._reconsolidate(update, done)
-        else:
-            self._select()
-        self._head.prototypes.copy_(self.made_prototypes())
+    def _end_passes(self, update: Update, number: int) -> None:
+        """End passes until so many have ended; an update may end more than one."""
+        while self._ended < number:
+            self._ended += 1
+            if self._is_written:
+                self._reconsolidate(update, self._ended)
+            else:
+                self._select()
+            self._head.prototypes.copy_(self.made_prototypes())
 
     @property
     def _is_written(self) -> bool:
@@ -138,11 +146,11 @@ class Emar(KeepsDocuments[EmarConfig]):
         return sums / (1 + F.one_hot(labels, len(sums)).sum(0))[:, None]
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"batches": self._batches}
+        return super().state_dict() | {"batches": self._batches, "ended": self._ended}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self._batches = state["batches"]
+        self._batches, self._ended = state["batches"], state["ended"]
 
 
 @contextmanager

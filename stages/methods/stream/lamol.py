@@ -114,17 +114,20 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         assert isinstance(examples, Documents)
         own = self._spelling.examples(examples.batch(which), [self._begin(Task("", examples))] * len(which))
-        return self._spelling.batch([*own, *self._share(len(which) / examples.count, index.number)])
+        return self._spelling.batch([*own, *self._share(len(which), examples.count, index.number)])
 
-    def _share(self, share: float, number: int) -> list[Example]:
-        """The samples of a batch, by its number; all come equally often."""
+    def _share(self, size: int, of: int, number: int) -> list[Example]:
+        """The samples of a batch of `size` of a task's `of` examples, by its number; all come equally often."""
         samples = self._samples.get(self._place, Samples([])).examples
-        count, found = math.ceil(share * len(samples)), list[Example]()
-        for place in range(number * count, (number + 1) * count):
-            cycle, within = divmod(place, len(samples))
-            random = np.random.default_rng([self._seed, ORDER, self._place, cycle])
-            found.append(samples[random.permutation(len(samples))[within]])
-        return found
+        if not samples:
+            return []
+        count = -(-size * len(samples) // of)  # in whole numbers: rounding of floats would add a sample
+        cycles, within = np.divmod(np.arange(number * count, (number + 1) * count), len(samples))
+        orders = {
+            cycle: np.random.default_rng([self._seed, ORDER, self._place, cycle]).permutation(len(samples))
+            for cycle in np.unique(cycles).tolist()
+        }
+        return [samples[orders[cycle][place]] for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)]
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, SpelledBatch)

@@ -89,12 +89,28 @@ def test_a_task_that_is_read_in_part_is_written_at_its_end() -> None:
     assert torch.equal(update.model.head.prototypes, update.method.made_prototypes())
 
 
-def test_the_first_pass_writes_where_an_update_ends_two() -> None:
+def test_an_update_that_ends_two_passes_ends_each() -> None:
     update, task = begun(size=6), stream()[0]
     update.accumulate, update.batches = 10, lambda: map(task.examples.batch, [*np.arange(20).reshape(5, 4)] * 2)
     update.method.begin_task(task)
     update.method.step(update)
-    assert 0 < len(update.method.memory) <= 6 and update.steps == 1
+    kept = update.method.memory.rows.tolist()
+    assert 0 < len(kept) <= 6, "the first writes"
+    assert sorted(chain(*update.learnt[10:])) == sorted(kept), "the second reconsolidates"
+
+
+@pytest.mark.parametrize(("batches", "reconsolidated"), [(7, 0), (8, 1), (9, 1), (10, 1), (12, 1), (13, 2)])
+def test_the_last_pass_ends_with_its_task_if_half_of_it_was_read(batches: int, reconsolidated: int) -> None:
+    """Five batches a pass: updates of several need not end where a pass does."""
+    update, task = begun(size=6), stream()[0]
+    update.accumulate, rows = batches, np.arange(20).reshape(5, 4)
+    update.batches = lambda: (task.examples.batch(rows[number % 5]) for number in range(batches))
+    update.method.begin_task(task)
+    update.method.step(update)
+    update.method.end_task(task)
+    kept = update.method.memory.rows.tolist()
+    assert sorted(chain(*update.learnt[batches:])) == sorted(kept * reconsolidated)
+    assert torch.equal(update.model.head.prototypes, update.method.made_prototypes())
 
 
 def test_prototypes_are_means_of_the_weight_and_of_memory() -> None:

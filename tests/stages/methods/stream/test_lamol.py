@@ -1,11 +1,15 @@
 """LAMOL, beside loops in float64: its loss, what it writes, and what it keeps of that."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
 
 from stages.methods import METHODS
 from stages.methods.method import BatchIndex, Carried
+from stages.methods.stream.lamol import ORDER, Samples
 from stages.methods.stream.spelled import Example, Spelling, answers, write
 from stages.models.config import parse_model
 from stages.models.heads.language_settings import LanguageSettings
@@ -118,13 +122,28 @@ def test_all_samples_are_learnt_equally_often_and_kept() -> None:
     method.begin_task(tasks[1])
     kept = method._samples[1].examples
     assert len(kept) == 6, "half of 12"
-    rows = [row for number in range(6) for row in method._share(4 / 12, number)]
+    rows = [row for number in range(6) for row in method._share(4, 12, number)]
     assert [sum(one is example for one in rows) for example in kept] == [2] * 6
     _, other = made(samples="real", gamma=0.5)
     other.load_state_dict(method.state_dict())
     for one, again in zip(kept, other._samples[1].examples, strict=True):
         assert one.begin == again.begin
         assert one.text.tolist() == again.text.tolist() and one.answer.tolist() == again.answer.tolist()
+
+
+@pytest.mark.parametrize(("size", "of", "samples"), [(1, 49, 49), (7, 25, 100), (16, 2000, 400), (3, 10, 7)])
+def test_a_share_is_of_whole_numbers_and_in_drawn_order(size: int, of: int, samples: int) -> None:
+    """Floats say that 7 / 25 * 100 is more than 28: a batch would learn a sample more."""
+    _, method = made()
+    method._place, kept = 1, [Example(np.array([one]), np.array([1]), 0) for one in range(samples)]
+    method._samples[1] = Samples(kept)
+    count = math.ceil(Fraction(size * samples, of))
+    for number in (0, 1, 57):
+        wanted = []
+        for place in range(number * count, (number + 1) * count):
+            order = np.random.default_rng([3, ORDER, 1, place // samples]).permutation(samples)
+            wanted.append(int(order[place % samples]))
+        assert [int(one.text[0]) for one in method._share(size, of, number)] == wanted
 
 
 def test_tokens_that_only_the_model_has_begin_near_the_mean(tmp_path) -> None:  # type: ignore[no-untyped-def]
