@@ -20,15 +20,18 @@ DATA = sorted((ROOT / "docs/results/data").glob("*/*.toml"))
 FIGURE = re.compile(r"(?<![\w.,/-])(?:\d[\d,]*)?\.\d+|(?<![\w.,/-])\d[\d,]*(?= %)")
 """Numbers with a point, and percentages: what can be measured wrongly."""
 
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_tables_are_those_of_the_data(page: Path) -> None:
     text = page.read_text("utf-8")
     assert results.with_tables(text, page.stem) == text, "run python docs/site/results.py"
 
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
     shown = set(re.findall(rf"\]\(data/{page.stem}/([\w-]+)\.toml\)", page.read_text("utf-8")))
     assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
+
 
 def test_charts_are_those_of_the_data_and_stand_on_their_pages() -> None:
     drawn = set()
@@ -42,6 +45,7 @@ def test_charts_are_those_of_the_data_and_stand_on_their_pages() -> None:
         drawn.add(f"{chart.name}.svg")
     assert drawn == {file.name for file in results.CHARTS.iterdir()}
 
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
     measured = {_plain(figure) for figure in FIGURE.findall("\n".join(map(_words, DATA)))}
@@ -51,8 +55,10 @@ def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
     unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
     assert not unknown, f"{page.name}: no table has {unknown}"
 
+
 def test_numbers_keep_their_digits() -> None:
     assert doctest.testmod(results).failed == 0
+
 
 def _words(file: Path) -> str:
     """All texts and cells of a file of data, as pages show them."""
@@ -60,6 +66,7 @@ def _words(file: Path) -> str:
     cells = [results.cell_text(cell) for row in table["rows"] for cell in row["cells"]]
     notes = [*table.get("notes", []), *table.get("details", [])]
     return "\n".join([table.get("setup", ""), *notes, *table["columns"], *cells])
+
 
 def _plain(figure: str) -> str:
     """A figure without zeros that change nothing: 0.50 and .5 are one."""

@@ -48,6 +48,7 @@ MINUS = "−"
 LINES = 2
 """Lines of a command that a page shows."""
 
+
 def main() -> int:
     """Write every page and chart that is not that of the data; returns how many there were."""
     changed = 0
@@ -68,6 +69,7 @@ def main() -> int:
             changed += 1
     return changed
 
+
 def with_tables(text: str, page: str) -> str:
     """A page with its tables made from the data."""
 
@@ -77,10 +79,12 @@ def with_tables(text: str, page: str) -> str:
 
     return MARKED.sub(table, text)
 
+
 def read(page: str, name: str) -> dict[str, Any]:
     """The data of a table, with numbers as they are written: 70.50 keeps its digits."""
     text = (RESULTS / "data" / page / f"{name}.toml").read_text("utf-8")
     return tomllib.loads(text, parse_float=Decimal)
+
 
 def charts() -> Iterator[tuple[str, str, Chart]]:
     """Page, table and chart of each table that has one."""
@@ -89,6 +93,7 @@ def charts() -> Iterator[tuple[str, str, Chart]]:
         if "chart" in table:
             draw = line_chart if "lines" in table["chart"] else bar_chart
             yield file.parent.name, file.stem, draw(f"{file.parent.name}-{file.stem}", table)
+
 
 def line_chart(name: str, table: dict[str, Any]) -> Chart:
     """Lines through the rows that name them, from the columns that the `chart` names."""
@@ -106,6 +111,7 @@ def line_chart(name: str, table: dict[str, Any]) -> Chart:
     plot = Lines(lines, columns[axes["across"]], columns[axes["up"]], ticks, even=True, level=level)
     return Chart(name, about["title"], about["caption"], plot)
 
+
 def bar_chart(name: str, table: dict[str, Any]) -> Chart:
     """The bars of a table's rows, from the columns that its `chart` names; a row without any is left out."""
     about, bars = table["chart"], table["chart"]["bars"]
@@ -121,10 +127,12 @@ def bar_chart(name: str, table: dict[str, Any]) -> Chart:
     plot = Bars(groups, series, "", about["up"], about.get("signed", True))
     return Chart(name, about["title"], about["caption"], plot)
 
+
 def _cell(cells: list[Any], column: int) -> Any:
     """A cell, or of a list its first measurement."""
     cell = cells[column] if column < len(cells) else ""
     return next((one for one in cell if isinstance(one, dict)), cell[0]) if isinstance(cell, list) else cell
+
 
 def _value(cells: list[Any], column: int) -> float | None:
     """The number of a cell; None where it has none."""
@@ -133,6 +141,7 @@ def _value(cells: list[Any], column: int) -> float | None:
         cell = next((cell[kind] for kind in ("percent", "mean", "value") if kind in cell), "")
     return float(cell) if isinstance(cell, (int, Decimal)) else None
 
+
 def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
     cell = _cell(cells, column)
     if not isinstance(cell, dict):
@@ -140,6 +149,7 @@ def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:
     if "interval" in cell:
         return float(cell["mean"] - cell["interval"]), float(cell["mean"] + cell["interval"])
     return (float(cell["low"]), float(cell["high"])) if "low" in cell else None
+
 
 def markdown(table: dict[str, Any], file: str) -> str:
     """What a page shows of a table, as Markdown; below it what is true of all rows, and a link where there is more."""
@@ -160,11 +170,13 @@ def markdown(table: dict[str, Any], file: str) -> str:
     notes = "\n".join(f"- {note}" for note in table.get("notes", []))
     return "\n\n".join(part for part in ("\n".join(map(_line, lines)), known, code, notes) if part)
 
+
 def _line(cells: list[str]) -> str:
     """A row of a Markdown table."""
     if cells[0] == "---":
         return "|---" * len(cells) + "|"
     return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
 
 def _about(table: dict[str, Any]) -> list[str]:
     """Setup and seeds of a table, or its machine and date, a sentence each: what has no seeds is of a machine."""
@@ -172,6 +184,7 @@ def _about(table: dict[str, Any]) -> list[str]:
     if "seeds" in table:
         return [*known, "One seed." if table["seeds"] == 1 else f"{table['seeds']} seeds."]
     return known + [f"{table[name]}." for name in ("machine", "date") if name in table]
+
 
 def cell_text(cell: Any) -> str:
     """A cell as Markdown.
@@ -194,11 +207,13 @@ def cell_text(cell: Any) -> str:
     text = f"{text} of {cell['of']}" if "of" in cell else text
     return f"**{text}**" if cell.get("best") else text
 
+
 def _bounds(cell: dict[str, Any]) -> str:
     if "low" not in cell:
         return ""
     signed = "percent" in cell and cell["high"] > 0 and cell.get("signed", True)
     return f" [{number(cell['low'], signed)}, {number(cell['high'], signed)}]"
+
 
 def number(value: int | Decimal, signed: bool = False) -> str:
     """A number as the pages show it: thousands with a comma, no zero before the point, a true minus.
@@ -209,6 +224,7 @@ def number(value: int | Decimal, signed: bool = False) -> str:
     shown = f"{abs(value):,}"
     sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
     return sign + (shown.removeprefix("0") if shown.startswith("0.") else shown)
+
 
 if __name__ == "__main__":
     sys.exit(0 if main() >= 0 else 1)
