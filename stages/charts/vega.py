@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
