@@ -19,7 +19,7 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts.forecast import Cost, Work
+from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.numbers import size
 
 
@@ -186,7 +186,7 @@ def _estimate(
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
-    needed = {CPU: cost.host, device: forecast.memory(config, inputs)}
+    needed = {CPU: cost.host, device: _device_memory(forecast, config, inputs, device)}
     estimate = Estimate(
         name=task.name,
         command=task.command,
@@ -205,6 +205,12 @@ def _estimate(
     return estimate, store.expect(work, cost) if cost.metrics else None
 
 
+def _device_memory(forecast: Forecast[Any], config: StageConfig, inputs: Inputs, device: str) -> int | None:
+    """Bytes of memory of the device that computes; None: not known."""
+    memory = forecast.memory(config, inputs)
+    return memory if device == CPU or memory is None else memory - forecast.beside_a_gpu(config, inputs)
+
+
 Run = tuple[int, float]
 """Amount and seconds of comparable work that was done before."""
 
@@ -215,6 +221,7 @@ def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
     for artifact in store.artifacts(stage.kind):
         if artifact.manifest.stage != stage.name or artifact.manifest.producer.get("device") != device:
             continue
+        # An artifact of another version may have settings that are none any more.
         with suppress(MemlmError, ValueError, LookupError, TypeError):  # inputs are gone, or a part is missing
             inputs = {role: store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
             config = stage.Config.model_validate(artifact.config)
@@ -269,6 +276,7 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
     stays = at_once = 0
     new = [estimate for estimate in found if estimate.state != DONE]
     for estimate in new:
+        # While a stage works, what those before it made is there, too.
         at_once = max(at_once, stays + estimate.missing)
         stays += max(0, (estimate.disk or 0) - estimate.written)
     problems: list[str] = []
