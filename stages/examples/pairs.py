@@ -65,7 +65,7 @@ class Pairs(Examples):
         """A block is whole sentences, of which the first and the last may be scored in part."""
         if start == stop:
             return
-        first, last = self._documents_of(start, stop)
+        first, last = self.documents_of(start, stop)
         tokens = ReadAhead(self.ids, int(self.documents[last]))
         source_tokens = ReadAhead(self.source_ids, int(self.sources[last]))
         for begin, end in token_batches(self.sizes[first:last], batch_tokens):
@@ -79,12 +79,16 @@ class Pairs(Examples):
             yield Block(a, b, windows, batch, continues=False)
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        return self._windows(np.arange(*self._documents_of(start, stop))) if start < stop else []
+        return self._windows(np.arange(*self.documents_of(start, stop))) if start < stop else []
 
-    def _documents_of(self, start: int, stop: int) -> tuple[int, int]:
+    def documents_of(self, start: int, stop: int) -> tuple[int, int]:
         """The first sentence that tokens [start, stop) belong to, and the one behind the last."""
         first, last = np.searchsorted(self.documents, (start, stop - 1), side="right").tolist()
         return first - 1, last
+
+    def source(self, number: int) -> np.ndarray:
+        """Tokens of a source sentence, `<eos>` at its end, int64 [S]."""
+        return np.asarray(self.source_ids[self.sources[number] : self.sources[number + 1]], np.int64)
 
     def _windows(self, which: np.ndarray) -> list[Window]:
         bounds = zip(self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True)

@@ -19,6 +19,7 @@ from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
 from stages.lineage.exact import TEXT
+from stages.lineage.pairs import SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
@@ -63,7 +64,9 @@ class MemoryReader:
             yield from read_entries(self.policy, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text that a datastore was made of, or that an exact index holds: token i is row i."""
+        """The text that a datastore was made of, or that an exact index or pairs hold: token i is row i."""
+        if datastore.kind == "tokens":
+            return SplitText.of(datastore.zarr("tokens.zarr"), SPLIT, self.text)
         if datastore.kind == "index":
             tokens, split = datastore.input(TEXT), str(datastore.config["split"])
             opened, names = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)

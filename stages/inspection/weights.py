@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stages.lineage.pairs import PAIRS
 from stages.retrieval.retrieved import MatchedEntries
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import Shares as OfReading
@@ -62,7 +63,7 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
                 values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
                 role, matched = "" if part.ids is None else part.role, None
-                if part.ids is not None and role != "datastore":
+                if part.ids is not None and role not in ("datastore", PAIRS):
                     matched = part.entries.scores
                 entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
         yield shares, entries
