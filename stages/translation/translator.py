@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
+from stages.examples.padding import padded
 from stages.lineage.corpus import token_text
 from stages.models.language_model import LanguageModel
 from stages.text.excerpt import TokenText
@@ -83,12 +84,8 @@ class Translator:
 
     def _padded(self, sources: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
         """Tokens int64 [N, S], and which of them count."""
-        lengths = torch.tensor([len(source) for source in sources])
-        rows = torch.full((len(sources), int(lengths.max())), self.decoder.eos)
-        for row, source in enumerate(sources):
-            rows[row, : len(source)] = torch.from_numpy(np.asarray(source, np.int64))
-        mask = torch.arange(rows.shape[1]) < lengths[:, None]
-        return rows.to(self.device), mask.to(self.device)
+        rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
+        return rows, mask
 
 
 def open_translator(
