@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
+from stages.encoding.encode import SplitReader
 from stages.encoding.key_encoder import KeyEncoder
-from stages.encoding.split_reader import SplitReader
 from stages.evaluation.range_reader import ExternalMemory
-from stages.examples.corpus import Corpus
+from stages.examples.examples import Corpus
 from stages.examples.pairs import Pairs
 from stages.lineage.pairs import PAIRS, SPLIT
 from stages.models.language_model import LanguageModel

@@ -12,7 +12,7 @@ from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.orders import token_batches
 from stages.examples.padding import padded_rows
-from stages.examples.read_ahead import ReadAhead
+from stages.examples.streams import ReadAhead
 from stages.examples.windows import Window
 
 Padded = tuple[np.ndarray, np.ndarray]
