@@ -57,7 +57,9 @@ class PairSearch:
             numbers = np.arange(begin, min(begin + SENTENCES, last))
             bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
             tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
-            found = self.open([scored.source(number) for number in numbers], numbers if split == SPLIT else None)
+            found = self.open(
+                [scored.source(number) for number in numbers.tolist()], numbers if split == SPLIT else None
+            )
             sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
             parts.append(self.nearest(keys[tokens - start], sentence, found))
         ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
