@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.rows import RowsByName
+from stages.artifacts.reading import RowsByName
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenMemory, SplitReader

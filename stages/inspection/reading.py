@@ -34,8 +34,8 @@ from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
 from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy, restored
+from stages.text.documents import DocumentNames, names_file, read_runs
 from stages.text.excerpt import SplitText, TokenText
-from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
 
 

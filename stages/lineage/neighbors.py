@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.references import advised
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.exact import text_splits
