@@ -1,6 +1,6 @@
 """Settings of MemSizer; free of torch."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from stages.models.config import Size
 from stages.models.layers.settings import SublayerSettings
@@ -11,6 +11,8 @@ class MemSizerSettings(SublayerSettings):
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644).
     """
+
+    recurrent: ClassVar[bool] = True
 
     name: Literal["memsizer"] = "memsizer"
     slots: Size = 32
