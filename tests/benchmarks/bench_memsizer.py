@@ -29,9 +29,9 @@ from stages.artifacts.store import Store
 from stages.generation.generate import open_writer
 from stages.generation.stream import Stream
 from stages.inspection.request import Request
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
+from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer
-from stages.models.layers.memsizer_settings import MemSizerSettings
 from stages.models.layers.settings import SoftmaxSettings
 from stages.models.layers.softmax import SoftmaxAttention
 from tests.stages.small_store import ModelConfig

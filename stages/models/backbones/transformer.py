@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs, named_below
-from stages.models.backbones.segmented_config import in_block
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.stream_configs import in_block
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import BlockMemory, memory_of, present

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
+from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer, summed_reads
-from stages.models.layers.memsizer_settings import MemSizerSettings
 from stages.models.layers.settings import reads_in_pieces
 from tests.oracles.memsizer import memsizer
 from tests.stages.models.backbones.contract import BackboneContract
