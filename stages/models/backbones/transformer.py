@@ -107,6 +107,7 @@ class Transformer(Backbone, Compilable):
         # The place stays on the CPU, where reading it waits for no GPU.
         after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
         for number, block in enumerate(self.blocks, 1):
+            assert isinstance(block, Block)
             memory = block.begin(x)
             if state:
                 memory = memory_of(named_below(state, in_block(number)), memory)
