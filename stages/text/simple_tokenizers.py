@@ -1,4 +1,4 @@
-"""Words between white space, `<eos>` after each line: the tokens of WikiText and Penn Treebank."""
+"""Tokenizers that look up: words between white space, as in WikiText and Penn Treebank; characters; bytes of UTF-8."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,7 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.text.documents import ENDS_LINE
 from stages.text.spool import Pieces
-from stages.text.tokenizer import EOS, UNK, TrainableTokenizer
-from stages.text.vocabulary import by_frequency, lower, words
+from stages.text.tokenizer import EOS, UNK, TrainableTokenizer, by_frequency, lower, words
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -127,3 +126,98 @@ def _word_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
     tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * lowercase + [newline])
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return tokenizer
+
+
+_CODE_POINTS = 0x110000
+
+
+class CharTokenizer(TrainableTokenizer):
+    """Looks up code points; those that training text did not have are `<unk>`."""
+
+    kind = "char"
+    eos_after = "never"
+
+    def __init__(self, vocabulary: dict[str, int], lowercase: bool) -> None:
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+        self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
+        self.vocabulary_size = len(vocabulary)
+        self._ids = np.full(_CODE_POINTS, self.unk_id, np.int32)
+        for text, id in vocabulary.items():
+            if len(text) == 1:
+                self._ids[ord(text)] = id
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        counts: Counter[str] = Counter()
+        for pieces in texts:
+            for text in pieces.texts:
+                counts.update(lower(text) if lowercase else text)
+        return cls(by_frequency(counts, vocab_size), lowercase)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        texts = [lower(text) for text in texts] if self.lowercase else texts
+        code_points = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+        counts = np.fromiter(map(len, texts), np.int64, len(texts))
+        return self._ids[code_points], counts
+
+    def huggingface(self) -> "Tokenizer":
+        return _char_layout(self.vocabulary, self.lowercase)
+
+
+def _char_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
+    """A `tokenizer.json` of characters."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+class ByteTokenizer(TrainableTokenizer):
+    """Knows every text and needs no training."""
+
+    kind = "byte"
+    eos_after = "never"
+    eos_id = 256
+    unk_id = None
+    vocabulary_size = 257
+
+    def __init__(self, lowercase: bool) -> None:
+        self.lowercase = lowercase
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        return cls(lowercase)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = [(lower(text) if self.lowercase else text).encode() for text in texts]
+        counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return np.frombuffer(b"".join(encoded), np.uint8), counts
+
+    def huggingface(self) -> "Tokenizer":
+        return _byte_layout(self.lowercase)
+
+
+def _byte_layout(lowercase: bool) -> "Tokenizer":
+    """A `tokenizer.json` of bytes: byte-level BPE without merges."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _symbol(byte: int) -> str:
+    """The printable character that stands for a byte in byte-level vocabularies (GPT-2's table)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    if byte in printable:
+        return chr(byte)
+    return chr(256 + sum(other not in printable for other in range(byte)))
