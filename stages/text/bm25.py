@@ -128,9 +128,8 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Block:
-    """Queries `first`, `first` + 1, … with the best matches so far."""
+    """Some queries with the best matches so far."""
 
-    first: int
     common: np.ndarray
     """How often each holds the common terms, [q, C]."""
     terms: csr_array
@@ -171,7 +170,18 @@ class Bm25Index:
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
-        blocks = [self._block(first, min(first + QUERIES, stop), k) for first in range(start, stop, QUERIES)]
+        return self.find(self.counts[start:stop], k, self.hidden[start:stop])
+
+    def find(self, queries: csr_array, k: int, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The k best documents for other queries, which are counted as documents are.
+
+        Args:
+            queries: how often each holds each term, integers [n, V].
+            hidden: the documents [start, stop) that each may not find, int64 [n, 2].
+        Returns: as of `search`.
+        """
+        starts = range(0, queries.shape[0], QUERIES)
+        blocks = [self._block(queries[one : one + QUERIES], hidden[one : one + QUERIES], k) for one in starts]
         with thread_pool() as share:
             for part in self._parts:
                 share(partial(_merge, part=part, common=part.common.toarray().T), blocks)
@@ -187,11 +197,11 @@ class Bm25Index:
         counts.eliminate_zeros()
         return _Part(first, common, counts.T.tocsr())
 
-    def _block(self, start: int, stop: int, k: int) -> _Block:
-        terms = self.counts[start:stop].astype(np.float64)
-        ids = np.full((stop - start, k), -1, np.int64)
-        best = np.full((stop - start, k), self.scoring.floor, np.float32)
-        return _Block(start, terms[:, self._common].toarray(), terms, ids, best, self.hidden[start:stop])
+    def _block(self, queries: csr_array, hidden: np.ndarray, k: int) -> _Block:
+        terms = queries.astype(np.float64)
+        ids = np.full((len(hidden), k), -1, np.int64)
+        best = np.full((len(hidden), k), self.scoring.floor, np.float32)
+        return _Block(terms[:, self._common].toarray(), terms, ids, best, hidden)
 
 
 def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
