@@ -31,8 +31,9 @@ from stages.lineage.exact import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
-from stages.retrieval.reading import Reading, parse_readings
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.grammar import parse_readings
+from stages.retrieval.reading import Reading
+from stages.retrieval.sources.settings import resolve_reading
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
-from stages.retrieval.reading import Reading, parse_readings
+from stages.retrieval.grammar import parse_readings
+from stages.retrieval.reading import Reading
 from stages.search.config import checked_exclusion
 from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
 

@@ -26,10 +26,10 @@ from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,
     IndexSearch,
+    PointerSearch,
     StoredNeighbors,
     open_datastore,
 )
-from stages.retrieval.pointers import PointerSearch
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs

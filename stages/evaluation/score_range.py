@@ -18,8 +18,7 @@ from stages.evaluation.figures.tuned import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
 from stages.models.language_model import LanguageModel
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.policy import Weight, WeightPolicy
 
 

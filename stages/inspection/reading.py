@@ -25,7 +25,7 @@ from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
-from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.grid import Fixed
 from stages.retrieval.weights.policy import WeightPolicy, restored
 from stages.text.excerpt import SplitText, TokenText
 from stages.text.names import DocumentNames, names_file, read_runs

@@ -19,9 +19,9 @@ from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings
 from stages.retrieval import sources as memory_sources
-from stages.retrieval.grammar import Comparison
-from stages.retrieval.reading import Reading, parse_reading, parse_readings
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.grammar import parse_reading, parse_readings
+from stages.retrieval.reading import Comparison, Reading
+from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.weights import CHOICES
 
 

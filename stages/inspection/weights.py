@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stages.retrieval.retrieved import MatchedEntries
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import MatchedEntries, ScoredRange
 from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy
 

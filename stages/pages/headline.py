@@ -16,8 +16,8 @@ from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, t
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
 from stages.reports.remarks.gains import tied
-from stages.retrieval.grammar import MEANS
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
+from stages.retrieval.reading import MEANS
 
 CONFIDENCE = 0.95
 

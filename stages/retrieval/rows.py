@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from stages.retrieval.grammar import composition_name
+from stages.retrieval.grammar import composition_name, reading_name
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange, evenly
-from stages.retrieval.sources.source import Needs, Source, SourceInputs
-from stages.retrieval.sources.union import open_source
+from stages.retrieval.scored_range import Retrieved, ScoredRange, evenly
+from stages.retrieval.sources.source import Needs, Source, SourceInputs, open_source
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class MemoryRow:
     def _name(self) -> str:
         named = composition_name([(one.reading.sources, one.reading.reader) for one in self.sources], self.trained)
         if named is None or len(self.sources) == 1:
-            names = (one.reading.name(self.trained) + one.about.distinction for one in self.sources)
+            names = (reading_name(one.reading, self.trained) + one.about.distinction for one in self.sources)
             return " then ".join(names) + self.distinction
         return named + "".join(dict.fromkeys(one.about.distinction for one in self.sources)) + self.distinction
 

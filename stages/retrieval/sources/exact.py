@@ -15,8 +15,7 @@ from torch import Tensor
 
 from stages.memory.entries import Entries, LogSums
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 from stages.suffixes.matches import Located, Matched, SortedContexts
 from stages.suffixes.text import LONGEST, Text

@@ -10,8 +10,7 @@ from torch import Tensor
 from stages.examples.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import MatchedEntries, Retrieved
-from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retrieved, RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 FEWEST_POSITIONS = 64

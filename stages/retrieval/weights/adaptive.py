@@ -11,8 +11,7 @@ from torch import Tensor
 from stages.memory.choice_network import ChoiceNetwork, ChoicePositions, beginning, fit_choice, mixed
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.weight_network import learn
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions

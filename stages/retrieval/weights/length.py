@@ -10,8 +10,7 @@ from torch import Tensor
 
 from stages.memory.length_weights import LengthWeights
 from stages.memory.weight_network import Positions
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.per_context import PerContext
 
 COMPARED = 16

@@ -13,8 +13,7 @@ from torch import Tensor
 from stages.memory.entries import LogSums
 from stages.memory.weight_network import ContextWeights, Positions, learn
 from stages.retrieval.grids import Point
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE, Grid
 from stages.retrieval.weights.policy import Arrays, Pass, Record, Weight, compose
 from stages.threads import thread_pool

@@ -16,9 +16,8 @@ from torch import Tensor
 from stages.memory.entries import LogSums
 from stages.memory.search_gate import SearchGate
 from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
-from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs, Source
 from stages.retrieval.weights import WEIGHTS
 
