@@ -27,7 +27,7 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
-from stages.lineage.exact import EXACT, exact_index, named_apart
+from stages.lineage.indexes import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of

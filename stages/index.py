@@ -24,8 +24,7 @@ from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage import exact
-from stages.lineage.indexes import LEARNED, index_before
+from stages.lineage.indexes import LEARNED, exact_index_before, index_before
 from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
@@ -219,7 +218,7 @@ def _disagrees(index: Artifact) -> str | None:
     except ArtifactError:
         return None
     from stages.lineage.rows import stored_keys
-    from stages.search.comparing import wrong_rows
+    from stages.search.quality import wrong_rows
 
     return wrong_rows(index.file(INDEX_FILE), stored_keys(datastore))
 
@@ -234,7 +233,7 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         read = _kind(config).inputs(config, references, store)
-        before = None if config.index != EXACT else exact.index_before(read[TEXT], references.get("update"), store)
+        before = None if config.index != EXACT else exact_index_before(read[TEXT], references.get("update"), store)
         return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
@@ -287,7 +286,7 @@ def _part_file(part: Part) -> Path:
 
 def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -> dict[str, Any]:
     """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
-    from stages.search.recall import measure
+    from stages.search.quality import measure
 
     queries = _sample(job, keys.rows)
     job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")

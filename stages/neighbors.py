@@ -18,7 +18,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJo
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
 from stages.lineage.corpus import corpus_of, require_split
-from stages.lineage.exact import require_vectors
+from stages.lineage.indexes import require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.models.windows import WindowSettings

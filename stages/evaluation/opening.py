@@ -16,7 +16,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
 from stages.examples.corpus import Corpus
-from stages.lineage.exact import EXACT, text_splits
+from stages.lineage.indexes import EXACT, text_splits
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
@@ -34,8 +34,8 @@ from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
 from stages.search.open import open_searcher
+from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.open import open_contexts
 from stages.text.tokens import open_split
 
 

@@ -18,7 +18,7 @@ from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
-from stages.lineage.exact import TEXT
+from stages.lineage.indexes import TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid

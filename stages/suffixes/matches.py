@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import LONGEST, Text
+from stages.suffixes.text import LONGEST, Text, sort_contexts
 
 NUMBERS_AT_ONCE = 1 << 18
 """Numbers that the matches of a part of the contexts take: they stay near the processor."""

@@ -13,7 +13,7 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.matched import Matched, find_matched
 from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
-from stages.lineage.exact import EXACT, TEXT
+from stages.lineage.indexes import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.retrieval.rows import MemoryRow
 from stages.text.tokens import open_split

@@ -16,7 +16,7 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.exact import EXACT, TEXT
+from stages.lineage.indexes import EXACT, TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE

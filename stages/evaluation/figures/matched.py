@@ -12,10 +12,9 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.control import MOST_TOKENS, CountedText, counted_texts, digests_of
 from stages.lineage.evaluation import datastores_read
-from stages.lineage.exact import EXACT
+from stages.lineage.indexes import EXACT
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import LONGEST, Text, ranges
+from stages.suffixes.text import LONGEST, Text, ranges, sort_contexts
 from stages.text.tokens import open_split
 
 LENGTHS = (8, 13, 32)
