@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import ValidationError
 
 from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
-from stages.errors import ArtifactError, content_of
+from stages.errors import ArtifactError, UsageError, content_of
 
 if TYPE_CHECKING:
     from stages.artifacts.checked_arrays import CheckedGroup
@@ -72,10 +76,12 @@ class Artifact:
     def reference(self) -> str:
         return f"{self.kind}/{self.id}"
 
-    @property
+    @cached_property
     def config(self) -> dict[str, Any]:
-        """The settings that it was made with, all resolved."""
-        return self.manifest.config
+        """The settings that it was made with, all resolved; those that were added later, at their defaults."""
+        with suppress(ValidationError, UsageError):
+            return self.manifest.full_config()
+        return self.manifest.config  # not read by this version: `Store.get` refuses it
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -85,11 +85,22 @@ class Manifest(BaseModel):
             if not stays_inside(name):
                 raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
 
+    def settings(self) -> StageConfig:
+        """The settings of the work. One that the manifest lacks was added later: it is at its default.
+
+        Raises: ValidationError or UsageError for settings that this version does not read.
+        """
+        config: StageConfig = STAGES.load(self.stage).Config.model_validate(self.config)
+        return config
+
+    def full_config(self) -> dict[str, Any]:
+        """`config`, with the settings that were added later at their defaults. Raises: as `settings`."""
+        return _completed(self.config, self.settings().stored())
+
     @property
     def wrong_id(self) -> str | None:
         """Describe why the id is not that of the work in the manifest, whose settings are legal; None: it is."""
-        config = STAGES.load(self.stage).Config.model_validate(self.config)
-        id = identity(self.stage, self.format_version, config, self.inputs, self.outside_files)
+        id = identity(self.stage, self.format_version, self.settings(), self.inputs, self.outside_files)
         return None if id == self.id else f"what its manifest describes has the id {id}"
 
     def sealed(self) -> Self:
@@ -191,32 +202,40 @@ def _mend(folder: Path) -> str:
 def wrong_manifest(manifest: Manifest) -> str | None:
     """Describe a setting or a metric of a manifest that its stage does not write; None: there is none.
 
-    Raises: ArtifactError if it names a part that is not known here, which is no damage.
+    Raises: UncheckedArtifact for a part or a setting that is not known here, which is no damage.
     """
     try:
         stage = STAGES.load(manifest.stage)
         if stage.kind != manifest.kind:
             return f"stage {manifest.stage} makes {stage.kind}, not {manifest.kind}"
         place = "config"
-        config = stage.Config.model_validate(manifest.config)
+        stored = manifest.settings().stored()
         place = "metrics"
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        problems = error.errors(include_url=False)
+        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+        name = ".".join(map(str, first["loc"]))[:100]
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, UnknownPart):
             raise _unknown_part(manifest, cause) from None
-        return f"manifest.json has {'.'.join(map(str, (place, *first['loc'])))[:100]}: {first['msg']}"
+        if place == "config" and first["type"] == "extra_forbidden":
+            raise _unknown_setting(manifest, name) from None
+        return f"manifest.json has {place}.{name}: {first['msg']}"
     except UnknownPart as error:
         raise _unknown_part(manifest, error) from None
     except UsageError as error:
         return f"manifest.json has what this memlm does not know: {error}"
-    other = _difference(manifest.config, config.stored())
-    return None if other is None else f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
+    full = _completed(manifest.config, stored)
+    other = _difference(full, stored)
+    if other is not None:
+        return f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
+    # A default is no part of an id, so the id tells a setting that was added later from one that was taken away.
+    return None if full == manifest.config else manifest.wrong_id
 
 
 class UncheckedArtifact(ArtifactError):
-    """An artifact whose settings only a part that is missing here could read."""
+    """An artifact whose settings this memlm cannot read: a part is missing here, or a newer version made it."""
 
 
 def _unknown_part(manifest: Manifest, error: UnknownPart) -> UncheckedArtifact:
@@ -226,16 +245,33 @@ def _unknown_part(manifest: Manifest, error: UnknownPart) -> UncheckedArtifact:
     )
 
 
+def _unknown_setting(manifest: Manifest, name: str) -> UncheckedArtifact:
+    maker = shortened(str(manifest.producer.get("memlm", "unknown")))
+    return UncheckedArtifact(
+        f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: a newer one "
+        f"made it (version {maker}). Upgrade memlm."
+    )
+
+
+def _completed(found: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a manifest has them, and behind them those that it lacks, as its stage stores them today."""
+    nested = {
+        name: _completed(value, stored[name])
+        for name, value in found.items()
+        if isinstance(value, Mapping) and isinstance(stored.get(name), Mapping)
+    }
+    return {**found, **nested, **{name: value for name, value in stored.items() if name not in found}}
+
+
 def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
     """The dotted name of the first setting that is not as its stage stores it."""
-    for name in {**stored, **found}:
-        if name not in found or name not in stored:
+    for name, value in found.items():
+        if name not in stored:
             return name
-        one, other = found[name], stored[name]
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            below = _difference(one, other)
+        if isinstance(value, Mapping) and isinstance(stored[name], Mapping):
+            below = _difference(value, stored[name])
             if below is not None:
                 return f"{name}.{below}"
-        elif one != other:
+        elif value != stored[name]:
             return name
     return None
