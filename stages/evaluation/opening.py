@@ -13,7 +13,7 @@ from stages.diagnostics.probe import Probe
 from stages.encoding.hidden_memory import HiddenMemory
 from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.split_reader import SplitReader
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
 from stages.examples.corpus import Corpus
 from stages.lineage.indexes import EXACT, text_splits

@@ -17,7 +17,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.encoding.split_reader import SplitReader
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.memory.search_gate import SearchGate
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.neighbors import (

@@ -11,9 +11,8 @@ from torch import Tensor
 from stages.encoding.clock import Stopwatch
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
-from stages.evaluation.figures.breakdown import Breakdown
-from stages.evaluation.figures.frequency import Frequencies
-from stages.evaluation.figures.last_word import is_best
+from stages.evaluation.figures.breakdown import Breakdown, Frequencies
+from stages.evaluation.figures.places import is_best
 from stages.evaluation.figures.tuned import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite

@@ -9,7 +9,7 @@ intervals.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,6 @@ from stages.evaluation.figures.places import Units
 from stages.evaluation.figures.token_scores import has_scores, open_scores
 from stages.metrics import FEWEST_UNITS, perplexity
 from stages.reporting import Progress, unheard
-
-if TYPE_CHECKING:
-    from stages.evaluation.score_range import RangeScores
-
 
 DRAWS_AT_ONCE = 1 << 22
 
@@ -124,11 +120,11 @@ class UnitFiles:
         """Size of all that is left, where no unit lies in two shards."""
         return 8 * GROUPS * (self.rows + 1) * self.units.count
 
-    def write(self, output: ShardOutput, number: int, scores: "RangeScores", start: int, stop: int) -> None:
-        """Let shard `number` leave the sums of tokens [start, stop)."""
+    def write(self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int) -> None:
+        """Let shard `number` leave the sums of tokens [start, stop); nats [c] of those that count, of each row."""
         chosen = self.units.places.chosen
         places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
-        first, found = self._sums(places, np.stack(scores.nll()))
+        first, found = self._sums(places, np.stack(nll))
         save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
 
     def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
