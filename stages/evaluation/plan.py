@@ -162,6 +162,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
+    # a shard ends where a window does, or tokens would be scored with other contexts than in one piece
     unit = shard_unit(job.inputs["model"], stride)
     return max(1, most // unit) * unit
 

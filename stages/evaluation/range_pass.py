@@ -81,6 +81,7 @@ class RangePass:
         result = reader.read(
             self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, gate=gate
         )
+        # no later part reaches back to this state, so its file may go
         idle = self.number(part) - self._parts_back - 1
         states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
         return result

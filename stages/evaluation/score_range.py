@@ -208,6 +208,7 @@ def _correct(
 ) -> Tensor:
     """Whether each target is the argmax once memory, if any is retrieved, is read; bool [c]."""
     correct = [targets.new_empty(0, dtype=torch.bool)]
+    # a whole distribution a token is too large for all tokens at once
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
     for start in range(0, len(hidden), step):
         part = slice(start, start + step)

@@ -59,6 +59,7 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
             found = None if attribution is None else attribution.of(block, token)
             left -= 1
             yield GeneratedToken(token, float(np.exp(log_p[token])), found, right)
+            # what was drafted behind a wrong guess was read in a text that is not this one
             if not right:
                 break
 
@@ -112,6 +113,7 @@ def probabilities(
         weights = np.exp((log_p - log_p.max()) / temperature)
     if top_k is None and top_p is None:
         return weights / weights.sum()
+    # stable: of equals the lower id is kept, on every machine
     order = np.argsort(-weights, kind="stable")[:top_k]
     kept = weights[order] / weights[order].sum()
     if top_p is not None:
@@ -122,7 +124,12 @@ def probabilities(
 
 
 def draw(probability: np.ndarray, random: np.random.Generator) -> int:
-    """A token by its probability: the first whose cumulative probability exceeds one uniform number."""
+    """A token by its probability: the first whose cumulative probability exceeds one uniform number.
+
+    >>> [draw(np.array([0.0, 1.0, 0.0]), np.random.default_rng(seed)) for seed in (0, 1)]
+    [1, 1]
+    """
     cumulative = np.cumsum(probability)
     token = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
+    # rounding may put the number at the very end, behind the last token that can be drawn
     return min(token, int(np.flatnonzero(probability)[-1]))

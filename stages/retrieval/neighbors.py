@@ -163,6 +163,9 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
     Args:
         ids: integers [n, k], rows of a datastore, -1 where a neighbour is missing.
         values: int32 [N], the token of every row of it, at least one; in memory or mapped.
+
+    >>> neighbor_tokens(np.array([[2, -1]]), np.array([7, 8, 9])).tolist()
+    [[9, -1]]
     """
     present = ids >= 0
     return np.where(present, values[np.where(present, ids, 0)], -1).astype(np.int64)
@@ -221,6 +224,7 @@ class PointerSearch:
         for step in range(STREAM):
             at = np.arange((step - start) % STREAM, stop - start, STREAM)
             ahead = followed(found.ids[at - 1], tokens[at - 1], values)
+            # nothing is followed into a stream, so that streams do not wait for each other, nor into a range
             ahead[(at == 0) | (step == 0)] = -1
             if forbidden is not None:
                 ahead[(ahead >= forbidden[at, :1]) & (ahead < forbidden[at, 1:])] = -1

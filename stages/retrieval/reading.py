@@ -269,4 +269,5 @@ def _spell(value: Any) -> str:
         return "/".join(_spell(one) for one in value)
     if isinstance(value, bool):
         return str(value).lower()
+    # one spelling of a number, since ids contain it
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -64,6 +64,7 @@ class MemoryRow:
     def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """Retrieve for the counted tokens, for a few rows of the range at a time."""
         found = [one.retrieve(scored_range) for one in self.sources]
+        # keys of two windows differ at the same position, so a part may not cross from one to the next
         borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
         step = min(one.positions_at_once for one in self.sources)
         for part in evenly(len(scored_range.lm), step, borders if self.needs.window_keys else []):

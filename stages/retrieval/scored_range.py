@@ -82,6 +82,7 @@ class Retrieved:
         """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where none are."""
         scores = [part.scores_read(cutoff) for part in self.parts]
         joined = torch.cat(scores, -1)
+        # θ may be 0, and 0 · -inf is no number
         scaled = torch.where(joined.isneginf(), joined, joined * scale)
         return list(scaled.softmax(-1).nan_to_num(nan=0.0).split([one.shape[1] for one in scores], -1))
 
@@ -168,6 +169,10 @@ CHUNK_ENTRIES = {"cpu": 1 << 20, "cuda": 1 << 25}
 
 
 def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:
-    """Parts of `total` rows, `step` at most, that cross no border."""
+    """Parts of `total` rows, `step` at most, that cross no border.
+
+    >>> evenly(7, 3, borders=[5])
+    [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
+    """
     edges = sorted({0, total, *(border for border in borders if 0 < border < total)})
     return [slice(a, min(a + step, end)) for begin, end in pairwise(edges) for a in range(begin, end, step)]

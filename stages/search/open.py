@@ -45,6 +45,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     lists = _lists_on_disk(index) if stays_on_disk(index) else None
+    # lists are read again and again: what malloc keeps of them would not be given back
     if lists is not None:
         return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
@@ -137,6 +138,7 @@ def searcher_of(
     `lists` are those of an index whose own are empty, since they are not in memory.
     On `cuda` the products of exact and grouped search are computed there; other kinds stay on the CPU.
     """
+    # a global of FAISS: set where every search begins, whoever changed it
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)

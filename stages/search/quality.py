@@ -53,6 +53,7 @@ def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
     >>> _ranks(np.array([[7, 5, 3, -1]]), np.array([[5, 7, 9]])).tolist()
     [[1, 0, 3, 3]]
     """
+    # a query's rows get numbers of their own, so that one search finds the ranks of all
     apart = max(int(found.max(initial=0)), int(true.max(initial=0))) + 1
     queries = np.arange(len(true))[:, None] * apart
     places = np.where(true < 0, -1, true + queries)
@@ -63,7 +64,11 @@ def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 
 def recall(found: np.ndarray, true: np.ndarray, k: int) -> float:
-    """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing."""
+    """Share of the k nearest rows that are among the k found, 1 if there are none; ids [n, >= k], -1 where missing.
+
+    >>> recall(np.array([[3, 9]]), np.array([[9, 4]]), k=2)
+    0.5
+    """
     return Recalled(found, true).pool(k)
 
 
@@ -83,6 +88,7 @@ def measure(
         `recall_by_probe`, the same by number of lists read; `queries_per_second` by k, the queries
         searched together.
     """
+    # a draw of its own: with that of training, recall would be that of keys which centroids were fitted to
     rows = np.sort(np.random.default_rng(seed + 1).choice(keys.rows, min(queries, keys.rows), replace=False))
     sample, itself = keys.take(rows), np.stack([rows, rows + 1], axis=1)
     at = [k for k in RECALL_AT if k < keys.rows] or [1]
@@ -217,6 +223,7 @@ def _in_order(index: Any, sample: _Sample) -> Iterator[np.ndarray]:
     codes = index.storage if isinstance(index, faiss.IndexHNSW) else index
     try:
         stored = codes.reconstruct_batch(sample.rows)
+        # codes are compared by what they stand for: equal keys may be coded otherwise on another machine
         ideal = codes.sa_decode(codes.sa_encode(sample.keys))
     except RuntimeError:
         return

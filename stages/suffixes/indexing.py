@@ -148,6 +148,7 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = _staying(job)
         most, count = CONTEXTS_PER_SHARD, len(held)
+        # borders of a sample cut unevenly: half as many shards again keep the largest below `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
         cutting = [
             Cutting(f"cut-{number:06d}", start, min(start + most, count), phase="cut")

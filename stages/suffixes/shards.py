@@ -55,6 +55,7 @@ def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
 
     Each border is the last context of its shard. The same text gives the same borders.
     """
+    # a seed of its own: borders are no setting, and must not move between attempts
     numbers = np.random.default_rng(0).integers(0, len(held), SAMPLED * shards) if shards > 1 else np.zeros(0, int)
     order, shared = sort_contexts(text, np.unique(held.places(numbers)))
     kept = np.arange(1, shards) * len(order) // shards

@@ -102,7 +102,7 @@ def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -
     """Blocks one after the other [length]: in memory, or above IN_MEMORY bytes in a file that nobody else sees."""
     if length * dtype.itemsize <= IN_MEMORY:
         return np.concatenate([np.zeros(0, dtype), *blocks])
-    with TemporaryFile() as file:
+    with TemporaryFile() as file:  # it has no name, so it is gone when the map is
         for block in blocks:
             file.write(block.astype(dtype, copy=False).tobytes())
         file.flush()
@@ -135,6 +135,7 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
     open_, group, depth = np.arange(len(places)), np.zeros(len(places), np.int64), 0
     while len(open_):
         words = text.words(places[open_], depth)
+        # places rise at first, and stable sorts keep that: equal contexts end by place
         by = np.argsort(words, kind="stable") if depth == 0 else np.lexsort((words, group))
         places[open_], words = places[open_[by]], words[by]
         beside = np.flatnonzero(group[1:] == group[:-1]) + 1  # those with another of their group before them

@@ -76,7 +76,11 @@ def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
 
 
 def bucket_of(counts: np.ndarray) -> np.ndarray:
-    """The bucket of a type that stands so often, int64 [V]: 0 holds the most frequent."""
+    """The bucket of a type that stands so often, int64 [V]: 0 holds the most frequent.
+
+    >>> bucket_of(np.array([20_000, 500, 0])).tolist()
+    [0, 2, 5]
+    """
     return len(BOUNDS) - np.searchsorted(BOUNDS[::-1], counts, side="left")
 
 

@@ -226,6 +226,7 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
     0.5
     """
     low, high = 0.0, 1.0
+    # bisection, not Newton: no step leaves [0, 1], where the mixture is a probability
     for _ in range(HALVINGS):
         weight = (low + high) / 2
         slope = float(((second - first) / mixed(first, second, weight)).sum())

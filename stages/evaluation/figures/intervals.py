@@ -56,6 +56,7 @@ class Bootstrap:
 
     def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """Sums of values [U, C] of U units over the units of each resample, float64 [samples, C]."""
+        # all means come of the same draws, so that their differences are paired
         random, units = np.random.default_rng(self.seed), len(values)
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
@@ -75,7 +76,11 @@ class Bootstrap:
 
 
 def _times(drawn: np.ndarray) -> np.ndarray:
-    """How often each of U units is among the U draws of a row, float64 [n, U]."""
+    """How often each of U units is among the U draws of a row, float64 [n, U].
+
+    >>> _times(np.array([[0, 2, 2]])).tolist()
+    [[1.0, 0.0, 2.0]]
+    """
     rows, units = drawn.shape
     cells = drawn + np.arange(rows)[:, None] * units
     return np.bincount(cells.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
@@ -182,6 +187,7 @@ def change_intervals(
         return None
     bootstrap, tokens = Bootstrap(), sums.tokens[:, held]
     everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
+    # a row that is not a number anywhere cannot be the lowest
     lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())
     (above,) = _intervals(bootstrap, rows[:1, :, held], rows[:1, [lowest]][..., held], tokens[:1])
     above[lowest] = None

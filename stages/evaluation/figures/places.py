@@ -45,7 +45,11 @@ class LastWords:
         return int(np.diff(self.spans).sum())
 
     def scored(self, start: int, stop: int) -> np.ndarray:
-        """Which tokens of [start, stop) are scored, bool [stop - start]."""
+        """Which tokens of [start, stop) are scored, bool [stop - start].
+
+        >>> LastWords(np.array([[2, 4]])).scored(0, 5).tolist()
+        [False, False, True, True, False]
+        """
         edges = np.clip(self.spans.ravel(), start, stop)
         lengths = np.diff(edges, prepend=start, append=stop)
         return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
@@ -99,6 +103,10 @@ def is_best(log_probs: "Tensor", targets: "Tensor") -> "Tensor":
     Args:
         log_probs: final distribution of each scored token, [n, V], natural log.
         targets: int64 [n].
+
+    >>> import torch
+    >>> is_best(torch.tensor([[0.5, 0.5], [0.2, 0.8]]).log(), torch.tensor([1, 1])).tolist()
+    [False, True]
     """
     return log_probs.argmax(dim=-1) == targets
 
@@ -215,6 +223,9 @@ def grouped(offsets: np.ndarray) -> np.ndarray:
 
     Args:
         offsets: where parts begin, then where the last ends, int64 [P + 1].
+
+    >>> grouped(np.array([0, 300, 600, 900, 1200])).tolist()
+    [0, 2, 4]
     """
     first, last = [0], len(offsets) - 1
     while True:

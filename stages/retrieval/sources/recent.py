@@ -100,6 +100,7 @@ class RecentSource(Source):
         first, window = self._first(scored_range, origin), self._window(scored_range, origin)
 
         def of(part: slice) -> Retrieved:
+            # no keys before what any of these positions may read: the product is as narrow as can be
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
             read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)

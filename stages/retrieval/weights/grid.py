@@ -158,6 +158,17 @@ def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids
         retrieved: what each reading reads, in the order of reading.
         grids: of each reading.
     Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
+
+    The model gives the target 1/10; of two entries that are as near the first holds it; λ = 1/2:
+
+    >>> from stages.memory.entries import Entries
+    >>> from stages.memory.readers import READERS
+    >>> from stages.retrieval.scored_range import retrieve
+    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
+    >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(1, 2), weights=(0.5,))
+    >>> nll = grid_nll(torch.tensor([0.1]).log(), torch.zeros(1), [found], [grid])
+    >>> np.exp(-nll).round(3).tolist()  # 1/2 · 1/10 + 1/2 · 1, and 1/2 · 1/10 + 1/2 · 1/2
+    [[[0.55], [0.3]]]
     """
     log_sums = [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
     return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()

@@ -112,6 +112,7 @@ def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
     scores = pad(scores, (0, missing), value=-torch.inf)
     values = pad(values, (0, missing), value=-1)
     present, ranks = ~scores.isneginf(), torch.tensor(RANKS, device=scores.device) - 1
+    # a missing entry must be a finite number for the network, and farther than any that counts
     distances = torch.where(present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
     alike = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
     inputs = (

@@ -109,6 +109,7 @@ class PerContext(OnPositions):
         weight, off = self.best.points[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
+        # a network is held against the better of both, or it would win over a memory that harms
         helps = bool(one_for_all.sum() > positions.log_p.sum())
         learned = learn(positions, weight, one_for_all if helps else positions.log_p, self.fit)
         model = learned.network if learned is not None and learned.significant else None
