@@ -85,7 +85,7 @@ def twin_remarks(report: "Artifact") -> "list[Remark]":
 
 def _without_memory(config: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the same training by method `lm`."""
-    from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
+    from stages.models.config import NEIGHBOR_SETTINGS
 
     plain = {name: None for name in NEIGHBOR_SETTINGS if name in config["model"]}
     return {**config, **WITHOUT, "model": {**config["model"], **plain}}

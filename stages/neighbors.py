@@ -17,11 +17,11 @@ from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, bet
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
+from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.indexes import require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
-from stages.models.windows import WindowSettings
 from stages.numbers import percent, rate
 from stages.search.config import NeighborsConfig, exactness, excluding_fewer, lists_to_read
 from stages.text.tokens import open_split

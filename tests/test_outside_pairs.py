@@ -28,7 +28,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.errors import ArtifactError
 from stages.examples import EXAMPLES
 from stages.examples.corpus import Corpus
-from stages.examples.cutting import Cutting
+from stages.examples.cutting import Cutting, WindowSettings
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.form import SplitForm, token_ids, token_offsets
 from stages.examples.windows import Window, window_starts
@@ -37,7 +37,6 @@ from stages.models import backbone as interface
 from stages.models.backbone import Backbone, Encoding
 from stages.models.config import BackboneConfig, Reads, StateArray
 from stages.models.language_model import load_model
-from stages.models.windows import WindowSettings
 from stages.registry import Part
 from stages.text.word import WordTokenizer
 from stages.tokenization.schema import TOKENS

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch, Examples
 from stages.examples.orders import shuffled_order
 from stages.methods import METHODS
@@ -27,7 +28,6 @@ from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.config import BackboneConfig, Reads, StateArray
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from stages.registry import Part
 from tests.cli.conftest import Memlm, logs, memlm, text  # noqa: F401
 from tests.stages.methods.contract import MethodContract

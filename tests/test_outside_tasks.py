@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch, Examples, Task
 from stages.examples.orders import shuffled_order
 from stages.examples.streams import Streams
@@ -27,7 +28,6 @@ from stages.methods.method import (
 )
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from stages.training.loop import Trainer
 from stages.training.materials import Run
 from stages.training.ranks import make_fabric

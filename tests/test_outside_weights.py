@@ -19,7 +19,7 @@ from stages.evaluation import plan
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
 from stages.memory import weight_network
-from stages.memory.readers.interpolate_settings import GRID
+from stages.memory.readers.settings import GRID
 from stages.memory.weight_network import Positions
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs

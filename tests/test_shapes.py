@@ -7,7 +7,7 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 from stages.memory.entries import Entries, find_matches
-from stages.memory.readers.interpolate import interpolate
+from stages.memory.readers.reader import interpolate
 from stages.models.layers.relative import relative_attention
 from stages.search.ranking import best_first
 from tests.shapes import checked

@@ -17,7 +17,7 @@ from stages.retrieval.arrays import Datastore, Index
 if TYPE_CHECKING:
     from stages.encoding.scoring import score_ids
     from stages.memory.entries import Entries
-    from stages.memory.readers.interpolate import interpolate
+    from stages.memory.readers.reader import interpolate
     from stages.models.config import StateArray
     from stages.models.language_model import LanguageModel, new_model
     from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings
@@ -34,7 +34,7 @@ LATER = {
     "StreamAttention": "stages.models.layers.sublayer:StreamAttention",
     "StreamAttentionSettings": "stages.models.layers.settings:StreamAttentionSettings",
     "StreamInputs": "stages.models.layers.sublayer:StreamInputs",
-    "interpolate": "stages.memory.readers.interpolate:interpolate",
+    "interpolate": "stages.memory.readers.reader:interpolate",
     "new_model": "stages.models.language_model:new_model",
     "perplexity": "stages.retrieval.read:perplexity",
     "read": "stages.retrieval.read:read",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.charts.data import Chart, Line, Lines
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.layers.compressive_settings import CompressiveSettings
+from stages.models.layers.memory_settings import CompressiveSettings
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 
 from stages.charts.data import Chart, Histogram, Series
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
+from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:

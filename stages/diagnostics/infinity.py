@@ -10,7 +10,7 @@ import numpy as np
 from stages.charts.data import Chart, Line, Lines
 from stages.diagnostics.probe import Records
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memory_settings import InfinitySettings
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

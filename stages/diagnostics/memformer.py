@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series
 from stages.diagnostics.probe import Records
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import model_of
 
 if TYPE_CHECKING:

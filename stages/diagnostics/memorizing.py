@@ -10,7 +10,7 @@ import numpy as np
 
 from stages.charts.data import Chart, Histogram, Line, Lines, Series
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.memory_settings import MemorizingSettings
 from stages.numbers import number
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Share, Side
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.backbones.memory_transformer_config import MemoryTransformerConfig
+from stages.models.backbones.stream_configs import MemoryTransformerConfig
 from stages.models.config import model_of
 
 if TYPE_CHECKING:

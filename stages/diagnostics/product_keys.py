@@ -11,7 +11,7 @@ import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
 from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
-from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from stages.encoding.carried_state import CarriedState
 from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
 from stages.encoding.window_settings import TokenRange
+from stages.examples.cutting import WindowSettings
 from stages.models.language_model import LanguageModel, State, load_model
-from stages.models.windows import WindowSettings
 
 
 class EncodedKeys(NamedTuple):

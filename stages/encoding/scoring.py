@@ -10,9 +10,9 @@ from torch import Tensor
 from stages.encoding.encode import EncodedBlock, encode
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import RangeProbe, ScoredBlock
+from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
 from stages.models.language_model import LanguageModel, State
-from stages.models.windows import WindowSettings
 
 DENSE_SCORES = 1 << 24
 """Probabilities of whole vocabularies that are in memory together."""

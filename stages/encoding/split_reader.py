@@ -9,11 +9,10 @@ import torch
 
 from stages.encoding.encode import EncodedBlock, encode
 from stages.examples.corpus import Corpus
-from stages.examples.cutting import Cutting
+from stages.examples.cutting import Cutting, WindowSettings
 from stages.examples.examples import Block
 from stages.examples.windows import Window
 from stages.models.language_model import LanguageModel, State
-from stages.models.windows import WindowSettings
 
 
 class Places(NamedTuple):

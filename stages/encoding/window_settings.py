@@ -13,9 +13,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard
 from stages.config import StageConfig
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import remembers
-from stages.models.windows import WindowSettings
 
 STATES_KEPT = 3
 """Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""

@@ -15,8 +15,7 @@ from stages.lineage.evaluation import reads_neighbors
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
-from stages.models.config import model_of
-from stages.models.neighbor_settings import NEIGHBOR_SETTINGS
+from stages.models.config import NEIGHBOR_SETTINGS, model_of
 from stages.text.form import differences
 
 if TYPE_CHECKING:

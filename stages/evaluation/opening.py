@@ -16,12 +16,12 @@ from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.places import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
 from stages.examples.corpus import Corpus
+from stages.examples.cutting import WindowSettings
 from stages.lineage.indexes import EXACT, text_splits
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
-from stages.models.windows import WindowSettings
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,

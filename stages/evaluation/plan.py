@@ -8,8 +8,8 @@ from stages.artifacts.stage import Job, ShardPlan
 from stages.encoding.window_settings import shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.range_pass import SCORE, Part, RangePass
+from stages.examples.cutting import WindowSettings
 from stages.methods.defaults import is_own_datastore
-from stages.models.windows import WindowSettings
 
 if TYPE_CHECKING:
     from stages.diagnostics.probe import Probe

@@ -16,7 +16,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.export.folder import Form
 from stages.models.backbones.transformer import Transformer
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.layers.settings import PLACES

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.export.folder import Form
 from stages.models.backbones.huggingface import causal_model
-from stages.models.backbones.huggingface_config import HuggingFaceConfig
+from stages.models.backbones.window_configs import HuggingFaceConfig
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import FullVocabulary

@@ -9,6 +9,7 @@ from stages.artifacts.store import Store
 from stages.diagnostics.options import reported_options, resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError, UsageError, content_of
+from stages.examples.cutting import WindowSettings
 from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
@@ -17,7 +18,6 @@ from stages.lineage.indexes import EXACT, exact_index, named_apart
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
-from stages.models.windows import WindowSettings
 from stages.retrieval import sources as memory_sources
 from stages.retrieval.grammar import parse_reading, parse_readings
 from stages.retrieval.reading import Comparison, Reading

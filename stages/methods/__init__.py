@@ -2,15 +2,16 @@
 
 from stages.registry import Part, Registry
 
+HERE = "stages.methods"
 METHODS = Registry(
     "method",
     {
-        "lm": Part.within("stages.methods.lm", "config:LmConfig", "method:LanguageModeling"),
-        "trime": Part.within("stages.methods.trime", "config:TrimeConfig", "method:Trime"),
-        "trime-long": Part.within("stages.methods.trime_long", "config:TrimeLongConfig", "method:TrimeLong"),
-        "trime-ext": Part.within("stages.methods.trime_ext", "config:TrimeExtConfig", "method:TrimeExt"),
-        "spalm": Part.within("stages.methods.spalm", "config:SpalmConfig", "method:Spalm"),
-        "sparse-memory": Part.within("stages.methods.lm", "sparse_config:SparseMemoryConfig", "sparse:SparseMemory"),
+        "lm": Part.within(HERE, "settings:LmConfig", "lm:LanguageModeling"),
+        "trime": Part.within(HERE, "settings:TrimeConfig", "trime:Trime"),
+        "trime-long": Part.within(HERE, "settings:TrimeLongConfig", "trime:TrimeLong"),
+        "trime-ext": Part.within(HERE, "settings:TrimeExtConfig", "trime:TrimeExt"),
+        "spalm": Part.within(HERE, "settings:SpalmConfig", "spalm:Spalm"),
+        "sparse-memory": Part.within(HERE, "settings:SparseMemoryConfig", "sparse_memory:SparseMemory"),
         "seq": Part.within("stages.methods.stream", "config:SequentialConfig", "plain:Plain"),
         "multitask": Part.within("stages.methods.stream", "config:MultitaskConfig", "plain:Plain"),
         "replay": Part.within("stages.methods.stream", "config:ReplayConfig", "replay:Replay"),

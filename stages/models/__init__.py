@@ -6,32 +6,22 @@ PACKAGE = "stages.models.backbones"
 BACKBONES = Registry(
     "backbone",
     {
-        "transformer": Part.within(
-            "stages.models.backbones", "transformer_config:TransformerConfig", "transformer:Transformer"
-        ),
-        "transformer-xl": Part.within(
-            "stages.models.backbones", "transformer_xl_config:TransformerXLConfig", "transformer_xl:TransformerXL"
-        ),
-        "lstm": Part.within(PACKAGE, "lstm_config:LSTMConfig", "lstm:LSTM"),
+        "transformer": Part.within(PACKAGE, "window_configs:TransformerConfig", "transformer:Transformer"),
+        "transformer-xl": Part.within(PACKAGE, "stream_configs:TransformerXLConfig", "transformer_xl:TransformerXL"),
+        "lstm": Part.within(PACKAGE, "stream_configs:LSTMConfig", "lstm:LSTM"),
         "memory-transformer": Part.within(
-            PACKAGE, "memory_transformer_config:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
+            PACKAGE, "stream_configs:MemoryTransformerConfig", "memory_transformer:MemoryTransformer"
         ),
-        "memformer": Part.within(PACKAGE, "memformer_config:MemformerConfig", "memformer:Memformer"),
-        "sru++": Part.within(PACKAGE, "sru_plus_plus_config:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
+        "memformer": Part.within(PACKAGE, "stream_configs:MemformerConfig", "memformer:Memformer"),
+        "sru++": Part.within(PACKAGE, "stream_configs:SRUPlusPlusConfig", "sru_plus_plus:SRUPlusPlus"),
         "encoder-decoder": Part.within(
-            PACKAGE, "encoder_decoder_config:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"
+            PACKAGE, "window_configs:EncoderDecoderConfig", "encoder_decoder:EncoderDecoder"
         ),
-        "huggingface": Part.within(
-            "stages.models.backbones", "huggingface_config:HuggingFaceConfig", "huggingface:HuggingFace"
-        ),
+        "huggingface": Part.within(PACKAGE, "window_configs:HuggingFaceConfig", "huggingface:HuggingFace"),
         "huggingface-encoder-decoder": Part.within(
-            PACKAGE,
-            "huggingface_encoder_decoder_config:HuggingFaceEncoderDecoderConfig",
-            "huggingface_encoder_decoder:HuggingFaceEncoderDecoder",
+            PACKAGE, "window_configs:HuggingFaceEncoderDecoderConfig", "huggingface:HuggingFaceEncoderDecoder"
         ),
-        "text-encoder": Part.within(
-            "stages.models.backbones", "text_encoder_config:TextEncoderConfig", "text_encoder:TextEncoder"
-        ),
+        "text-encoder": Part.within(PACKAGE, "window_configs:TextEncoderConfig", "huggingface:TextEncoder"),
     },
 )
 IMPORTED = "huggingface"

@@ -12,11 +12,49 @@ from pydantic import Field, model_validator
 from stages.config import OneOf, Settings
 from stages.errors import UsageError, content_of
 from stages.examples import Way
-from stages.examples.cutting import Cutting
+from stages.examples.cutting import Cutting, Lengths, WindowSettings
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
-from stages.models.heads import HEADS
-from stages.models.neighbor_settings import NEIGHBOR_SETTINGS, NeighborSettings
-from stages.models.windows import Lengths, WindowSettings
+from stages.models.head_settings import HEADS
+
+
+class NeighborSettings(Settings):
+    """A part of every model's settings: weights do not settle it, so a trained model may get a gate."""
+
+    gate: Literal["vector", "scalar"] | None = None
+    """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
+    gate."""
+    gate_values: Literal["scaled", "raw"] | None = None
+    """Representation of a neighbour's token: its embedding (`raw`), or sqrt(d) times that, as the first layer reads
+    it (`scaled`). None: the method chooses."""
+
+    @property
+    def reads_neighbors(self) -> bool:
+        """Whether tokens of neighbours enter its hidden states, whatever memory is read beside the model."""
+        return self.gate is not None
+
+    @property
+    def asks_for_neighbors(self) -> bool:
+        """Whether any of these settings is given."""
+        return bool(self.gate or self.gate_values)
+
+    def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
+        """The same model, trained, with a gate as asked for where it has none.
+
+        Args:
+            whose: the name of the model, for messages.
+        Raises: UsageError if it has another gate.
+        """
+        own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
+        chosen = {name: value for name in NEIGHBOR_SETTINGS if (value := getattr(asked, name))}
+        for name, value in chosen.items():
+            if own.get(name, value) != value:
+                raise UsageError(f"{whose} has model.{name}={own[name]}: leave model.{name} out.")
+        return self.model_copy(update=chosen | own)
+
+
+NEIGHBOR_SETTINGS = tuple(NeighborSettings.model_fields)
+"""Names of settings that make a model read neighbours."""
+
 
 Size = Annotated[int, Field(gt=0, lt=2**31)]
 Probability = Annotated[float, Field(ge=0, lt=1)]

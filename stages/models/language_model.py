@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from stages.errors import UsageError, content_of
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Replays, State
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
-from stages.models.heads import HEADS
+from stages.models.head_settings import HEADS
 from stages.models.vocabulary import make_vocabulary
-from stages.models.windows import WindowSettings
 
 
 class LanguageModel(nn.Module):

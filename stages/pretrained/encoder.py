@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import DataError
-from stages.models.backbones.text_encoder import encoder_blocks, pooled
-from stages.models.backbones.text_encoder_config import TextEncoderConfig
-from stages.models.from_transformers import model_of_settings
+from stages.models.backbones.huggingface import encoder_blocks, model_of_settings, pooled
+from stages.models.backbones.window_configs import TextEncoderConfig
 from stages.pretrained.anatomy import longest_window
 from stages.pretrained.checkpoint import architecture, load, require_all
 from stages.pretrained.damage import reading, require_parameters

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError, UsageError, did_you_mean
-from stages.models.backbones.huggingface_encoder_decoder import encoder_decoder, sides_of
-from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
+from stages.models.backbones.huggingface import encoder_decoder, sides_of
+from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.anatomy import input_scale, last_feed_forward, longest_window
 from stages.pretrained.checkpoint import architecture, load, require_all

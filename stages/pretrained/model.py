@@ -6,11 +6,8 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError, UsageError
-from stages.models.backbones.huggingface import causal_model
-from stages.models.backbones.huggingface_config import HuggingFaceConfig
-from stages.models.backbones.huggingface_encoder_decoder_config import HuggingFaceEncoderDecoderConfig
-from stages.models.backbones.text_encoder_config import TextEncoderConfig
-from stages.models.from_transformers import blocks_of
+from stages.models.backbones.huggingface import blocks_of, causal_model
+from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
 from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
 from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
 from stages.pretrained.damage import reading, require_parameters

@@ -7,7 +7,7 @@ from pydantic import Field
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.schema import Expected, Figures, Positive, Schema, between, finite
 from stages.config import StageConfig
-from stages.models.heads.classifier_settings import Pool
+from stages.models.head_settings import Pool
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

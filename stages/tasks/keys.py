@@ -5,8 +5,8 @@ import torch
 
 from stages.examples.documents import Documents
 from stages.examples.examples import BATCH_TOKENS
-from stages.models.heads.classifier import pooled
-from stages.models.heads.classifier_settings import Pool
+from stages.models.head_settings import Pool
+from stages.models.heads import pooled
 from stages.models.language_model import LanguageModel
 
 

@@ -12,16 +12,15 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
 from stages.examples.corpus import Corpus
+from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
-from stages.models.heads.classifier_settings import Pool
-from stages.models.heads.language_settings import LanguageSettings
+from stages.models.head_settings import LanguageSettings, Pool
 from stages.models.language_model import LanguageModel, load_model, start_from
-from stages.models.windows import WindowSettings
 from stages.tasks.adapt import adapted
 from stages.tasks.keys import document_keys
 from stages.tasks.readings import Adaptation, Coarse, Neighbors, Reading

@@ -21,6 +21,7 @@ from stages.artifacts.rows import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
 from stages.examples.corpus import Corpus
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
@@ -30,7 +31,6 @@ from stages.models.devices import resolve_device, tune_allocator
 from stages.models.growth import NOISE, grown
 from stages.models.language_model import LanguageModel, start_from
 from stages.models.vocabulary import AdaptiveVocabulary
-from stages.models.windows import WindowSettings
 from stages.reporting import Reporter, Silent
 from stages.retrieval.neighbors import neighbor_tokens
 from stages.training.config import TrainConfig

@@ -9,6 +9,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError, did_you_mean
 from stages.examples import STREAMS
+from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
@@ -17,7 +18,6 @@ from stages.metrics import MOST_PASSES
 from stages.models import NAMED
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import asked_length, lengthened_layers
-from stages.models.windows import WindowSettings
 from stages.numbers import passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig

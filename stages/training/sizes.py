@@ -9,7 +9,7 @@ from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
-from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
+from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -198,7 +198,7 @@ def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]
     import numpy as np
 
     from stages.examples.corpus import Corpus
-    from stages.models.windows import WindowSettings
+    from stages.examples.cutting import WindowSettings
     from stages.training.batches import batches_by_tokens
 
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))

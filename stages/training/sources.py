@@ -9,7 +9,7 @@ from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import AttentionConfig, remembers
 from stages.training.config import TrainConfig

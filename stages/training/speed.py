@@ -59,13 +59,13 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     """
     import numpy as np
 
+    from stages.examples.cutting import WindowSettings
     from stages.examples.examples import Task
     from stages.examples.streams import Streams
     from stages.methods import METHODS
     from stages.methods.method import SideInputs
     from stages.models.devices import resolve_device, resolve_precision
     from stages.models.language_model import LanguageModel
-    from stages.models.windows import WindowSettings
     from stages.training.loop import Trainer
     from stages.training.materials import Run
     from stages.training.ranks import make_fabric

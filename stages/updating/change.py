@@ -15,10 +15,10 @@ from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.stage import Inputs
 from stages.config import read_regular
 from stages.errors import ArtifactError, UsageError
+from stages.examples.cutting import WindowSettings
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.runs import KeptRows, Runs
 from stages.lineage.sources import RowSource
-from stages.models.windows import WindowSettings
 from stages.text.names import NamedRun, names_file, read_runs
 from stages.text.tokens import open_split
 from stages.updating.config import UpdateConfig

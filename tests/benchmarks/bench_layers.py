@@ -28,7 +28,7 @@ from typing import Any
 from stages.artifacts.store import Store
 from stages.encoding.window_settings import state_bytes
 from stages.evaluation.figures.seed_groups import spread
-from stages.models.windows import WindowSettings
+from stages.examples.cutting import WindowSettings
 
 BASE, CONFIDENCE = "transformer-xl", 0.95
 MEMORIES = (0, 512, 2048, 8192)

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 from stages.errors import ResourceError
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Task
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.devices import resolve_device
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from stages.numbers import size
 from stages.reporting import Silent
 from stages.search.automatic import resolve

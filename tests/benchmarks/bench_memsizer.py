@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
+from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer
-from stages.models.layers.memsizer_settings import MemSizerSettings
 from stages.models.layers.settings import SoftmaxSettings
 from stages.models.layers.softmax import SoftmaxAttention
 

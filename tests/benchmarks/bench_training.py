@@ -36,7 +36,7 @@ from torch._inductor import config as inductor
 from stages.examples.examples import Task
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.devices import autocast, resolve_device, tune_allocator
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from stages.examples.examples import Batch, Examples
-from stages.methods.lm.config import LmConfig
-from stages.methods.lm.method import LanguageModeling
+from stages.methods.lm import LanguageModeling
 from stages.methods.method import BatchIndex
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.methods.settings import LmConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig

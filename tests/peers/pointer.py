@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import target_log_sums
-from stages.memory.readers.interpolate import Interpolate
+from stages.memory.readers.reader import Interpolate
 from stages.memory.recent import Recent, recent_entries, recent_matches
-from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.language_model import LanguageModel
 from tests.peers.agreement import Agreement, difference
 from tests.peers.sources import Peer, importable, load, stand_in

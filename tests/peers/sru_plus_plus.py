@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stages.models.backbone import Inputs, State
-from stages.models.backbones.sru_plus_plus_config import SRUPlusPlusConfig
+from stages.models.backbones.stream_configs import SRUPlusPlusConfig
 from stages.models.language_model import LanguageModel
 from tests.peers.agreement import Agreement, difference, gradients
 from tests.peers.sources import Peer, importable, stand_in

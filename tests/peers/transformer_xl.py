@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from stages.models.backbone import State
 from stages.models.backbones import segmented as network
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import FullVocabulary
 from tests.peers.agreement import Agreement, difference, gradients

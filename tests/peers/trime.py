@@ -16,11 +16,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from stages.methods import METHODS
-from stages.methods.in_batch import MemoryBatch
 from stages.methods.method import Batch
-from stages.methods.trime_ext.method import ExtBatch
-from stages.methods.trime_long.method import LongBatch
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.methods.trime import ExtBatch, LongBatch, MemoryBatch
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from tests.peers.agreement import Agreement, difference, gradients
 from tests.peers.sources import Peer, importable, load, stand_in

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.recipe import Recipe, find_recipe, load_recipe, read_recipe, shipped_recipes
 from stages.errors import UsageError
-from stages.methods.spalm.config import SpalmConfig
+from stages.methods.settings import SpalmConfig
 from stages.training.config import TrainConfig
 
 Files = dict[str, list[str]]

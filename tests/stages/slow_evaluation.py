@@ -17,10 +17,10 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
+from stages.examples.cutting import WindowSettings
 from stages.examples.windows import Window, document_windows, windows
 from stages.models.language_model import LanguageModel, load_model
 from stages.models.vocabulary import AdaptiveVocabulary, Vocabulary
-from stages.models.windows import WindowSettings
 from tests.oracles import neural_cache as oracle
 from tests.oracles import spalm
 from tests.stages.small_store import array

@@ -7,8 +7,8 @@ HERE = "stages.memory.readers"
 READERS = Registry(
     "memory reader",
     {
-        "interpolate": Part.within(HERE, "interpolate_settings:InterpolateSettings", "interpolate:Interpolate"),
-        "joint": Part.within(HERE, "joint_settings:JointSettings", "joint:Joint"),
+        "interpolate": Part.within(HERE, "settings:InterpolateSettings", "reader:Interpolate"),
+        "joint": Part.within(HERE, "settings:JointSettings", "reader:Joint"),
     },
 )
 """In the order in which their keys are spelled; the first is the default."""

@@ -1,9 +1,10 @@
-"""The protocol of readers: from log-sums of a memory to log-probabilities of tokens."""
+"""Readers: from log-sums of a memory to log-probabilities of tokens."""
 
 from abc import ABC, abstractmethod
 from typing import final
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
@@ -38,3 +39,60 @@ class Reader(ABC):
     @abstractmethod
     def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
         """As `read`; what is given for empty memories is not used."""
+
+
+def interpolate(
+    log_p_lm: Float[Tensor, "*#shape"], log_p_mem: Float[Tensor, "*#shape"], lam: float | Float[Tensor, "*#shape"]
+) -> Float[Tensor, "..."]:
+    """Blend two next-token distributions: p = (1 - lam) p_lm + lam p_mem.
+
+    Stays in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), never NaN.
+
+    Args:
+        log_p_lm: the model alone, natural log, any shape that goes with `log_p_mem`.
+        log_p_mem: the memory, natural log; -inf is allowed.
+        lam: weight of the memory, 0 <= lam < 1; zero switches it off. A tensor broadcasts.
+    Returns: natural log, dtype of the inputs, shape after broadcasting.
+    Raises: ValueError if lam is outside [0, 1).
+    Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), section 2.
+
+    The model gives two tokens a half each, the memory has seen the first alone; λ = 1/4:
+
+    >>> model, memory = torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])
+    >>> interpolate(model.log(), memory.log(), 0.25).exp()  # 3/4 · 1/2 + 1/4 · 1, and 3/4 · 1/2
+    tensor([0.6250, 0.3750])
+    """
+    lam = torch.as_tensor(lam, dtype=log_p_lm.dtype, device=log_p_lm.device)
+    if not ((lam >= 0) & (lam < 1)).all():
+        raise ValueError("lambda, the weight of the memory, is not from 0 up to (without) 1")
+    return torch.logaddexp(torch.log1p(-lam) + log_p_lm, lam.log() + log_p_mem)
+
+
+class Interpolate(Reader):
+    """The weight is λ; log Z is not needed."""
+
+    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+        return interpolate(log_p, memory.log_prob, weight)
+
+
+class Joint(Reader):
+    """p(w) ∝ exp(log_z + log p(w)) + Σ_{j: v_j = w} exp(s_j/τ + α); the weight is α.
+
+    The larger of both sides' scales is taken out first, so that large scores keep their digits.
+
+    Source: "global normalization" of Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 4;
+    Zhong et al. 2022 (TRIME, arXiv:2205.12674), equations 5-6.
+
+    Two tokens of score 0, so Z = 2; one entry holds the first, of score log 2: (1 + 2) / (2 + 2).
+
+    >>> two = torch.tensor(2.0).log()
+    >>> entry = LogSums(target=torch.tensor(0.0), total=torch.tensor(0.0), max_score=two)
+    >>> Joint().read(torch.tensor(0.5).log(), two, entry, 0.0).exp()
+    tensor(0.7500)
+    """
+
+    def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+        ahead = memory.max_score + weight - log_z
+        model, entries = -ahead.clamp(min=0), ahead.clamp(max=0)
+        target = torch.logaddexp(log_p + model, memory.target + entries)
+        return target - torch.logaddexp(model, memory.total + entries)

@@ -8,10 +8,7 @@ from stages.errors import UsageError
 from stages.lineage.corpus import tokenizer_of
 from stages.methods.config import Batches, Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
-from stages.models.heads.classifier_settings import ClassifierSettings, Pool
-from stages.models.heads.language_settings import LanguageSettings
-from stages.models.heads.matcher_settings import MatcherSettings
-from stages.models.heads.modulated_settings import ModulatedSettings
+from stages.models.head_settings import ClassifierSettings, LanguageSettings, MatcherSettings, ModulatedSettings, Pool
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

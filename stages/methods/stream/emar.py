@@ -15,7 +15,7 @@ from stages.memory.episodic import representatives
 from stages.methods.method import SideInputs, Update
 from stages.methods.stream.config import EmarConfig
 from stages.methods.stream.memory import KEEP, KeepsDocuments
-from stages.models.heads.matcher import Matcher
+from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
 BESIDE, AGAIN = KEEP + 1, KEEP + 2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch
-from stages.models.heads.language_settings import LanguageSettings
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 
 

@@ -1,1 +1,1 @@
-"""Networks between input embeddings and softmax: a folder each."""
+"""Networks between input embeddings and softmax: a file each; their settings by how they read."""

@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
-from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.layers import FEED_FORWARD
-from stages.models.layers.attention import Attention, Heads
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.stacks import DecoderBlock, EncoderBlock
+from stages.models.layers.stacks import Attention, DecoderBlock, EncoderBlock, Heads
 from stages.models.layers.sublayer import FeedForward
 
 

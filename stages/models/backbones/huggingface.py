@@ -1,12 +1,60 @@
-"""A model of transformers as a backbone: windows of embeddings in, f and g out."""
+"""Models of the package transformers as backbones: windows of embeddings in, representations out."""
 
-from typing import Any
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any, Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
-from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.backbones.huggingface_config import HuggingFaceConfig
-from stages.models.from_transformers import blocks_of, model_of_settings
+from stages.errors import UsageError
+from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
+from stages.models.backbones.window_configs import (
+    HuggingFaceConfig,
+    HuggingFaceEncoderDecoderConfig,
+    TextEncoderConfig,
+)
+
+
+def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
+    """A model of such settings, weights undefined, buffers (rotations, masks) as they are to be.
+
+    Args:
+        kind: the class of transformers that chooses its own by the settings (`AutoModel`).
+    Raises: UsageError without transformers.
+    """
+    try:
+        import transformers
+        from transformers.initialization import no_init_weights
+        from transformers.utils import logging
+    except ImportError:
+        raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
+    logging.set_verbosity_error()
+    settings = transformers.AutoConfig.for_model(**_with_infinities(architecture))
+    with torch.device("cpu"), no_init_weights():
+        return getattr(transformers, kind).from_config(settings, dtype=torch.float32, trust_remote_code=False)
+
+
+def _with_infinities(settings: Any) -> Any:
+    """Settings read from JSON, with the numbers that JSON lacks, which transformers writes as objects.
+
+    >>> _with_infinities({"time_step_limit": [0.0, {"__float__": "Infinity"}]})
+    {'time_step_limit': [0.0, inf]}
+    """
+    if isinstance(settings, dict):
+        if settings.keys() == {"__float__"}:
+            return float(settings["__float__"])
+        return {name: _with_infinities(value) for name, value in settings.items()}
+    return [_with_infinities(value) for value in settings] if isinstance(settings, list) else settings
+
+
+def blocks_of(model: Any) -> nn.Module:
+    """The part of a model between its embeddings and its head, if it has one; the embeddings are taken out."""
+    blocks: Any = model.base_model
+    blocks.set_input_embeddings(nn.Identity())
+    found: nn.Module = blocks
+    return found
 
 
 class HuggingFace(Backbone):
@@ -44,3 +92,146 @@ class HuggingFace(Backbone):
 def causal_model(architecture: dict[str, Any]) -> Any:
     """A causal model of such settings, as `model_of_settings` makes it."""
     return model_of_settings(architecture, "AutoModelForCausalLM")
+
+
+LAYER = ("keys", "values", "source_keys", "source_values")
+"""Tensors that attention of a decoder layer keeps, [B, heads, length, d_head] each."""
+
+
+class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
+    """The encoder and the decoder of an imported model, without its embeddings and its softmax.
+
+    The encoder reads a source once. The state then holds its outputs, and keys and values of every decoder layer.
+    Targets are read without mask, as padding stands behind them. Weights begin undefined: they are loaded.
+    """
+
+    def __init__(self, config: HuggingFaceEncoderDecoderConfig) -> None:
+        super().__init__()
+        self.prompt, self.source_prefix = config.prompt, config.source_prefix
+        self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
+        self.max_positions = config.max_positions
+        self.model: Any = sides_of(encoder_decoder(config.architecture))
+        decoder: Any = self.model.decoder
+        names = signature(decoder.forward).parameters
+        self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
+
+    def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """Outputs of the encoder, and 1 where they count, int64 [B, S]."""
+        self._require_places(source)
+        counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
+        encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
+        return {"source": encoded.last_hidden_state, "mask": counted}
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
+        given = inputs.state
+        if given is None:
+            if inputs.source_embedded is None:
+                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+            given = self.begin(inputs.source_embedded, inputs.source_mask)
+        self._require_places(inputs.embedded)
+        ffn_inputs: list[Tensor] = []
+        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
+        try:
+            read = self.model.decoder(
+                inputs_embeds=self.input_scale * inputs.embedded,
+                encoder_hidden_states=given["source"],
+                encoder_attention_mask=given["mask"],
+                use_cache=inputs.state is not None,
+                return_dict=True,
+                **{self._cache: _kept(given)},
+            )
+        finally:
+            for hook in hooks:
+                hook.remove()
+        hidden: Tensor = read.last_hidden_state
+        both = {"source": given["source"], "mask": given["mask"]}
+        state = None if inputs.state is None else both | _layers(read[self._cache])
+        return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None, state)
+
+    def _require_places(self, embedded: Tensor) -> None:
+        """Raises: UsageError for a sentence that is longer than the model has positions."""
+        if self.max_positions is not None and embedded.shape[1] > self.max_positions:
+            raise UsageError(
+                f"A sentence has {embedded.shape[1]:,} tokens, and the model reads {self.max_positions:,}: cut it."
+            )
+
+    def _watch(self, name: str, inputs: list[Tensor]) -> Any:
+        """Have what enters a module of the decoder added to a list."""
+        return self.model.decoder.get_submodule(name).register_forward_pre_hook(
+            lambda _, arguments: inputs.append(arguments[0])
+        )
+
+
+def encoder_decoder(architecture: dict[str, Any]) -> Any:
+    """An encoder-decoder of such settings, as `model_of_settings` makes it."""
+    return model_of_settings(architecture, "AutoModelForSeq2SeqLM")
+
+
+def sides_of(model: Any) -> nn.ModuleDict:
+    """The encoder and the decoder of a model; their embeddings are taken out."""
+    sides = {"encoder": model.base_model.encoder, "decoder": model.base_model.decoder}
+    for side in sides.values():
+        side.set_input_embeddings(nn.Identity())
+    return nn.ModuleDict(sides)
+
+
+def _layers(cache: Any) -> dict[str, Tensor]:
+    """Keys and values of every layer, by name."""
+    pairs = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
+    kept = [(own.keys, own.values, source.keys, source.values) for own, source in pairs]
+    return {f"layer{i}.{name}": one for i, some in enumerate(kept) for name, one in zip(LAYER, some, strict=True)}
+
+
+def _kept(state: Mapping[str, Tensor]) -> Any:
+    """The cache of transformers that `_layers` took apart; None: no target was read."""
+    from transformers import EncoderDecoderCache
+
+    layers = range((len(state) - 2) // len(LAYER))
+    kept = [tuple(state[f"layer{i}.{name}"] for name in LAYER) for i in layers]
+    return EncoderDecoderCache(kept) if kept else None
+
+
+class TextEncoder(Backbone):
+    """The blocks of an imported encoder, between the tokens that its tokenizer puts around a text.
+
+    Every input sees all others, so a window makes one row, which knows nothing of the token behind it. Windows are
+    read without padding and mask. Weights begin undefined: they are loaded.
+    """
+
+    def __init__(self, config: TextEncoderConfig) -> None:
+        super().__init__()
+        self.pooling, self.normalize = config.pooling, config.normalize
+        self.before = nn.Parameter(torch.empty(len(config.before), config.width))
+        self.after = nn.Parameter(torch.empty(len(config.after), config.width))
+        self.model = encoder_blocks(model_of_settings(config.architecture, "AutoModel"))
+
+    def read(self, inputs: Inputs) -> Encoding:
+        """Embeddings [B, L, d] -> hidden [B, 1, d], the pooled hidden states of all inputs, [CLS] and [SEP] among them.
+
+        Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084), section 3.
+        """
+        embedded = inputs.embedded
+        before, after = (part.expand(len(embedded), -1, -1) for part in (self.before, self.after))
+        hidden = self.model(inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True).last_hidden_state
+        return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)
+
+
+def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:
+    """One vector a window, [B, d], of hidden states [B, L, d]; `unit`: made 1 long."""
+    match how:
+        case "mean":
+            vectors = hidden.mean(1)
+        case "cls":
+            vectors = hidden[:, 0]
+        case "max":
+            vectors = hidden.amax(1)
+    return normalize(vectors, dim=-1) if unit else vectors
+
+
+def encoder_blocks(model: nn.Module) -> nn.Module:
+    """The blocks of an encoder, its embeddings taken out, and the layer above [CLS], which no key reads."""
+    blocks = blocks_of(model)
+    if getattr(blocks, "pooler", None) is not None:
+        blocks.pooler = None  # type: ignore[assignment]
+    return blocks

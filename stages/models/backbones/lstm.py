@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from stages.models.backbone import Backbone, Encoding, Inputs
-from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.layers.dropout import Dropout
 
 

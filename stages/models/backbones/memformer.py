@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from stages.models.backbone import Backbone, Encoding, Inputs, Replays, State
-from stages.models.backbones.memformer_config import MemformerConfig
-from stages.models.layers.attention import Attention, Heads
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.slot_memory import SlotWriter
-from stages.models.layers.stacks import DecoderBlock, EncoderBlock
+from stages.models.layers.stacks import Attention, DecoderBlock, EncoderBlock, Heads
 from stages.models.vocabulary import INITIAL_NORM
 
 

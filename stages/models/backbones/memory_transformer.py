@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbones.memory_transformer_config import MemoryTransformerConfig
 from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
-from stages.models.layers.dense import Dense
+from stages.models.backbones.stream_configs import MemoryTransformerConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.relative import relative_scores
 from stages.models.layers.settings import DenseSettings, Nothing
-from stages.models.layers.sublayer import Attended, Passage, initialize
+from stages.models.layers.sublayer import Attended, Dense, Passage, initialize
 from stages.models.vocabulary import INITIAL_NORM
 
 

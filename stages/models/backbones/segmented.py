@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.models.backbone import Backbone, Encoding, Inputs, named_below
-from stages.models.backbones.segmented_config import DistancesConfig, SegmentedConfig, in_block
+from stages.models.backbones.stream_configs import DistancesConfig, SegmentedConfig, in_block
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import memory_of, present
 from stages.models.layers.sinusoids import sinusoids

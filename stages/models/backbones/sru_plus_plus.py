@@ -5,10 +5,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stages.models.backbones.segmented import Segmented, StreamBlock
-from stages.models.backbones.sru_plus_plus_config import Cell, SRUPlusPlusConfig
-from stages.models.layers.attention import lower
+from stages.models.backbones.stream_configs import Cell, SRUPlusPlusConfig
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.recurrence import cells
+from stages.models.layers.stacks import lower
 from stages.models.layers.sublayer import Attended, Passage
 
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
 from stages.models.layers.sinusoids import sinusoids

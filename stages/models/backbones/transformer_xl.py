@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from stages.models.backbone import Compilable
 from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import BlockMemory
 from stages.models.layers.stacks import ChosenLayers, let_begin

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models.layers.compressive_settings import CompressiveSettings, Slots
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.memory_settings import CompressiveSettings, Slots
 from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sinusoids import sinusoids

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings, NgramMemory
+from stages.models.layers.memory_settings import HashedNgramsSettings, NgramMemory
 from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import Apart, LearnsApart, Lookup
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from stages.models.layers.infinity_settings import BINS, InfinitySettings, Signal
+from stages.models.layers.memory_settings import BINS, InfinitySettings, Signal
 from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from stages.models.layers.memorizing_settings import KeysAndValues, MemorizingSettings
+from stages.models.layers.memory_settings import KeysAndValues, MemorizingSettings
 from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import (
     Apart,

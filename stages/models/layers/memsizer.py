@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.memsizer_settings import MemSizerSettings
+from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import WindowAttention
 

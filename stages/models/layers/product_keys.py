@@ -1,4 +1,4 @@
-"""Product-key memory in the feed-forward place of a block."""
+"""Product-key memory in the feed-forward place of a block, and Memory+, whose blocks share the values."""
 
 from abc import ABC, abstractmethod
 from functools import cache
@@ -10,9 +10,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch import distributed as ranks
 
-from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.layers.memory_settings import MemoryPlusSettings, ProductKeysSettings
 from stages.models.layers.settings import AttentionConfig
-from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart
+from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart, SharesWeights
 
 
 class SharedBatchNorm(nn.BatchNorm1d):
@@ -192,3 +192,44 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
         return read_slots(self.lookup(x), self.values)
+
+
+class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
+    """(y ⊙ SiLU(x W_1)) W_2, with y what the heads read of values that the model has once.
+
+    Source: Berges et al. 2024 (arXiv:2412.09764), section 3.
+    """
+
+    def __init__(self, config: AttentionConfig, settings: MemoryPlusSettings) -> None:
+        super().__init__()
+        width = config.width
+        self.lookup = Lookup(config, settings)
+        self.values: nn.Parameter | None = nn.Parameter(self.lookup.keys.new_empty(settings.slots, width))
+        self.gate, self.out = (nn.Linear(width, width, bias=False) for _ in range(2))
+        self.value_lr = settings.value_lr
+        # In a tuple a module is no part of this one: its values are saved, and learn, once.
+        self._owner: tuple[MemoryPlus, ...] = (self,)
+
+    def share(self, first: "MemoryPlus") -> None:
+        self.values, self._owner = None, (first,)
+
+    @property
+    def table(self) -> nn.Parameter:
+        values = self._owner[0].values
+        assert values is not None, "the first layer has them"
+        return values
+
+    def initialize(self, blocks: int) -> None:
+        self.lookup.initialize()
+        for weight in (self.values, self.gate.weight, self.out.weight):
+            if weight is not None:
+                nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+
+    def apart(self) -> Apart:
+        """The values, of the layer that has them."""
+        return Apart([] if self.values is None else [self.values], self.value_lr)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, L, d] -> [B, L, d]."""
+        read: Tensor = self.out(read_slots(self.lookup(x), self.table) * F.silu(self.gate(x)))
+        return read

@@ -1,12 +1,15 @@
 """Interfaces of a block's layers: lookup, attention over windows, attention over streams, feed-forward."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stages.models.layers.settings import Nothing
+from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import BlockSizes, DenseSettings, Nothing
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 """Memory of an attention layer besides the cached inputs of its block: a NamedTuple of tensors [B, …]."""
@@ -185,3 +188,25 @@ def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
             nn.init.xavier_uniform_(parameter)
     with torch.no_grad():
         last.weight.div_((2 * blocks) ** 0.5)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
+
+
+class Dense(FeedForward):
+    """Two linear layers with an activation between them."""
+
+    def __init__(self, config: BlockSizes, settings: DenseSettings) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.width, config.ffn_width)
+        self.down = nn.Linear(config.ffn_width, config.width)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = Dropout(config.activation_dropout)
+
+    def initialize(self, blocks: int) -> None:
+        initialize(self, self.down, blocks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, L, d] -> [B, L, d]."""
+        added: Tensor = self.down(self.dropout(self.activation(self.up(x))))
+        return added

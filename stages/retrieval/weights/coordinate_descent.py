@@ -51,7 +51,7 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
     the first gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second gets 0.9, and now that it
     stands in for the token that the first lacks, the first moves to 0.9 too.
 
-    >>> from stages.memory.readers.interpolate import Interpolate
+    >>> from stages.memory.readers.reader import Interpolate
     >>> def known(*p):
     ...     return LogSums(torch.tensor([[p]]).log(), torch.zeros(1, 1, 2), torch.zeros(1, 1, 2))
     >>> part = torch.tensor([0.01, 0.25]).log(), torch.zeros(2), [known(1.0, 0.0), known(1.0, 1.0)]

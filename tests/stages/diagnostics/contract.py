@@ -16,10 +16,10 @@ from stages.diagnostics.probe import Probe
 from stages.encoding.encode import encode
 from stages.encoding.hidden_memory import HiddenReader
 from stages.encoding.probe import Observation, ScoredBlock
+from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 
 TOKENS = 24
 CONTEXT = 8

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stages.diagnostics.gate import GateProbe
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 from tests.stages.diagnostics.contract import TOKENS, ProbeContract

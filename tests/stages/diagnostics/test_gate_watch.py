@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stages.diagnostics.gate import BINS, GROUPS, GateProbe, GateWatch, first_matches, grouped, histogram
 from stages.encoding.probe import ScoredBlock
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.retrieval.gate_reader import GateReader
 

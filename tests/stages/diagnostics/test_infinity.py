@@ -10,7 +10,7 @@ import torch
 
 from stages.diagnostics.infinity import PARTS, InfinityProbe
 from stages.models.config import parse_model
-from stages.models.layers.infinity_settings import InfinitySettings
+from stages.models.layers.memory_settings import InfinitySettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.diagnostics.contract import CONTEXT, TOKENS, AttentionProbeContract, opened
 

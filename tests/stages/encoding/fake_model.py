@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from stages.examples import Way
-from stages.examples.cutting import Cutting
+from stages.examples.cutting import Cutting, WindowSettings
 from stages.examples.examples import Batch
-from stages.models.windows import WindowSettings
 
 
 @dataclass

@@ -5,12 +5,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from stages.encoding.encode import encode as encoded
+from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
 from stages.examples.windows import windows
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.memorizing_settings import MemorizingSettings
-from stages.models.windows import WindowSettings
+from stages.models.layers.memory_settings import MemorizingSettings
 from tests.stages.encoding.fake_model import FakeModel
 
 EOS = 9

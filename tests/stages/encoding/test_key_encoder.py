@@ -12,7 +12,7 @@ from stages.encoding.split_reader import SplitReader
 from stages.encoding.state_store import StateStore
 from stages.encoding.window_settings import TokenRange
 from stages.examples.corpus import Corpus
-from stages.models.windows import WindowSettings
+from stages.examples.cutting import WindowSettings
 from tests.stages.encoding.fake_model import AddingModel, FakeModel
 
 EOS, TOTAL = 0, 90

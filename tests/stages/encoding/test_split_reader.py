@@ -4,8 +4,8 @@ import torch
 
 from stages.encoding.split_reader import SplitReader
 from stages.examples.corpus import Corpus
+from stages.examples.cutting import WindowSettings
 from stages.examples.windows import Window
-from stages.models.windows import WindowSettings
 from tests.stages.encoding.fake_model import AddingModel, FakeModel
 
 EOS, TOTAL = 0, 20

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, dense_log_sums, find_matches, target_log_sums
-from stages.memory.readers.interpolate import Interpolate
-from stages.memory.readers.joint import Joint
+from stages.memory.readers.reader import Interpolate, Joint
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from tests.oracles import neural_cache as oracle
 

@@ -10,10 +10,10 @@ from stages.examples.cutting import Cutting
 from stages.examples.orders import aligned_order
 from stages.examples.streams import Streams
 from stages.methods import METHODS
-from stages.methods.lm.config import LmConfig
 from stages.methods.method import BatchIndex, Carried
-from stages.models.backbones.lstm_config import LSTMConfig
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.methods.settings import LmConfig
+from stages.models.backbones.stream_configs import LSTMConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 
 EOS = 9

@@ -11,11 +11,10 @@ from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
-from stages.methods.spalm.config import USUAL_DROPOUT, SpalmConfig
-from stages.methods.spalm.method import without_some
-from stages.models.backbones.lstm_config import LSTMConfig
-from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.methods.settings import USUAL_DROPOUT, SpalmConfig
+from stages.methods.spalm import without_some
+from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import spalm as oracle

@@ -8,16 +8,11 @@ from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried, SideInputs
-from stages.methods.trime.config import TrimeConfig
-from stages.methods.trime_ext.config import TrimeExtConfig
-from stages.methods.trime_long.config import TrimeLongConfig
-from stages.models.backbones.lstm_config import LSTMConfig
-from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.methods.settings import TrimeConfig, TrimeExtConfig, TrimeLongConfig
+from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
-from stages.models.layers.compressive_settings import CompressiveSettings
-from stages.models.layers.infinity_settings import InfinitySettings
-from stages.models.layers.memorizing_settings import MemorizingSettings
+from stages.models.layers.memory_settings import CompressiveSettings, InfinitySettings, MemorizingSettings
 from stages.models.vocabulary import AdaptiveVocabulary
 from tests.oracles import trime as oracle
 

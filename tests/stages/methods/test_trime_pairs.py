@@ -11,9 +11,9 @@ from torch import Tensor
 from stages.errors import UsageError
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried
-from stages.methods.trime_ext.config import TrimeExtConfig
-from stages.methods.trime_ext.method import TrimeExt
-from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.methods.settings import TrimeExtConfig
+from stages.methods.trime import TrimeExt
+from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from tests.stages.examples.test_pairs import Pairs, made
 

@@ -5,12 +5,11 @@ from pydantic import BaseModel, ValidationError
 
 from pipelines.settings import validated
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models import NAMED
-from stages.models.backbones.lstm_config import LSTMConfig
-from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import LSTMConfig, TransformerXLConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import ModelConfig, parse_model
-from stages.models.windows import WindowSettings
 from stages.training.config import TrainConfig
 
 

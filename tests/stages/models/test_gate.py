@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.models import gate as kernel
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.gate import Gate, attend
 from stages.models.language_model import LanguageModel

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.models import devices
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.devices import (
     autocast,
     device_name,

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from stages.errors import UsageError
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.vocabulary import AdaptiveVocabulary, make_vocabulary
 
 V, D = 30, 16

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
-from stages.models.backbones.text_encoder_config import TextEncoderConfig
+from stages.models.backbones.window_configs import TextEncoderConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from stages.pretrained import encoder
 from stages.pretrained.location import locate

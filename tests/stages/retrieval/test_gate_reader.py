@@ -14,8 +14,8 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.key_encoder import KeyEncoder
 from stages.encoding.split_reader import SplitReader
 from stages.examples.corpus import Corpus
+from stages.examples.cutting import WindowSettings
 from stages.index import BuildIndex, IndexConfig
-from stages.models.windows import WindowSettings
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.gate_reader import SearchedNeighbors
 from tests.stages.small_store import EOS, VOCABULARY, array, small_model, small_tokens

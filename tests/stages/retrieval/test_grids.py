@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries
-from stages.memory.readers.interpolate import Interpolate
+from stages.memory.readers.reader import Interpolate
 from stages.retrieval.grids import (
     TEMPERATURE_FRACTIONS,
     Point,

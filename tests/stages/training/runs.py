@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Task
 from stages.examples.streams import Streams
 from stages.methods.method import Method
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer

@@ -9,15 +9,15 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
-from stages.models.backbones.lstm_config import LSTMConfig
-from stages.models.backbones.sru_plus_plus_config import SRUPlusPlusConfig
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
-from stages.models.layers.compressive_settings import CompressiveSettings
-from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
-from stages.models.layers.infinity_settings import InfinitySettings
-from stages.models.layers.memorizing_settings import MemorizingSettings
-from stages.models.layers.memory_plus_settings import MemoryPlusSettings
-from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.backbones.stream_configs import LSTMConfig, SRUPlusPlusConfig, TransformerXLConfig
+from stages.models.layers.memory_settings import (
+    CompressiveSettings,
+    HashedNgramsSettings,
+    InfinitySettings,
+    MemorizingSettings,
+    MemoryPlusSettings,
+    ProductKeysSettings,
+)
 from stages.training import checkpoint as saver
 from stages.training.config import OptimizerConfig
 from stages.training.journal import LINES

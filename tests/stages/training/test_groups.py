@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from stages.methods.method import ParameterGroup
-from stages.models.backbones.transformer_config import TransformerConfig
-from stages.models.layers.product_keys_settings import ProductKeysSettings
+from stages.models.backbones.window_configs import TransformerConfig
+from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.sublayer import Apart, LearnsApart
 from stages.training.config import OptimizerConfig
 from stages.training.optimizer import clipped_together, make_optimizer, set_apart, set_learning_rates

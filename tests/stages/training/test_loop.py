@@ -16,7 +16,7 @@ from stages.examples.windows import windows
 from stages.interrupts import Terminated
 from stages.methods import METHODS
 from stages.methods.method import Carried
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.devices import random_state
 from stages.reporting import Silent
 from stages.training import checkpoint

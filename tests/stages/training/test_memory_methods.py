@@ -7,8 +7,8 @@ import torch
 from stages.errors import DataError
 from stages.methods import METHODS
 from stages.methods.method import BatchIndex
-from stages.methods.trime_ext.method import with_other_ranks
-from stages.models.backbones.lstm_config import LSTMConfig
+from stages.methods.trime import with_other_ranks
+from stages.models.backbones.stream_configs import LSTMConfig
 from stages.training import checkpoint as saver
 from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS, seen_states
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer

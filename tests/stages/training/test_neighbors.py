@@ -9,7 +9,7 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex, IndexConfig
-from stages.methods.spalm.method import Spalm
+from stages.methods.spalm import Spalm
 from stages.models.language_model import LanguageModel
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train

@@ -12,7 +12,7 @@ from torch import Tensor
 from stages.errors import DataError
 from stages.examples.examples import Task
 from stages.methods import METHODS
-from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import make_vocabulary
 from stages.training.batches import batches_by_tokens

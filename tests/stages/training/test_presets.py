@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from stages.errors import UsageError
 from stages.methods.config import Batches
 from stages.models import NAMED, trainable_backbones
-from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training.config import TrainConfig
 from stages.training.presets import DEFAULT, choose_preset, load_preset, preset_names

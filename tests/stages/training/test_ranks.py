@@ -16,8 +16,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex, IndexConfig
-from stages.methods.trime_ext import method as trime_ext
-from stages.methods.trime_ext.method import TrimeExt
+from stages.methods import trime
+from stages.methods.trime import TrimeExt
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
 from stages.training import validate
@@ -53,7 +53,7 @@ def half_by_half(loss, monkeypatch):
             values = batch.targets[other].flatten()
             beside = {True: keys, False: values}
             monkeypatch.setattr(
-                trime_ext, "with_other_ranks", lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()]))
+                trime, "with_other_ranks", lambda t, beside=beside: torch.cat((t, beside[t.is_floating_point()]))
             )
             losses.append(loss(method, model, half, carried)[0])
         return sum(losses) / 2, carried

@@ -5,7 +5,7 @@ import torch
 from lightning_fabric import Fabric
 
 from stages.errors import UsageError
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.devices import random_state
 from stages.training import replay
 from stages.training.update import plain_step

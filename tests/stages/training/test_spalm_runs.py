@@ -6,7 +6,7 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.method import SideInputs
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from tests.stages.training.runs import trainer_of
 from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits

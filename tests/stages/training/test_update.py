@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stages.methods import METHODS
-from stages.methods.lm.method import LanguageModeling
+from stages.methods.lm import LanguageModeling
 from stages.methods.method import OwnsStep, ParameterGroup
 from stages.registry import Part
 from stages.training.update import plain_step
@@ -32,7 +32,7 @@ class OwnStep(LanguageModeling, OwnsStep):
 @pytest.fixture
 def method(monkeypatch):
     def register(code):
-        part = Part("stages.methods.lm.config:LmConfig", f"{__name__}:{code.__name__}")
+        part = Part("stages.methods.settings:LmConfig", f"{__name__}:{code.__name__}")
         monkeypatch.setitem(METHODS.targets, "throw-away", part)
         return "throw-away"
 

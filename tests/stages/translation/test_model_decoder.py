@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.translation.beam import BeamSettings, beam_search
 from stages.translation.decoder import Decoder

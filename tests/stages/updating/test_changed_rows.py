@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from stages.examples.cutting import WindowSettings
 from stages.lineage.runs import KeptRows, Runs
-from stages.models.windows import WindowSettings
 from stages.updating.change import seen_behind
 
 OFFSETS = np.array([0, 3, 3, 8, 12, 13, 20])

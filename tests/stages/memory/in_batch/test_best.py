@@ -8,9 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.in_batch import best
-from stages.memory.in_batch.best import best_log_sums
-from stages.memory.in_batch.log_sums import in_batch_log_sums
+from stages.memory.in_batch import log_sums
+from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, others
 
 D, SCALE = 3, 0.7
@@ -57,7 +56,7 @@ def test_with_room_for_all_keys_nothing_is_left_out() -> None:
 def test_blocks_of_queries_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, visible = drawn(2, 11, 3), hidden_from(11, 3)
     whole = best_log_sums(*arguments, visible, SCALE, 4)
-    monkeypatch.setattr(best, "CELLS_AT_ONCE", 30)
+    monkeypatch.setattr(log_sums, "CELLS_AT_ONCE", 30)
     for one, other in zip(best_log_sums(*arguments, visible, SCALE, 4), whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
 

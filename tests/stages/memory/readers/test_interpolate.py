@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from stages.memory.entries import LogSums
-from stages.memory.readers.interpolate import Interpolate, interpolate
-from stages.memory.readers.interpolate_settings import GRID
+from stages.memory.readers.reader import Interpolate, interpolate
+from stages.memory.readers.settings import GRID
 from tests.oracles import memory as oracle
 from tests.stages.memory.readers.contract import ReaderContract
 

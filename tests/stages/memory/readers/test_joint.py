@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
-from stages.memory.readers.joint import Joint
-from stages.memory.readers.joint_settings import GRID
+from stages.memory.readers.reader import Joint
+from stages.memory.readers.settings import JOINT_GRID
 from tests.oracles import neural_cache as oracle
 from tests.stages.memory.readers.contract import ReaderContract
 
@@ -81,7 +81,7 @@ def test_several_biases_are_read_at_once():
 
 
 def test_the_default_grid_rises_and_holds_no_bias():
-    grid = GRID
+    grid = JOINT_GRID
     assert list(grid) == sorted(set(grid))
     assert (grid[0], grid[-1]) == (-20.0, 10.0)
     assert 0.0 in grid

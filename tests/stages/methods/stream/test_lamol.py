@@ -12,7 +12,7 @@ from stages.methods.method import BatchIndex, Carried
 from stages.methods.stream.lamol import ORDER, Samples
 from stages.methods.stream.spelled import Example, Spelling, answers, write
 from stages.models.config import parse_model
-from stages.models.heads.language_settings import LanguageSettings
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, save_weights, start_from
 from tests.stages.methods.stream.updates import WORDS, stream
 

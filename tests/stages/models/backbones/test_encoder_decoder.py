@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stages.errors import UsageError
-from stages.models.backbones.encoder_decoder_config import EncoderDecoderConfig
+from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel, new_model, parameter_count
 from tests.oracles import encoder_decoder as oracle
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
-from stages.models.backbones.lstm_config import LSTMConfig
+from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
 from tests.oracles.lstm import lstm
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from tests.stages.models.backbones.contract import BackboneContract
 
 V, D, L = 30, 8, 4

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
-from stages.models.backbones.memory_transformer_config import MemoryTransformerConfig
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import MemoryTransformerConfig, TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.models.windows import WindowSettings
 from tests.oracles.memory_tokens import memory_transformer
 from tests.oracles.transformer_xl import Shape
 from tests.stages.models.backbones.contract import BackboneContract

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stages.models.backbone import Inputs
-from stages.models.backbones.sru_plus_plus_config import SRUPlusPlusConfig
+from stages.models.backbones.stream_configs import SRUPlusPlusConfig
 from stages.models.language_model import LanguageModel
 from tests.oracles.sru_plus_plus import sru_plus_plus
 from tests.oracles.transformer_xl import Shape

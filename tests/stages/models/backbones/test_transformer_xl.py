@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.language_model import LanguageModel, load_model, save_weights
-from stages.models.windows import WindowSettings
 from tests.oracles.transformer_xl import Shape, dense, transformer_xl
 
 V, D, HEADS, LAYERS = 30, 8, 2, 3

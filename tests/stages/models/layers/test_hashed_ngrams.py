@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers.hashed_ngrams import HashedNgrams, hashed, multipliers
-from stages.models.layers.hashed_ngrams_settings import HashedNgramsSettings
+from stages.models.layers.memory_settings import HashedNgramsSettings
 from tests.oracles.hashed_ngrams import hashed_ngrams, primes_from, rows_of
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers.infinity import Look
-from stages.models.layers.infinity_settings import InfinitySettings
-from stages.models.windows import WindowSettings
+from stages.models.layers.memory_settings import InfinitySettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near

@@ -9,14 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
-from stages.models.backbones.transformer_xl_config import TransformerXLConfig
+from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from stages.models.layers import memorizing as layer
 from stages.models.layers.memorizing import bucket_numbers
-from stages.models.layers.memorizing_settings import MemorizingSettings
-from stages.models.windows import WindowSettings
+from stages.models.layers.memory_settings import MemorizingSettings
 from tests.oracles.memorizing import Shape, bucket, memorizing
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel, load_model, parameter_count, save_weights
-from stages.models.layers.memory_plus import MemoryPlus
-from stages.models.layers.memory_plus_settings import MemoryPlusSettings
+from stages.models.layers.memory_settings import MemoryPlusSettings
+from stages.models.layers.product_keys import MemoryPlus
 from tests.oracles.product_keys import product_keys
 from tests.stages.models.backbones.contract import BackboneContract
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
+from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer, summed_reads
-from stages.models.layers.memsizer_settings import MemSizerSettings
 from tests.oracles.memsizer import memsizer
 from tests.stages.models.backbones.contract import BackboneContract
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.transformer_config import TransformerConfig
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.product_keys import ProductKeys
-from stages.models.layers.product_keys_settings import ProductKeysSettings
 from tests.oracles.product_keys import dense, product_keys
 from tests.stages.models.backbones.contract import BackboneContract
 

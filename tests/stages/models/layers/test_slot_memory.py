@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.backbones.memformer_config import MemformerConfig
+from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.layers.slot_memory import SlotWriter, biased_norm, slot_weights
 from tests.oracles.memformer import written
 

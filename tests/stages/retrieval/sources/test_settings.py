@@ -2,7 +2,7 @@ import pytest
 
 from stages.artifacts.store import Store
 from stages.memory.hyperparameter import doubling_cutoffs
-from stages.memory.readers.joint_settings import JOINT_TEMPERATURES
+from stages.memory.readers.settings import JOINT_TEMPERATURES
 from stages.retrieval.grammar import parse_reading
 from stages.retrieval.sources.external import is_recomputed
 from stages.retrieval.sources.settings import resolve_reading

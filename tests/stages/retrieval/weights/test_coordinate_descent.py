@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.memory.entries import LogSums
-from stages.memory.readers.interpolate import Interpolate
-from stages.memory.readers.joint import Joint
+from stages.memory.readers.reader import Interpolate, Joint
 from stages.retrieval.grids import Point, ReadingGrid
 from stages.retrieval.weights import coordinate_descent as module
 from stages.retrieval.weights.coordinate_descent import TuningSums, arrays_of, coordinate_descent, sums_bytes, sums_of

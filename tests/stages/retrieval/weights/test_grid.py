@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stages.evaluation.row_weights import tuned_row
-from stages.memory.readers.interpolate_settings import GRID as LAMBDAS
+from stages.memory.readers.settings import GRID as LAMBDAS
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.grids import Best, Point
 from stages.retrieval.rows import rows_of

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch import distributed as ranks
 
 from stages.examples.examples import Batch, Task
-from stages.methods.lm.method import LanguageModeling
-from stages.methods.lm.sparse_config import SparseMemoryConfig
+from stages.methods.lm import LanguageModeling
 from stages.methods.method import LearnsTasks, OwnsStep, ParameterGroup, Remembers, SideInputs, Update
+from stages.methods.settings import SparseMemoryConfig
 from stages.models.language_model import LanguageModel, evaluating
 from stages.models.layers.product_keys import HasSlots
 

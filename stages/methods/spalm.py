@@ -11,7 +11,7 @@ from stages.examples.examples import Batch, Examples
 from stages.examples.orders import shuffled_order
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
-from stages.methods.spalm.config import SpalmConfig
+from stages.methods.settings import SpalmConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 

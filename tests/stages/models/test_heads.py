@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models.heads.classifier import Classifier, pooled
-from stages.models.heads.classifier_settings import ClassifierSettings
+from stages.models.head_settings import ClassifierSettings
+from stages.models.heads import Classifier, pooled
 
 POOLS = ("mean", "last", "first")
 

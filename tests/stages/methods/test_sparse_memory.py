@@ -15,8 +15,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.examples.examples import Batch
-from stages.methods.lm.sparse import SparseMemory, most_specific
 from stages.methods.method import Update
+from stages.methods.sparse_memory import SparseMemory, most_specific
 from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer

@@ -1,0 +1,224 @@
+"""Settings of the methods that learn text: plain language modelling, TRIME, SPALM, sparse memory. Free of torch."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+
+from stages.errors import UsageError
+from stages.methods.config import Batches, EvaluationDefaults, MethodSettings, Share, WithoutNeighbors
+from stages.models.config import BackboneConfig
+
+
+class LmConfig(WithoutNeighbors):
+    """Nothing to tell it."""
+
+    padded: ClassVar[bool] = True
+
+    method: Literal["lm"] = "lm"
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        return self
+
+
+class InBatchConfig(WithoutNeighbors):
+    """One softmax over the vocabulary and positions of the same batch.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
+    """
+
+    joint: ClassVar[bool] = True
+
+    key: Literal["hidden", "ffn-input"] | None = None
+    """Representation that memory is searched with; None: the backbone's first."""
+    temperature: Annotated[float, Field(ge=1e-6)] = 1.0
+    """τ: memory scores are divided by it, those of the vocabulary are not."""
+    warmup: Share = 0.05
+    """Share of the updates, the first ones, that minimize the plain loss."""
+    backpropagate: bool = True
+    """Whether gradients flow into the keys that are read, not only into those that read."""
+
+    def with_key(self, model: BackboneConfig) -> Self:
+        """The settings with the key named. Raises: UsageError if the model does not have it."""
+        key = self.key or model.reads.keys[0]
+        if key not in model.reads.keys:
+            raise UsageError(
+                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.reads.keys[0]!r}."
+            )
+        return self.model_copy(update={"key": key})
+
+
+class TrimeConfig(InBatchConfig):
+    """The memory is the earlier positions of the same segment."""
+
+    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(("trime",), trained_with_memory=True)
+
+    method: Literal["trime"] = "trime"
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        return self.with_key(model)
+
+
+CARRIED = 2
+"""Consecutive segments where a backbone carries state: the one that is read and the one before (appendix E)."""
+
+
+class TrimeLongConfig(InBatchConfig):
+    """The memory is the earlier positions of the same segment, and goes on into the segments before."""
+
+    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(("trime-long",), trained_with_memory=True)
+
+    method: Literal["trime-long"] = "trime-long"
+    consecutive: Annotated[int, Field(gt=0)] | None = None
+    """m, consecutive segments that share a memory; None: as many as leave an update `ENOUGH_DOCUMENTS`, two at the
+    least. A backbone that carries state reads one of them at a time, those before are constant; None: 2."""
+    scope: Literal["stream", "document"] = "document"
+    """Whether positions of earlier segments count that belong to another document."""
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        share = max(1, batches.segments // batches.processes)
+        legal = [m for m in range(1, share + 1) if share % m == 0]
+        consecutive = self.consecutive or (CARRIED if model.carries_state else _longest(batches, share, legal))
+        if not model.carries_state and consecutive not in legal:
+            raise UsageError(
+                f"memory.consecutive: a process has {share} segments of a forward batch, which {consecutive} does "
+                f"not divide; use {min(legal, key=lambda m: abs(m - consecutive))}, or another --batch-tokens."
+            )
+        return self.with_key(model).model_copy(update={"consecutive": consecutive})
+
+
+def _longest(batches: Batches, share: int, legal: list[int]) -> int:
+    """The longest runs that leave an update enough documents, of the lengths that divide what a process has."""
+    runs = {batches.processes * share // m: m for m in legal if m > 1 or share == 1}
+    return runs[batches.enough(runs, same=1)]
+
+
+OF_PAIRS = {"local_dropout": 1.0, "k": 8, "temperature": 10.0, "warmup": 0.1}
+"""Settings for translation that are left open: those of the authors' code, which never reads the own sentence."""
+
+
+class TrimeExtConfig(InBatchConfig):
+    """The memory is every other segment of the batch; batches hold segments that are alike."""
+
+    takes: ClassVar[tuple[str, ...]] = ("tokens", "batches")
+    padded: ClassVar[bool] = True
+    evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults(
+        ("trime",), own_datastore=("trime-ext",), trained_with_memory=True
+    )
+
+    method: Literal["trime-ext"] = "trime-ext"
+    local_dropout: Share = 0.9
+    """p: probability that a group goes without the local part of memory."""
+    k: Annotated[int, Field(ge=0)] | None = None
+    """Best visible positions that a position reads, and gradients flow into; 0: all. None: all, of pairs 8."""
+    groups: Annotated[int, Field(gt=0)] | None = None
+    """Equal groups that a forward batch is cut into; a segment reads the others of its group alone. 1: of all
+    processes; of more, each process has whole ones. None: as few as leave an update `ENOUGH_DOCUMENTS`."""
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        batch, processes = batches.segments, batches.processes
+        if model.reads.source:
+            return self._of_pairs(model, processes)
+        if batch < 2:
+            raise UsageError(
+                "method trime-ext reads the other segments of a forward batch, but there is one alone; "
+                "raise --batch-tokens, or lower --segment-length."
+            )
+        legal = [groups for groups in range(1, batch // 2 + 1) if _divides(groups, batch, processes)]
+        groups = self.groups or batches.enough(legal, batches.same_document or 0)
+        if groups not in legal:
+            raise UsageError(
+                f"memory.groups: a forward batch of {batch} segments{_shared_by(processes)} cannot be cut into "
+                f"{groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - groups))}, "
+                "or another --batch-tokens."
+            )
+        return self.with_key(model).model_copy(update={"groups": groups})
+
+    def _of_pairs(self, model: BackboneConfig, processes: int) -> Self:
+        """Sentences of a batch differ in length and number, so a batch is one group, of one process."""
+        if self.groups not in (None, 1):
+            raise UsageError("memory.groups: a batch of pairs is one group; leave it out.")
+        if processes > 1:
+            raise UsageError("method trime-ext learns pairs in one process: leave torchrun out.")
+        left_open = {name: value for name, value in OF_PAIRS.items() if name not in self.model_fields_set}
+        return self.with_key(model).model_copy(update={"groups": 1, **left_open})
+
+
+def _divides(groups: int, batch: int, processes: int) -> bool:
+    return batch % groups == 0 and (groups == 1 or groups % processes == 0)
+
+
+def _shared_by(processes: int) -> str:
+    return "" if processes == 1 else f", shared by {processes} processes,"
+
+
+USUAL_DROPOUT = 0.5
+
+
+class SpalmConfig(MethodSettings):
+    """Tokens of precomputed neighbours enter the hidden state through a gate.
+
+    Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557).
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("neighbors",)
+    usual_backbone: ClassVar[str | None] = "transformer-xl"
+
+    method: Literal["spalm"] = "spalm"
+    k: Annotated[int, Field(gt=0)] = 4
+    """Neighbours that a position reads, the best of those stored."""
+    neighbor_dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Probability that a position goes without its neighbours in training; None: `USUAL_DROPOUT`, of the gate alone 0.
+    Not of the paper."""
+    only_gate: bool = False
+    """Whether all but the gate stays as the model that training begins from."""
+
+    @property
+    def neighbors_read(self) -> int:
+        return self.k
+
+    @property
+    def continues(self) -> str | None:
+        return "memory.only_gate trains the gate of a trained model alone" if self.only_gate else None
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        return model.model_copy(update={"gate": model.gate or "vector", "gate_values": model.gate_values or "scaled"})
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> Self:
+        if self.neighbor_dropout is not None:
+            return self
+        return self.model_copy(update={"neighbor_dropout": 0.0 if self.only_gate else USUAL_DROPOUT})
+
+
+Positive = Annotated[int, Field(gt=0)]
+
+
+class SparseMemoryConfig(WithoutNeighbors):
+    """Slots of a model with product keys learn, those that a batch uses more than the text before did.
+
+    Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
+    """
+
+    padded: ClassVar[bool] = True
+    reads_background: ClassVar[bool] = True
+
+    method: Literal["sparse-memory"] = "sparse-memory"
+    slots: Positive = 500
+    """Slots that an update changes, t."""
+    background: Positive = 100
+    """Batches of the text that the model was trained on, |B| (in the paper 1,000)."""
+
+    @property
+    def continues(self) -> str | None:  # type: ignore[override]
+        return "Method 'sparse-memory' changes slots of a trained model"
+
+    def fitted(self, model: BackboneConfig) -> BackboneConfig:
+        layer = getattr(model, "feed_forward", None)
+        if layer is None or not hasattr(layer, "sub_keys"):
+            raise UsageError(
+                "Method 'sparse-memory' changes slots, and the model has none: begin from one that was trained with "
+                "--set model.feed_forward.name=product-keys or memory-plus."
+            )
+        return model
+
+    def sized(self, model: BackboneConfig, batches: Batches) -> "SparseMemoryConfig":
+        return self

@@ -1,0 +1,340 @@
+"""TRIME: one softmax over the vocabulary and a memory of keys that were made with the same weights.
+
+Local memory is each position's own segment, long memory goes on into those before, external memory is the other
+segments of the batch.
+
+Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch import distributed as ranks
+
+from stages.examples.examples import Batch, Examples
+from stages.examples.orders import shuffled_order
+from stages.examples.windows import positions_back
+from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
+from stages.memory.in_batch.visible import Visible, earlier, others
+from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
+from stages.methods.settings import InBatchConfig, TrimeConfig, TrimeExtConfig, TrimeLongConfig
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
+
+T = TypeVar("T", bound=InBatchConfig)
+
+
+@dataclass(kw_only=True)
+class MemoryBatch(Batch):
+    """Segments, and whether their loss is the plain one."""
+
+    plain: bool
+
+
+class Memory(NamedTuple):
+    """Keys [K, d] with the token after each, int64 [K], and which of them each of the batch's positions reads."""
+
+    keys: Tensor
+    values: Tensor
+    visible: Visible
+
+
+class InBatch(Method[T]):
+    """A method that reads the memory of its own batch."""
+
+    hints = "more updates with the plain loss (--set memory.warmup=…), "
+
+    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
+        return [ParameterGroup(list(model.parameters()))]
+
+    def is_plain(self, index: BatchIndex) -> bool:
+        """Whether a batch belongs to the warm-up, whose loss is the plain one."""
+        return index.done < self.settings.warmup
+
+    def key_name(self, model: LanguageModel) -> str:
+        """The representation that memory is searched with."""
+        return self.settings.key or model.config.reads.keys[0]
+
+    def readable(self, keys: Tensor) -> Tensor:
+        """Keys as the positions of a batch read them: with gradient or without."""
+        return keys if self.settings.backpropagate else keys.detach()
+
+    def plain_loss(self, model: LanguageModel, batch: Batch, hidden: Tensor) -> Tensor:
+        """The loss without memory of a batch whose contexts are `hidden` [B, L, d]."""
+        return model.loss(batch.rows(hidden), batch.rows(batch.targets))
+
+    def joint_loss(self, model: LanguageModel, batch: Batch, hidden: Tensor, queries: Tensor, memory: Memory) -> Tensor:
+        """Mean of -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)), over a batch.
+
+        Args:
+            hidden: f of the batch's contexts, [B, L, d].
+            queries: q of the same, [n, d], n the tokens that count.
+            memory: k and v.
+        Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
+        """
+        targets = batch.rows(batch.targets)
+        log_sums = self._log_sums(queries, memory.keys, targets, memory.values, memory.visible)
+        return model.joint_loss(batch.rows(hidden), targets, *log_sums)
+
+    def joint_log_prob(
+        self, model: LanguageModel, read: EncodedTokens, first: Tensor, stop: Tensor | None = None
+    ) -> Tensor:
+        """log p of tokens [n] that each read keys from the `first` [n] of them on.
+
+        Args:
+            stop: where what each reads ends, int64 [n]; None: at the token itself.
+        """
+        log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
+        keys = read.key(self.key_name(model)).float()
+        visible = earlier(first, torch.arange(len(keys), device=keys.device) if stop is None else stop)
+        target, total = self._log_sums(keys, keys, read.targets, read.targets, visible)
+        # log p is relative to the vocabulary alone: log_z makes the two sides scores of one scale again.
+        return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
+
+    def _log_sums(
+        self, queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible
+    ) -> tuple[Tensor, Tensor]:
+        """Log-sums over the visible keys, or over the best of them, if a number is set."""
+        scale = 1 / (math.sqrt(queries.shape[-1]) * self.settings.temperature)
+        if best := getattr(self.settings, "k", None):
+            return best_log_sums(queries, keys, targets, values, visible, scale, best)
+        return in_batch_log_sums(queries, keys, targets, values, visible, scale)
+
+
+class Trime(InBatch[TrimeConfig]):
+    """Local memory: each position reads the earlier ones of its own segment; validation reads that too.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.1.
+    """
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout()
+
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        return shuffled_order(count, size, seed, epoch)
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> MemoryBatch:
+        return MemoryBatch.of(examples.batch(which), plain=self.is_plain(index))
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        assert isinstance(batch, MemoryBatch)
+        encoding = model.read(batch)
+        if batch.plain:
+            return self.plain_loss(model, batch, encoding.hidden), Carried()
+        queries = batch.rows(encoding.key(self.key_name(model)))
+        own = torch.arange(len(queries), device=queries.device)
+        segment = own - own % batch.targets.shape[1]
+        memory = Memory(self.readable(queries), batch.targets.flatten(), earlier(segment, own))
+        return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
+
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+        return self.joint_log_prob(model, read, starts)
+
+
+@dataclass(kw_only=True)
+class LongBatch(MemoryBatch):
+    """Segments, of which `back` int64 [B, L] tells how many positions before each long memory may reach."""
+
+    back: Tensor
+
+
+class TrimeLong(InBatch[TrimeLongConfig]):
+    """Local memory, and all earlier positions of the m consecutive segments that a position belongs to.
+
+    A backbone that carries state reads streams, one segment of each a batch: the m - 1 segments
+    before are then memory as they were encoded, without gradient.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.2 and appendix E.
+    """
+
+    grouped_by = "memory.consecutive"
+    carries_past = True
+
+    @property
+    def consecutive(self) -> int:
+        """m."""
+        assert self.settings.consecutive is not None, "the stage fills it in"
+        return self.settings.consecutive
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout(streams=True) if model.carries_state else BatchLayout(rows_together=self.consecutive)
+
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        """Batches of whole runs of m consecutive segments; where runs begin moves from epoch to epoch."""
+        runs = count // self.consecutive
+        first = np.random.default_rng([seed, epoch]).integers(count % self.consecutive + 1)
+        of_runs = shuffled_order(runs, size // self.consecutive, seed, epoch)
+        members = first + of_runs[..., None] * self.consecutive + np.arange(self.consecutive)
+        return members.reshape(len(of_runs), -1)
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> LongBatch:
+        batch = examples.batch(which)
+        if self.settings.scope == "document":
+            back = positions_back(examples.documents, batch.places)
+        else:
+            back = np.full(batch.targets.shape, np.iinfo(np.int64).max)
+        return LongBatch.of(batch, plain=self.is_plain(index), back=torch.from_numpy(back))
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The past is the keys [B, P, d] and values [B, P] of the latest segments."""
+        assert isinstance(batch, LongBatch)
+        encoding = model.read(batch, carried.state)
+        keys = encoding.key(self.key_name(model))
+        layout = self.layout(model.config)
+        if batch.plain:
+            loss = self.plain_loss(model, batch, encoding.hidden)
+        else:
+            queries = keys.flatten(0, 1)
+            memory = _chained(batch, self.readable(queries), carried.past, layout.rows_together)
+            loss = self.joint_loss(model, batch, encoding.hidden, queries, memory)
+        if not layout.streams:
+            return loss, Carried()
+        return loss, Carried(encoding.state, self._past(keys, batch.targets, carried.past))
+
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+        """Validation reads all that is at hand."""
+        return self.joint_log_prob(model, read, torch.zeros_like(starts))
+
+    def _past(self, keys: Tensor, values: Tensor, past: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Keep the last m - 1 segments of each row for the next batch."""
+        keys, length = keys.detach(), keys.shape[1]
+        if past:
+            keys, values = _behind(past, keys, values)
+        first = max(0, keys.shape[1] - (self.consecutive - 1) * length)
+        return {"keys": keys[:, first:], "values": values[:, first:]}
+
+
+def _behind(past: Mapping[str, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys [B, n, d] and values [B, n] of rows, after those of their past."""
+    # Keys of a past may have more digits than those of this batch, under autocast: one type for both.
+    return torch.cat((past["keys"].to(keys.dtype), keys), 1), torch.cat((past["values"], values), 1)
+
+
+def _chained(batch: LongBatch, keys: Tensor, past: Mapping[str, Tensor], together: int) -> Memory:
+    """Arrange keys [B·L, d] as memory of chains: `together` rows each, preceded by their own past."""
+    length = batch.targets.shape[1]
+    chains = keys.unflatten(0, (-1, together * length))
+    values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
+    before = past["values"].shape[1] if past else 0
+    if past:
+        chains, values = _behind(past, chains, values)
+    place = torch.arange(before, chains.shape[1], device=keys.device)
+    own = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1] + place
+    reach = torch.minimum(batch.back.view_as(own), place)
+    # A segment is always read whole, even where a document began in it: as local memory does.
+    local = (place - before) % length
+    visible = earlier((own - torch.maximum(reach, local)).flatten(), own.flatten())
+    return Memory(chains.flatten(0, 1), values.flatten(), visible)
+
+
+DROPOUT = 1
+"""Constant that separates these random draws from others of the same seed."""
+
+
+@dataclass(kw_only=True)
+class ExtBatch(MemoryBatch):
+    """Segments, and whether each reads the local part of memory, bool [B]."""
+
+    local: Tensor
+
+
+class TrimeExt(InBatch[TrimeExtConfig]):
+    """All positions of the group's other segments, and mostly without local memory.
+
+    Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch
+    that is one group is read on all processes, keys of the others being constants. Whether a group drops local
+    memory is drawn from (seed, number of the batch), the same in a run that goes on.
+
+    Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
+    """
+
+    grouped_by = "memory.groups"
+
+    @property
+    def groups(self) -> int:
+        """Number of groups in a forward batch."""
+        return self.settings.groups or 1
+
+    def layout(self, model: BackboneConfig) -> BatchLayout:
+        return BatchLayout()
+
+    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+        """Batches of groups of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
+        if self.side_inputs.packing is None:
+            return shuffled_order(count, size, seed, epoch)
+        random = np.random.default_rng([seed, epoch])
+        batches = count // size
+        first = random.integers(count - batches * size + 1)
+        chain = self.side_inputs.packing[first : first + batches * size]
+        return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:
+        # All processes draw for all groups, so that each knows its own whatever their number.
+        draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
+        own = draws[self._own_groups()]
+        local = np.repeat(own >= self.settings.local_dropout, len(which) // len(own))
+        return ExtBatch.of(examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local))
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        assert isinstance(batch, ExtBatch)
+        encoding = model.read(batch)
+        if batch.plain:
+            return self.plain_loss(model, batch, encoding.hidden), Carried()
+        queries = batch.rows(encoding.key(self.key_name(model)))
+        memory = self._of_others(batch, self.readable(queries))
+        return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
+
+    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+        """Validation reads earlier segments beside the local part, for want of a datastore."""
+        # Without local memory in training, a sentence never read its own past.
+        alone = model.config.reads.source and self.settings.local_dropout == 1
+        return self.joint_log_prob(model, read, torch.zeros_like(starts), starts if alone else None)
+
+    def _own_groups(self) -> slice:
+        """Which groups of a batch this process has segments of."""
+        rank, processes = _rank_of()
+        each = max(1, self.groups // processes)
+        return slice(rank * each, (rank + 1) * each) if self.groups > 1 else slice(0, 1)
+
+    def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
+        """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [N, d]."""
+        own = torch.arange(len(keys), device=keys.device)
+        segment, stop, local = _segments(batch)
+        values = batch.rows(batch.targets)
+        if self.groups == 1:
+            keys, values = with_other_ranks(keys), with_other_ranks(values)
+        visible = others(segment, stop, own, len(keys), local)
+        here = self._own_groups()
+        size = len(keys) // (here.stop - here.start)
+        group = own - own % size
+        return Memory(keys, values, visible.within(group, group + size))
+
+
+def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the segment of each of the batch's N tokens begins and ends among them, and whether it is read itself."""
+    mask = torch.ones_like(batch.targets, dtype=torch.bool) if batch.mask is None else batch.mask
+    lengths = mask.sum(1)
+    stops = lengths.cumsum(0)
+    ends = stops.repeat_interleave(lengths)
+    return ends - lengths.repeat_interleave(lengths), ends, batch.local.repeat_interleave(lengths)
+
+
+def with_other_ranks(tensor: Tensor) -> Tensor:
+    """The tensor, then the same of every other process that trains along, without gradient; all must ask."""
+    own, processes = _rank_of()
+    if processes == 1:
+        return tensor
+    gathered = [torch.empty_like(tensor) for _ in range(processes)]
+    ranks.all_gather(gathered, tensor.detach().contiguous())
+    # The own part stands first: what a query knows of its own place, it then knows among all.
+    return torch.cat((tensor, *gathered[:own], *gathered[own + 1 :]))
+
+
+def _rank_of() -> tuple[int, int]:
+    """The number of this process, and how many train along."""
+    return (ranks.get_rank(), ranks.get_world_size()) if ranks.is_initialized() else (0, 1)

@@ -1,0 +1,287 @@
+"""Settings of the networks that read a stream, and carry a state along it; free of torch."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
+
+from pydantic import Field, model_validator
+
+from stages.config import OneOf, Spelling
+from stages.errors import UsageError
+from stages.examples import Way
+from stages.examples.cutting import WindowSettings
+from stages.models.config import BackboneConfig, Probability, Reads, Size, StateArray, require_segments
+from stages.models.layers import STREAM_ATTENTION
+from stages.models.layers.settings import (
+    FEED_FORWARD_KEYS,
+    AttentionConfig,
+    BlockMemory,
+    BlockSizes,
+    LookupSettings,
+    Nothing,
+    RelativeSettings,
+    StreamAttentionSettings,
+    present,
+)
+
+
+class LSTMConfig(BackboneConfig):
+    """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
+
+    way: ClassVar[Way] = "stream"
+
+    backbone: Literal["lstm"] = "lstm"
+    layers: Size = 1
+
+    @property
+    def reads(self) -> Reads:
+        return Reads()
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """h and c of each layer."""
+        return dict.fromkeys(("h", "c"), StateArray((self.layers, 1, self.width)))
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        return {}
+
+    def reading(self, windows: WindowSettings) -> Self:
+        return self
+
+
+class SegmentedConfig(BackboneConfig):
+    """A model whose blocks attend to cached inputs, of the M positions before a segment, and may remember more."""
+
+    way: ClassVar[Way] = "stream"
+    left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
+
+    if TYPE_CHECKING:  # fields of each backbone, which says what they mean to it
+        layers: int
+        segment_length: int | None
+        mem_length: int | None
+
+    @abstractmethod
+    def memory_spec(self, block: int, context: int) -> NamedTuple:
+        """Shapes of what a block keeps besides cached inputs; blocks count from 1.
+
+        Raises: UsageError if it cannot read such segments.
+        """
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
+
+        Then the memory of each block, by the block's number.
+        """
+        assert self.mem_length is not None, "the stage fills it in"
+        cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
+        spec = {"cached": cached, "place": StateArray((1,), "int64")}
+        for block in range(1, self.layers + 1):
+            memory = present(self.memory_spec(block, context))
+            spec |= {f"{in_block(block)}{name}": array for name, array in memory.items()}
+        return spec
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if the model has segments of another length, or layers that cannot read such ones."""
+        require_segments(self.segment_length, segment_length)
+        memory = segment_length if self.mem_length is None else self.mem_length
+        lengths = {"segment_length": segment_length, "mem_length": memory}
+        self.model_copy(update=lengths).state_spec(segment_length)
+        return lengths
+
+    def reading(self, windows: WindowSettings) -> Self:
+        memory = self.mem_length if windows.mem_length is None else windows.mem_length
+        lengths: dict[str, Any] = {"segment_length": windows.context, "mem_length": memory}
+        if windows.long_length is not None:
+            attention: Any = getattr(self, "attention", None)
+            lengths["attention"] = attention.lengthened(windows.long_length)
+        read = self.model_copy(update=lengths)
+        read.state_spec(windows.context)
+        return read
+
+
+class DistancesConfig(SegmentedConfig):
+    """One that knows positions by their distances."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"relative positions need an even width, not {self.width}")
+        return self
+
+
+def in_block(block: int) -> str:
+    """Prefix of the names of a block's memory in the state of the whole network."""
+    return f"block{block}."
+
+
+class TransformerXLConfig(DistancesConfig, AttentionConfig):
+    """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
+
+    Source: Dai et al. 2019 (arXiv:1901.02860).
+    """
+
+    backbone: Literal["transformer-xl"] = "transformer-xl"
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+    mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
+    """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
+    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
+    """The attention layer of the blocks, which may remember more than cached inputs."""
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS, documents=self.attention.reads_documents or self.lookup.reads_documents)
+
+    def memory_spec(self, block: int, context: int) -> NamedTuple:
+        attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
+        lookup = cast(LookupSettings, self.layer_in("lookup", block))
+        return BlockMemory(attention.memory_spec(self, context), lookup.memory_spec(self))
+
+
+class MemoryTransformerConfig(DistancesConfig, BlockSizes):
+    """A Transformer-XL with memory tokens: learned rows that read the positions before a segment, and are read in it.
+
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), whose encoders these are decoders of.
+    """
+
+    backbone: Literal["memory-transformer"] = "memory-transformer"
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+    mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
+    """Positions before its segment that memory tokens read, M; None: the segment length."""
+    memory_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 20
+    """m; they begin anew with every segment."""
+    memory_rows: Literal["shared", "controller", "bottleneck"] = "shared"
+    """The weights that compute them: those of tokens (MemTransformer) or their own (MemCtrl, MemBottleneck).
+
+    With `bottleneck` tokens see nothing before their segment but what these rows say of it.
+    """
+    shared_controller: bool = False
+    """Whether the own weights are the same in all blocks."""
+
+    @model_validator(mode="after")
+    def _rows_fit(self) -> Self:
+        if self.shared_controller and self.memory_rows == "shared":
+            raise ValueError("shared_controller is of memory_rows controller and bottleneck: leave it out")
+        if self.memory_tokens and self.layers < 2 and self.memory_rows != "bottleneck":
+            raise ValueError(
+                f"memory tokens read in one block what tokens read of them in the next: layers {self.layers} are too "
+                "few, 2 or more fit, or memory_rows bottleneck"
+            )
+        return self
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS)
+
+    def memory_spec(self, block: int, context: int) -> Nothing:
+        """Raises: UsageError if there are memory tokens, and nothing for them to read."""
+        if self.memory_tokens and not self.mem_length:
+            raise UsageError(
+                "Memory tokens read the positions before a segment: --mem-length must be 1 or more (or "
+                "model.memory_tokens 0)."
+            )
+        return Nothing()
+
+
+class Cell(NamedTuple):
+    """Memory of a layer: c after the latest position, [B, d]."""
+
+    c: Any
+
+
+class SRUPlusPlusConfig(SegmentedConfig):
+    """Simple recurrent units whose inputs come out of attention; reads a stream, and needs no positions.
+
+    Source: Lei 2021 (arXiv:2102.12459).
+    """
+
+    backbone: Literal["sru++"] = "sru++"
+    layers: Size = 4
+    projection: Size | None = None
+    """Width p of attention, and of what a layer without attention projects to; None: a quarter of the width."""
+    heads: Size = 1
+    attention_every: Size = 1
+    """Every how many layers have attention; larger than `layers`: none has."""
+    attention_dropout: Probability = 0.0
+    highway_bias: float = -2.0
+    """Where the bias of the gate r begins, of h = r c + (1 - r) x: below 0 a layer begins by passing on its input."""
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+    mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
+    """Positions before its segment that an input attends to, M; None: the segment length."""
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.projected < 1 or self.projected % self.heads:
+            legal = [number for number in range(1, self.projected + 1) if self.projected % number == 0]
+            raise ValueError(
+                f"heads {self.heads} do not divide the width {self.projected} of attention (projection, or a quarter "
+                f"of width): heads may be {', '.join(map(str, legal)) or 'none: choose a width of 4 or more'}"
+            )
+        return self
+
+    @property
+    def projected(self) -> int:
+        """p."""
+        return self.width // 4 if self.projection is None else self.projection
+
+    def attends(self, block: int) -> bool:
+        """Whether a layer has attention; layers count from 1."""
+        return block % self.attention_every == 0
+
+    @property
+    def reads(self) -> Reads:
+        return Reads()
+
+    def memory_spec(self, block: int, context: int) -> Cell:
+        return Cell(StateArray((1, self.width)))
+
+
+class MemformerConfig(BlockSizes):
+    """An encoder reads the segment before and a memory of slots, and writes that; a decoder predicts the segment.
+
+    `layers` are the decoder's. Source: Wu et al. 2022 (arXiv:2010.06891).
+    """
+
+    way: ClassVar[Way] = "stream"
+
+    backbone: Literal["memformer"] = "memformer"
+    encoder_layers: Size = 2
+    slots: Annotated[int, Field(ge=0, lt=2**31)] = 32
+    """k, vectors of memory; 0: the decoder knows the segment before, and nothing else."""
+    summary_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Learned rows that the encoder reads behind a segment, to sum it up (the paper's classification tokens)."""
+    temperature: Annotated[float, Field(gt=0)] = 0.25
+    """Divisor of the scores of slots: the smaller, the fewer rows a slot takes from."""
+    forgetting: Annotated[float, Field(gt=0)] = 0.1
+    """Norm that the biases of slots begin with: the larger, the sooner a slot forgets what it is not given again."""
+    segment_length: Size | None = None
+    """L, inputs of a segment; None: the segment length of training."""
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS)
+
+    def state_spec(self, context: int) -> dict[str, StateArray]:
+        """Slots; what the encoder reads or has made of the segment before; what was read of the segment under way."""
+        before = context + self.summary_tokens if context > 1 else 1
+        past = StateArray((1, self.heads, context - 1, self.width // self.heads))
+        spec = {
+            "memory": StateArray((1, self.slots, self.width)),
+            "before": StateArray((1, before, self.width)),
+            "segment": StateArray((1, context - 1, self.width)),
+        }
+        return spec | {f"block{n}.past.{part}": past for n in range(1, self.layers + 1) for part in ("keys", "values")}
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if the model has segments of another length."""
+        require_segments(self.segment_length, segment_length)
+        return {"segment_length": segment_length}
+
+    def reading(self, windows: WindowSettings) -> Self:
+        """Raises: UsageError for segments of another length: a memformer learns one for each place, and its slots."""
+        if windows.context != self.segment_length:
+            raise UsageError(
+                f"A memformer reads segments of the length that it was trained with: --context {self.segment_length}, "
+                f"not {windows.context}."
+            )
+        return self

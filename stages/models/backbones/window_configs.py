@@ -1,0 +1,172 @@
+"""Settings of the networks that read windows, each by itself; free of torch and of transformers."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stages.config import OneOf
+from stages.errors import UsageError
+from stages.examples import Way
+from stages.models.config import BackboneConfig, Reads, Size, Stateless
+from stages.models.layers import WINDOW_ATTENTION
+from stages.models.layers.settings import (
+    FEED_FORWARD_KEYS,
+    AttentionConfig,
+    NoLookupSettings,
+    SoftmaxSettings,
+    SublayerSettings,
+)
+
+
+class TransformerConfig(Stateless, AttentionConfig):
+    """A pre-norm decoder Transformer."""
+
+    backbone: Literal["transformer"] = "transformer"
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    max_positions: Size | None = None
+    """Longest window that learned positions can read; None: the segment length of training."""
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = SoftmaxSettings()
+    """The attention layer of the blocks."""
+
+    @model_validator(mode="after")
+    def _positions_fit(self) -> Self:
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @property
+    def reads(self) -> Reads:
+        longest = self.max_positions if self.positions == "learned" else None
+        return Reads(FEED_FORWARD_KEYS, longest, self.lookup.reads_documents)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if segments are longer than the learned positions."""
+        if self.positions == "sinusoidal":
+            return {}
+        longest = self.max_positions or segment_length
+        if longest < segment_length:
+            raise UsageError(f"model.max_positions is {longest}, less than a segment of {segment_length} tokens.")
+        return {"max_positions": longest}
+
+
+class EncoderDecoderConfig(Stateless, AttentionConfig):
+    """A pre-norm Transformer that reads a source sentence, and writes its translation token by token.
+
+    `layers` and `feed_forward` are the decoder's; blocks of the encoder have the usual feed-forward layer.
+    """
+
+    backbone: Literal["encoder-decoder"] = "encoder-decoder"
+    encoder_layers: Size = 2
+    activation: Literal["gelu", "relu"] = "relu"
+    lookup: NoLookupSettings = NoLookupSettings()
+    attention: SoftmaxSettings = SoftmaxSettings()
+    """The only one there is, as there is no lookup."""
+
+    @model_validator(mode="after")
+    def _width_is_even(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+    @model_validator(mode="after")
+    def _full_softmax(self) -> Self:
+        if self.cutoffs:
+            raise ValueError("vocabularies of a translation model are small: leave cutoffs out")
+        return self
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(FEED_FORWARD_KEYS, source=True, decodes=True)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        return {}
+
+
+class HuggingFaceConfig(Stateless, BackboneConfig):
+    """A model of transformers between the two sides of a vocabulary; made by `import-model` alone."""
+
+    backbone: Literal["huggingface"] = "huggingface"
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    """Its own settings, `config.json` of transformers."""
+    last_ffn: str | None = None
+    """The module whose input is g; None: it has no feed-forward block, and `hidden` is its only key."""
+    max_positions: Size | None = None
+    """Longest window that it can read; None: any."""
+    prefix: int | None = None
+    """The token that it expects before every window; None: none."""
+    input_scale: Annotated[float, Field(gt=0)] = 1.0
+    """Factor of embeddings before the first block (Gemma: √d)."""
+
+    @property
+    def reads(self) -> Reads:
+        keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
+        longest = None if self.max_positions is None else self.max_positions - (self.prefix is not None)
+        return Reads(keys, longest)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if it was not imported, or cannot read segments as long."""
+        if not self.architecture:
+            raise UsageError("The backbone huggingface is imported, not trained from nothing: memlm import-model.")
+        longest = self.reads.longest_context
+        if longest is not None and segment_length > longest:
+            raise UsageError(f"The model reads {longest} tokens at once, less than a segment of {segment_length}.")
+        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
+
+
+class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
+    """An encoder-decoder of transformers between the two sides of a vocabulary; made by `import-model` alone."""
+
+    backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    """Its own settings, `config.json` of transformers."""
+    last_ffn: str | None = None
+    """The module of the decoder whose input is g; None: `hidden` is its only key."""
+    max_positions: Size | None = None
+    """Longest source and longest target that it can read; None: any."""
+    prompt: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """First inputs of the decoder, in place of `<eos>`: the token that begins a target, and the target's language."""
+    source_prefix: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Tokens before every source: its language (NLLB), or the task in words (T5)."""
+    input_scale: Annotated[float, Field(gt=0)] = 1.0
+    """Factor of embeddings before the first block (M2M: √d)."""
+
+    @property
+    def reads(self) -> Reads:
+        keys = ("hidden",) if self.last_ffn is None else ("ffn-input", "hidden")
+        longest = None if self.max_positions is None else self.max_positions - max(0, len(self.prompt) - 1)
+        return Reads(keys, longest, source=True, decodes=True)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError if it was not imported."""
+        if not self.architecture:
+            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
+        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
+
+
+class TextEncoderConfig(Stateless, BackboneConfig):
+    """A model of transformers whose inputs see those behind them; made by `import-model` alone."""
+
+    scores_tokens: ClassVar[bool] = False
+    way: ClassVar[Way] = "pooled"
+
+    backbone: Literal["text-encoder"] = "text-encoder"
+    architecture: dict[str, Any] = Field(default_factory=dict)
+    """Its own settings, `config.json` of transformers."""
+    pooling: Literal["mean", "cls", "max"] = "mean"
+    """How a window becomes one vector: of all hidden states, or the first."""
+    normalize: bool = False
+    """Whether that vector is made 1 long."""
+    before: tuple[int, ...] = ()
+    """Tokens that its tokenizer puts before a text ([CLS])."""
+    after: tuple[int, ...] = ()
+    """Tokens that its tokenizer puts behind one ([SEP])."""
+    longest: Size | None = None
+    """Most tokens of a text that it can read, without these; None: any number."""
+
+    @property
+    def reads(self) -> Reads:
+        return Reads(longest_context=self.longest)
+
+    def sizes(self, segment_length: int) -> dict[str, Any]:
+        """Raises: UsageError, since it predicts nothing that it could be trained on."""
+        raise UsageError("The backbone text-encoder is imported, and makes keys alone: memlm import-model.")

@@ -1,0 +1,59 @@
+"""Heads: what a model says of a whole example instead of its next token; the registry, and settings free of torch."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from stages.config import Settings
+from stages.registry import Part, Registry
+
+HERE = "stages.models"
+HEADS = Registry(
+    "head",
+    {
+        "classifier": Part.within(HERE, "head_settings:ClassifierSettings", "heads:Classifier"),
+        "language": Part.within(HERE, "head_settings:LanguageSettings", "heads:Language"),
+        "matcher": Part.within(HERE, "head_settings:MatcherSettings", "heads:Matcher"),
+        "modulated": Part.within(HERE, "head_settings:ModulatedSettings", "heads:Modulated"),
+    },
+)
+Pool = Literal["mean", "last", "first"]
+"""How the hidden states of an example become one vector: their mean, the last, or the first."""
+
+
+class ClassifierSettings(Settings):
+    """A softmax over labels that are all known in advance."""
+
+    reads_frozen: ClassVar[bool] = False
+    """Whether the model has a copy of itself that learns nothing, for the head to read."""
+
+    name: Literal["classifier"] = "classifier"
+    labels: Annotated[int, Field(gt=0, lt=2**31)]
+    """Labels of all tasks, |Y|."""
+    pool: Pool = "mean"
+
+
+class MatcherSettings(ClassifierSettings):
+    """Products with a vector of each label that was learnt; at test these are prototypes."""
+
+    name: Literal["matcher"] = "matcher"  # type: ignore[assignment]
+
+
+class ModulatedSettings(ClassifierSettings):
+    """A classifier whose input is gated by what a frozen copy of the encoder sees."""
+
+    reads_frozen: ClassVar[bool] = True
+
+    name: Literal["modulated"] = "modulated"  # type: ignore[assignment]
+
+
+class LanguageSettings(Settings):
+    """The vocabulary itself answers: a label is a few tokens that follow `<ans>`."""
+
+    reads_frozen: ClassVar[bool] = False
+
+    name: Literal["language"] = "language"
+    answers: tuple[tuple[int, ...], ...]
+    """Tokens of each label."""
+    first: Annotated[int, Field(gt=0)]
+    """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens of the text."""

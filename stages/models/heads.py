@@ -1,0 +1,100 @@
+"""Heads: hidden states of an example -> scores of all labels, before the softmax."""
+
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from stages.models.head_settings import ClassifierSettings, LanguageSettings, MatcherSettings, ModulatedSettings, Pool
+
+STD = 0.02
+"""Deviation of the weights at the start, as in BERT."""
+
+
+class Classifier(nn.Module):
+    """p(y | x) = softmax(W h(x) + b), h(x) being a vector that pools the hidden states of an example."""
+
+    def __init__(self, width: int, settings: ClassifierSettings) -> None:
+        super().__init__()
+        self.pool = settings.pool
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(settings.labels, width), std=STD))
+        self.bias = nn.Parameter(torch.zeros(settings.labels))
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores [B, |Y|]."""
+        return nn.functional.linear(pooled(hidden, mask, self.pool), self.weight, self.bias)
+
+
+def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, pool: Pool) -> Float[Tensor, "B d"]:
+    """One vector an example, of the positions that count (None: all); at least one does, and padding is at the end.
+
+    >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]]])
+    >>> mask = torch.tensor([[True, True, False]])
+    >>> [pooled(hidden, mask, pool).item() for pool in ("mean", "last", "first")]
+    [2.0, 3.0, 1.0]
+    """
+    if mask is None:
+        mask = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
+    match pool:
+        case "mean":
+            counted = mask[..., None].to(hidden.dtype)
+            return (hidden * counted).sum(1) / counted.sum(1)
+        case "last":
+            return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
+        case "first":
+            return hidden[:, 0]
+
+
+class Matcher(nn.Module):
+    """p(y | x) = softmax over r_y · h(x) of the labels y that were learnt; -inf for those that no task has had yet.
+
+    In training a label is a weight, in evaluation mode its prototype, through which no gradient goes.
+
+    Source: Han et al. 2020 (EMAR, aclanthology.org/2020.acl-main.573), section 3.
+    """
+
+    seen: Tensor
+    prototypes: Tensor
+
+    def __init__(self, width: int, settings: MatcherSettings) -> None:
+        super().__init__()
+        self.pool = settings.pool
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(settings.labels, width), std=STD))
+        self.register_buffer("prototypes", torch.zeros(settings.labels, width))
+        self.register_buffer("seen", torch.zeros(settings.labels, dtype=torch.bool))
+
+    def represent(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """h(x), [B, d], of hidden states [B, L, d] and the positions that count, bool [B, L] (None: all)."""
+        return pooled(hidden, mask, self.pool)
+
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, L, d] -> [B, |Y|]."""
+        # At test a prototype stands for the weight: it was made of stored examples by the encoder as it is now.
+        of_labels = self.weight if self.training else self.prototypes
+        scores = nn.functional.linear(self.represent(hidden, mask), of_labels)
+        # Before the first task nothing was seen: then all labels stay, or the softmax would be of nothing.
+        return scores.masked_fill(~(self.seen | ~self.seen.any()), -torch.inf)
+
+
+class Modulated(Classifier):
+    """p(y | x) = softmax(W (h(x) ⊙ φ(x)) + b), φ(x) = σ(W_2 ReLU(W_1 r(x))), r(x) pooled from a frozen encoder.
+
+    Source: Holla et al. 2020 (arXiv:2009.04891), section 4.2, after ANML (Beaulieu et al. 2020).
+    """
+
+    def __init__(self, width: int, settings: ModulatedSettings) -> None:
+        super().__init__(width, settings)
+        self.modulator = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.Sigmoid())
+
+    def forward(self, hidden: Tensor, mask: Tensor | None, frozen: Tensor | None = None) -> Tensor:
+        """`frozen`: hidden states of the frozen encoder, [B, L, d]."""
+        own, others = (pooled(states, mask, self.pool) for states in (hidden, cast(Tensor, frozen)))
+        return nn.functional.linear(own * self.modulator(others), self.weight, self.bias)
+
+
+class Language(nn.Module):
+    """Says that a model answers in tokens; `stages.methods.stream.spelled` writes and reads them."""
+
+    def __init__(self, width: int, settings: LanguageSettings) -> None:
+        super().__init__()
