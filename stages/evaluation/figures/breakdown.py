@@ -54,14 +54,14 @@ def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) 
     Returns: None if there is no training split.
     """
     if counted_in == "split":
-        return _count(read["tokens"], split, counted_in)
+        return _frequencies(read["tokens"], split, counted_in)
     for corpus in (read["model"].input("tokens"), read["tokens"]):
         if "train" in corpus.metrics["splits"]:
-            return _count(corpus, "train", counted_in)
+            return _frequencies(corpus, "train", counted_in)
     return None
 
 
-def _count(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
+def _frequencies(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
     group: Any = corpus.zarr("tokens.zarr")
     counts = type_counts(group[f"{split}/ids"], corpus.metrics["vocabulary_size"])
     return Frequencies(bucket_of(counts), counted_in, corpus.reference)
