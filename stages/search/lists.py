@@ -212,3 +212,10 @@ class DecodedLists:
             return codes.view(np.float16)
         decoded: np.ndarray = quantizer.decode(codes)
         return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
+
+
+def holds_whole_keys(ivf: Any) -> bool:
+    """Whether lists hold keys as they were added: float16 lists are made for float16 keys alone."""
+    if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
+        return bool(ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual)
+    return isinstance(ivf, faiss.IndexIVFFlat)

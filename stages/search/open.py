@@ -18,7 +18,7 @@ from stages.search.exact import ExactSearcher
 from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
-from stages.search.lists import Lists, ListsInFile, ListsInMemory
+from stages.search.lists import Lists, ListsInFile, ListsInMemory, holds_whole_keys
 from stages.search.searcher import Searcher
 
 FLAT_ROWS_AT_A_TIME = 16384
@@ -144,7 +144,7 @@ def searcher_of(
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if can_group(index):
-        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device, lists)
+        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device, lists)
     _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 
@@ -172,13 +172,6 @@ class _KeysOfFlat(StoredKeys):
     def __init__(self, index: Any, keys: np.ndarray) -> None:
         super().__init__(keys, FLAT_ROWS_AT_A_TIME)
         self.index = index
-
-
-def _whole_keys(ivf: Any) -> bool:
-    """Whether the lists hold keys as they were added (float16 lists are made for float16 keys alone)."""
-    if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
-        return ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual
-    return isinstance(ivf, faiss.IndexIVFFlat)
 
 
 def searching_gpus() -> int:
