@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
@@ -133,7 +134,7 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> 
 
 
 def bars_spec(plot: Bars) -> Spec:
-    """One bar a series in each group, with a whisker over its interval."""
+    """One bar a series in each group, with a whisker over its interval; names that lack room are turned."""
     looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
     bars = [
         {"x": group, "y": value, "series": place, "fill": looks[place].colour}
@@ -148,11 +149,13 @@ def bars_spec(plot: Bars) -> Spec:
         for group, interval in zip(plot.groups, one.intervals, strict=False)
         if interval is not None
     ]
+    beside_each_other = (len(one) + len(other) for one, other in pairwise(plot.groups))
+    turned = LETTER / 2 * max(beside_each_other, default=0) > WIDTH / len(plot.groups)
     x = {
         "field": "x",
         "type": "nominal",
         "title": plot.across,
-        "axis": {"labelAngle": 0, "domain": False, "ticks": False},
+        "axis": {"labelAngle": -35 if turned else 0, "domain": False, "ticks": False},
     }
     x |= {"scale": {"domain": list(plot.groups), "paddingInner": 0.2, "paddingOuter": 0.1}}
     y = {

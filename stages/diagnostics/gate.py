@@ -24,7 +24,7 @@ from stages.numbers import number
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stages.encoding.hidden_memory import HiddenReader
+    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
     from stages.retrieval.gate_reader import GateReader

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stages.charts.data import Chart
-    from stages.encoding.hidden_memory import HiddenReader
+    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import RangeProbe
     from stages.models.language_model import LanguageModel
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics.probe import Probe, Records
-from stages.encoding.clock import now
 from stages.encoding.probe import Observation, RangeProbe
 from stages.models.config import model_of
+from stages.models.devices import now
 from stages.models.layers.settings import AttentionConfig, Place
 from stages.registry import load
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from stages.charts.data import Chart
-    from stages.encoding.hidden_memory import HiddenReader
+    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
 

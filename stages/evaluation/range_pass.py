@@ -8,8 +8,7 @@ from stages.artifacts.output import ShardOutput
 from stages.encoding.window_settings import TokenRange
 
 if TYPE_CHECKING:
-    from stages.encoding.carried_state import CarriedState
-    from stages.encoding.state_store import StateStore
+    from stages.encoding.carried_state import CarriedState, StateStore
     from stages.evaluation.range_reader import RangeReader, RangeResult
     from stages.memory.search_gate import SearchGate
 

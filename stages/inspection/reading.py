@@ -13,7 +13,7 @@ from stages.evaluation.figures.places import LastWords
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
-from stages.examples.corpus import Corpus
+from stages.examples.examples import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.inspection.weights import ReadEntries, Shares, read_entries

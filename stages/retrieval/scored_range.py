@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.encode import Places
 from stages.encoding.scoring import LMScores
-from stages.encoding.split_reader import Places
 from stages.memory.entries import (
     Entries,
     LogSums,

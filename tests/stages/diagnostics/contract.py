@@ -13,8 +13,7 @@ import torch
 
 from stages.diagnostics import PROBES, watching
 from stages.diagnostics.probe import Probe
-from stages.encoding.encode import encode
-from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.encode import HiddenReader, encode
 from stages.encoding.probe import Observation, ScoredBlock
 from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
