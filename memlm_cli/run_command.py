@@ -19,7 +19,7 @@ from memlm_cli.options import NOT_OPTIONS, Common
 from memlm_cli.progress import telling
 from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
+    # JSON is about what is printed, and nothing is.
     held = in_force([entry for entry in _defaults().of((command,)) if entry.parameter != "json"], typed)
     with telling(command), _logged(command, sources, typed, held), named_in_errors(held):
         common, given = _common(typed, held)

@@ -129,6 +129,7 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> 
     kept = [points[0], points[-1]]
     for part in range(stretches):
         held = points[part * len(points) // stretches : (part + 1) * len(points) // stretches]
+        # Extremes, no means: a spike in a loss must be seen.
         kept += [min(held, key=lambda p: p[1]), max(held, key=lambda p: p[1])]
     return sorted(dict.fromkeys(kept))
 
@@ -256,6 +257,7 @@ def colour_of(value: float, plot: HeatMap) -> str:
     if value > limit:
         return LIGHT["worse"]
     smallest = min(min(column) for column in plot.values)
+    # The root makes levels finer near the best, where settings that matter lie together.
     share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
     return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
 

@@ -11,12 +11,13 @@ from stages.models.config import model_of
 from stages.retrieval.reading import Reading
 from stages.translation.settings import DecodingSettings
 
-SEARCHED = "translations are searched for with neighbours from an index alone"
+SEARCHED = "translations are searched for with neighbours from an index, or from similar pairs, alone"
 
 
 def searched(readings: Sequence[Reading]) -> bool:
     """Whether a search for translations can read these memories."""
-    return all(set(one.sources) == {"external"} and one.value("pointers") is None for one in readings)
+    alone = [{"external"}, {"similar-pairs"}]
+    return all(set(one.sources) in alone and one.value("pointers") is None for one in readings)
 
 
 def resolve_decoding(

@@ -63,6 +63,8 @@ class SourceSettings(ReadingOptions):
     """Keys that reports tell of under another name."""
     reads_datastore: ClassVar[bool] = False
     """Whether it reads neighbours; its amount is then their number."""
+    reads_pairs: ClassVar[bool] = False
+    """Whether it finds pairs of sentences and reads neighbours among their tokens; its amount is their number."""
     reads_text: ClassVar[bool] = False
     """Whether it reads the text of an exact index."""
     compares_keys: ClassVar[bool] = True
@@ -232,6 +234,11 @@ class Reading(Settings):
         return self._any("reads_datastore")
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether it reads the tokens of pairs that are found for a sentence."""
+        return self._any("reads_pairs")
+
+    @property
     def reads_text(self) -> bool:
         """Whether it looks into the text of an exact index."""
         return self._any("reads_text")
@@ -249,7 +256,7 @@ class Reading(Settings):
     @property
     def neighbors(self) -> int:
         """The most neighbours that are read; 0 for none. Of a completed reading."""
-        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore)
+        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore or s.reads_pairs)
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 
     # Texts

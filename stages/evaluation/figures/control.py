@@ -17,6 +17,7 @@ from stages.evaluation.figures.places import LastWords
 from stages.evaluation.figures.texts import MOST_TOKENS, KnownText, counted_texts, digests_of, learned_text
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
+from stages.lineage.pairs import PAIRS
 from stages.metrics import finite, perplexity
 from stages.retrieval.sources.settings import Past
 from stages.text.tokens import TokenSplit, open_split, start_id
@@ -32,7 +33,7 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """And exact indexes."""
+    """And exact indexes, and tokens whose pairs are found."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -82,6 +83,8 @@ class Counting:
             stores.append(self.read["datastore"])
         if any(one.reads_text for one in settings):
             stores.append(self.read[EXACT])
+        if any(one.reads_pairs for one in settings):
+            stores.append(self.read[PAIRS])
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)

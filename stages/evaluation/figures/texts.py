@@ -15,6 +15,7 @@ from stages.evaluation.figures.ngram import Pieces
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.indexes import EXACT, TEXT
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.registry import CODE
 from stages.suffixes.matches import SortedContexts
@@ -88,7 +89,10 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
 
 
 def _held(holder: Artifact) -> Iterator[KnownText]:
-    """The rows of a datastore, by the split that they are of; all of the text of an exact index."""
+    """The rows of a datastore, by the split that they are of; all of the text of an exact index, or of pairs."""
+    if holder.kind == "tokens":
+        yield whole_split(holder, SPLIT, PAIRS)
+        return
     if holder.kind == "index":
         yield whole_split(holder.input(TEXT), str(holder.config["split"]), EXACT)
         return
@@ -139,8 +143,8 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
                 texts.append(held)
             elif "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
-    matched = list(_held(read[EXACT])) if EXACT in read else []
-    return texts + [one for one in matched if all(text.paragraphs != one.paragraphs for text in texts)]
+    more = [text for role in (EXACT, PAIRS) if role in read for text in _held(read[role])]
+    return texts + [one for one in more if all(text.paragraphs != one.paragraphs for text in texts)]
 
 
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
@@ -186,7 +190,7 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     Returns: None where there is no such text, or more than MOST_TOKENS tokens of it.
     """
     datastores = [datastore for datastore, _ in datastores_read(read)]
-    holders = [*datastores, *([read[EXACT]] if EXACT in read else [])]
+    holders = [*datastores, *(read[role] for role in (EXACT, PAIRS) if role in read)]
     own = digests_of(read["tokens"], split)
     texts = [text for text in counted_texts(read["model"], holders) if text.ids != own]
     scored = open_split(read["tokens"].zarr("tokens.zarr"), split)

@@ -5,23 +5,20 @@ from collections.abc import Iterator
 from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
+from stages.lineage.pairs import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
 from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
-from stages.retrieval.hyperparameters import meanings, switched_off
+from stages.retrieval.hyperparameters import meanings
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
-    """Meanings of the words and numbers of memories, controls, and memories that are off."""
+    """Meanings of the words and numbers of memories, and what probes say."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
         yield "memory-words", {"words": "; ".join(f"{word}: {means}" for word, means in words.items())}
-    if any("unigram-cache" in row["row"] for row in report["rows"]):
-        yield "unigram-cache", {}
-    if any(map(switched_off, memories)):
-        yield "memory-off", {}
     yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
 
 
@@ -86,12 +83,15 @@ def matched_text(report: Figures) -> Iterator[Finding]:
     yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
 
 
+HOLDERS = {EXACT: "the index's text", PAIRS: "the pairs"}
+
+
 def _text(text: Figures) -> str:
     """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
     if "model" in text["read_by"]:
         return str(text["split"])
-    holder = "index" if EXACT in text["read_by"] else "datastore"
-    return f"the {holder}'s text, {text['split']} of {text['corpus']}"
+    holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text")
+    return f"{holder}, {text['split']} of {text['corpus']}"
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = next(report["read"][role] for role in ("datastore", EXACT, MODELS_OWN) if role in report["read"])
+    made = next(report["read"][role] for role in ("datastore", EXACT, PAIRS, MODELS_OWN) if role in report["read"])
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"

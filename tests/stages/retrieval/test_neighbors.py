@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
-from stages.artifacts.rows import RowsByName
+from stages.artifacts.reading import RowsByName
 from stages.lineage.runs import OwnRows, Runs
 from stages.retrieval import neighbors
 from stages.retrieval.neighbors import IndexSearch, NeighborTokens, PointerSearch, followed, neighbor_tokens
