@@ -168,7 +168,7 @@ class MemoryReader:
         No memory enters hidden states: what is kept of a position is from before that.
         """
         reader = replace(self.range_reader, hidden_memory=None, probes={})
-        past = CarriedState(0 if reader.carries_state else max(0, start - reader.needs.reach))
+        past = reader.beginning if reader.carries_state else CarriedState(max(0, start - reader.needs.reach))
         while past.start < start:
             past = reader.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
