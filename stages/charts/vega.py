@@ -191,7 +191,7 @@ def histogram_spec(plot: Histogram) -> Spec:
 def heat_map_spec(plot: HeatMap) -> Spec:
     """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
     columns, rows = len(plot.values), len(plot.values[0])
-    cells = [
+    cells: list[Spec] = [
         {"x": x, "y": y, "fill": colour_of(value, plot), "words": _words(plot, x, y)}
         for x, column in enumerate(plot.values)
         for y, value in enumerate(column)
