@@ -19,7 +19,7 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts.forecast import Cost, Work
+from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.numbers import size
 
 
@@ -186,7 +186,7 @@ def _estimate(
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
-    needed = {CPU: cost.host, device: forecast.memory(config, inputs)}
+    needed = {CPU: cost.host, device: _device_memory(forecast, config, inputs, device)}
     estimate = Estimate(
         name=task.name,
         command=task.command,
@@ -203,6 +203,12 @@ def _estimate(
         written=folder_bytes(draft),
     )
     return estimate, store.expect(work, cost) if cost.metrics else None
+
+
+def _device_memory(forecast: Forecast[Any], config: StageConfig, inputs: Inputs, device: str) -> int | None:
+    """Bytes of memory of the device that computes; None: not known."""
+    memory = forecast.memory(config, inputs)
+    return memory if device == CPU or memory is None else memory - forecast.beside_a_gpu(config, inputs)
 
 
 Run = tuple[int, float]

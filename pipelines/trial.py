@@ -273,7 +273,7 @@ def _described(trial: Trial) -> Iterator[str]:
     if trial.good is not None:
         made = passes(float(f"{budget.passes:.2g}"))
         yield (
-            f"{made} over {size(budget.bytes)}: expect a model hardly better than a trigram, so that a gain of a "
+            f"{made} over {size(budget.bytes)}: expect a model hardly better than counting, so that a gain of a "
             f"memory says little; --minutes {trial.good} would be enough for "
             f"{number(min(GOOD_PASSES, budget.worthwhile))} passes"
         )

@@ -213,15 +213,20 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
 
 def _disagrees(index: Artifact) -> str | None:
-    """Describe the keys that are not those of the datastore; None: there are none, or no datastore to compare with."""
+    """Describe what is not as its datastore or text has it; None: nothing, or there is none to compare with."""
     try:
-        datastore = index.input("datastore")
+        made_of = index.input(TEXT if index.config["index"] == EXACT else "datastore")
     except ArtifactError:
         return None
+    if made_of.kind == "tokens":
+        from stages.suffixes.comparing import wrong_contexts
+        from stages.suffixes.open import open_contexts
+
+        return wrong_contexts(open_contexts(index))
     from stages.lineage.rows import stored_keys
     from stages.search.comparing import wrong_rows
 
-    return wrong_rows(index.file(INDEX_FILE), stored_keys(datastore))
+    return wrong_rows(index.file(INDEX_FILE), stored_keys(made_of))
 
 
 class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):

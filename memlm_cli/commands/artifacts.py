@@ -84,7 +84,7 @@ def verify(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Hash every file again and compare, with the manifest's own digest and the id; an index, with its datastore.
+    """Hash every file again and compare, with the manifest's own digest and the id; an index, with what it was made of.
 
     Exit 4 if one is damaged.
     """

@@ -54,7 +54,7 @@ def identity(
 class Manifest(BaseModel):
     """Content of `manifest.json`, the last file to be written into an artifact."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     format_version: int
     kind: str

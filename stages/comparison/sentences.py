@@ -34,12 +34,12 @@ def report_line(name: str, report: Facts) -> str:
 
 
 def against(report: Facts) -> str:
-    """`, worse than a trigram of what it reads (24.7)`; empty where no trigram was counted."""
+    """`, worse than counting in what it reads (24.7)`; empty where no trigram was counted."""
     value, counted = report["perplexity"], report.get("counting")
     if counted is None:
         return ""
     if value is not None and value < counted:
-        return f", a trigram of what it reads: {number(counted)}"
+        return f", counting in what it reads: {number(counted)}"
     return f", {COUNTING_SHORT.format(new='', limit=number(counted))}"
 
 

@@ -194,8 +194,10 @@ def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
     return Counts(tokens=words.tokens, characters=0, bytes=0, words=words.passages)
 
 
-SETTINGS = ("segment_length",)
+SETTINGS = ("segment_length", "batch_tokens", "accumulate", "label_smoothing", "clip_norm", "lora")
 """Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
+GROUPS = ("optimizer", "schedule")
+"""Groups of settings, of which each changes it."""
 FIGURES = ("parameters", "steps", "tokens")
 OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
 """Settings of a model that are its memory, or follow from training."""
@@ -225,6 +227,9 @@ def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
         yield from (_phrase(name, kinds[0][name], kinds[1][name]) for name in names if kinds[0][name] != kinds[1][name])
     for name in SETTINGS:
         yield from _differing(name, own.config, theirs.config)
+    for group in GROUPS:
+        first, second = (model.config.get(group) or {} for model in (own, theirs))
+        yield from (f"{group} {phrase}" for name in first for phrase in _differing(name, first, second))
     for name in FIGURES:
         yield from _differing(name, own.metrics, theirs.metrics)
 

@@ -71,6 +71,10 @@ class Forecast(ABC, Generic[C]):
         """Estimate the minimum bytes of memory, of the device that computes; None: not known."""
         return None
 
+    def beside_a_gpu(self, config: C, inputs: Inputs) -> int:
+        """Bytes of this memory that are the machine's own where a GPU computes."""
+        return 0
+
     @abstractmethod
     def work(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Estimate the amount of work; `metrics` are those of the artifact, or of its cost."""

@@ -35,11 +35,15 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
         return 4 * int(inputs["model"].metrics["parameters"]) + self._beside_the_model(config, inputs)
 
     def _beside_the_model(self, config: EvaluateConfig, inputs: Inputs) -> int:
-        """Bytes of carried state, of what is searched, of an exact index, and of what matches are sorted in."""
+        """Bytes of carried state, of what is searched, and of matches."""
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
+        state = state_bytes(inputs["model"], config.windows, tokens)
+        return state + _search_memory(inputs) + self.beside_a_gpu(config, inputs)
+
+    def beside_a_gpu(self, config: EvaluateConfig, inputs: Inputs) -> int:
+        """Bytes of an exact index, and of what matches are sorted in."""
         matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
-        read = _search_memory(inputs) + matching_memory(inputs)
-        return state_bytes(inputs["model"], config.windows, tokens) + read + matched
+        return matched + matching_memory(inputs)
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""

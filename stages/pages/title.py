@@ -109,7 +109,7 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 
 def _flaws(row: Row) -> tuple[str, str]:
-    """`, worse than a trigram of what it reads (17.2)`, which no gain makes good; or ` (undertrained)`, a flaw."""
+    """`, worse than counting in what it reads (17.2)`, which no gain makes good; or ` (undertrained)`, a flaw."""
     beaten = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
     if beaten is not None:
         new = "" if beaten[1] == row.values["counting"] else " on new text"

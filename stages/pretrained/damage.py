@@ -19,8 +19,11 @@ GGUF_TEXT, GGUF_ARRAY = 8, 9
 SIZES = (
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
     *("hidden_size", "intermediate_size", "vocab_size", "num_experts", "num_local_experts"),
+    *("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim", "d_ff", "d_kv"),
+    *("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim", "num_decoder_layers"),
 )
-"""Settings of transformers, by the names that all its models know, of which none can be negative."""
+"""Settings of transformers, by the names that its models know, of which none can be negative."""
+LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 WEIGHTS_A_BYTE = 8
 """More than any quantization packs into one."""
@@ -55,12 +58,12 @@ def require_sizes(location: Location, settings: Any) -> None:
         value = getattr(settings, name, None)
         if isinstance(value, int) and value < 0:
             raise DataError(f"{location.spec} cannot be a model: its settings have {name} = {value}.")
-    layers, held = getattr(settings, "num_hidden_layers", None), _weights(location)
-    experts = max((value for name in EXPERTS if isinstance(value := getattr(settings, name, None), int)), default=1)
-    for name, value in (("layers", layers), ("experts", experts)):
-        if isinstance(value, int) and held is not None and value > held:
+    held = _weights(location)
+    for what, names in (("layers", LAYERS), ("experts", EXPERTS)):
+        value = max((value for name in names if isinstance(value := getattr(settings, name, None), int)), default=0)
+        if held is not None and value > held:
             raise DataError(
-                f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {name}: they are those of "
+                f"{location.spec} holds {held:,} weights, and its settings ask for {value:,} {what}: they are those of "
                 "another model, or changed."
             )
 

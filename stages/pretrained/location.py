@@ -90,9 +90,9 @@ class Location:
         if (self.folder / WEIGHTS).is_file() or not index.is_file():
             return [WEIGHTS]
         named = _json_object(index).get("weight_map")
-        names = sorted(set(named.values())) if isinstance(named, dict) else []
-        if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
-            raise DataError(f"{index} does not name the files that hold the weights.")
+        names = sorted(set(named.values()), key=str) if isinstance(named, dict) else []
+        if not names or not all(map(_is_safetensors, names)):
+            raise DataError(f"{index} does not name the safetensors beside it that hold the weights.")
         return names
 
     def _instead(self) -> str:
@@ -222,6 +222,11 @@ def _checked(location: Location) -> Location:
                     f"without {name}."
                 )
     return location
+
+
+def _is_safetensors(name: Any) -> bool:
+    """Whether a name is that of safetensors in the same folder: transformers opens pickles where an index has them."""
+    return isinstance(name, str) and Path(name).name == name and name.endswith(".safetensors")
 
 
 def _json_object(file: Path) -> dict[str, Any]:

@@ -224,7 +224,8 @@ def test_memory_of_a_gpu_stands_beside_that_of_the_machine(
     stages = planned(memlm, recipe(tmp_path), *files).stages
     for name in ("model", "datastore", "report"):
         found, before = stages[name]["memory"], on_cpu[name]["memory"]["cpu"]
-        assert found["Small GPU"] == before > 0
+        matched = found["cpu"] if name == "report" else 0  # sorted by the machine, and no keys are searched
+        assert found["Small GPU"] == before - matched > 0
         assert found["cpu"] < before or name == "model"
     assert stages["index"]["memory"].keys() == {"cpu"} and not stages["tokens"]["memory"]
     ended = memlm("plan", recipe(tmp_path), *files)

@@ -29,7 +29,7 @@ def test_a_report_is_its_table_its_meaning_and_what_to_mind(report: Artifact, ca
     assert (blank, title) == ("", f"{report.reference}, test, 40 tokens")
     assert [line.split()[0] for line in (head, plain, cache)] == ["Memory", "plain", "neural-cache"]
     assert meaning.startswith("neural-cache: perplexity 113.57 on corpus test, 32.4% below plain")
-    assert len(mind) == 1 and "trigram" in mind[0]
+    assert len(mind) == 1 and "counting" in mind[0]
 
 
 def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys) -> None:

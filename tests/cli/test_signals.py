@@ -178,3 +178,13 @@ def test_several_workers_end_with_an_interrupted_command_and_the_next_goes_on(
 def _shards(log: Path) -> int:
     """How many shards of text are committed."""
     return log.read_text().count('"key": "train-') if log.exists() else 0
+
+
+def test_the_thread_of_zarr_is_ended_with_the_process() -> None:
+    """At exit a busy machine would wait for it, and print a traceback."""
+    script = (
+        "import zarr, zarr.core.sync as sync; from memlm_cli.app import end_zarr; end_zarr(); "
+        "zarr.zeros(3); thread = sync.iothread[0]; assert thread.is_alive(); end_zarr(); print(thread.is_alive())"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"

@@ -118,7 +118,7 @@ def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_littl
     assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
     assert FEWEST_PASSES <= found.passes < GOOD_PASSES
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, three_bytes, machine, TRAINING, shares)
-    (little,) = [line for line in plan_of(trial).said if "hardly better than a trigram" in line]
+    (little,) = [line for line in plan_of(trial).said if "hardly better than counting" in line]
     assert little.startswith(f"{trial.budget.passes:.2g} passes over 50.0 kB: ")
     assert little.endswith("would be enough for 4 passes")
     enough = Machine(1_550, minutes_in(little), spent=15.0)

@@ -20,12 +20,12 @@ SENTENCES = {
     ),
     "worse-than-trigram": Sentence(
         SEVERE,
-        "{row} is no better than a trigram ({limit}){rest}. {remedy}",
-        "{row} no better than a trigram, {limit}",
+        "{row} is no better than counting ({limit}){rest}. {remedy}",
+        "{row} no better than counting, {limit}",
     ),
     "worse-than-counting": Sentence(
         SEVERE,
-        "{rows} {do} not beat a trigram of the same text{new}. Counting finds more in what {they} may read.",
+        "{rows} {do} not beat counting in the same text{new}. It finds more in what {they} may read.",
     ),
     "scored-training-text": Sentence(
         SEVERE, "Train is what {model} learned: this perplexity says nothing of other text (--split test)."
@@ -38,8 +38,8 @@ SENTENCES = {
     # A report: what means less than it seems to
     "hardly-better-than-trigram": Sentence(
         CAUTION,
-        "{row} is hardly better than a trigram ({limit}){rest}. {remedy}",
-        "{row} hardly better than a trigram, {limit}",
+        "{row} is hardly better than counting ({limit}){rest}. {remedy}",
+        "{row} hardly better than counting, {limit}",
     ),
     "unlike-baseline": Sentence(
         CAUTION, "{model} is no fair baseline: the model here differs in more than its memory ({differs})."
@@ -110,7 +110,7 @@ SENTENCES = {
         "In brackets: {confidence} intervals from {samples} resamples of {units}. "
         "They say how far other text of this kind may move a change; for other trainings see --seeds.",
     ),
-    "trigram": Sentence(NOTE, "A trigram of the training text alone has perplexity {limit}{new}."),
+    "trigram": Sentence(NOTE, "Counting in the training text alone has perplexity {limit}{new}."),
     "counted-orders": Sentence(NOTE, "Counting with n-grams of other orders gives {rows}."),
     "counted-texts": Sentence(NOTE, "Counting is a trigram of all the text that a row may read. {texts}."),
     "learned-weight": Sentence(
@@ -185,7 +185,7 @@ SENTENCES = {
     ),
     "drawn": Sentence(NOTE, "In brackets: {confidence} intervals from {samples} resamples of {units}."),
     "seeds-worse-than-counting": Sentence(
-        SEVERE, "{label}: {rows} {do} not beat a trigram of the same text (counting), by the mean."
+        SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
     ),
     "seeds-compared-with": Sentence(NOTE, "Changes are against {row} of {label}, run by run with the same seed."),
     "seed-intervals": Sentence(
@@ -193,7 +193,7 @@ SENTENCES = {
         "Intervals are of the mean over seeds ({confidence}, Student's t); the scored text is the same in all runs.",
     ),
 }
-COUNTING_SHORT = "worse than a trigram of what it reads{new} ({limit})"
+COUNTING_SHORT = "worse than counting in what it reads{new} ({limit})"
 """In a title, of a row that does not beat its control."""
 
 REPORT: Sequence[Condition] = (

@@ -238,8 +238,13 @@ def test_manifests_of_other_versions_or_damaged(
         store.get(squares.reference)
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "NaN"])
-@pytest.mark.parametrize("field", ["seconds", "producer"])
+NUMBERS = ["1e400", "-1e400", "Infinity", "NaN"]
+QUOTED = [("seconds", f'"{number}"') for number in NUMBERS]
+
+
+@pytest.mark.parametrize(
+    ("field", "number"), [*((field, number) for field in ("seconds", "producer") for number in NUMBERS), *QUOTED]
+)
 def test_numbers_that_are_not_finite_are_damage(store: Store, squares: Artifact, field: str, number: str) -> None:
     path = squares.path / "manifest.json"
     fields = json.loads(path.read_text()) | {field: "NUMBER" if field == "seconds" else {"python": ["NUMBER"]}}

@@ -33,7 +33,7 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
 
 @pytest.mark.parametrize(
     ("counting", "told"),
-    [(900.0, ", a trigram of what it reads: 900"), (1.5, ", worse than a trigram of what it reads (1.5)"), (None, "")],
+    [(900.0, ", counting in what it reads: 900"), (1.5, ", worse than counting in what it reads (1.5)"), (None, "")],
 )
 def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(counting: float | None, told: str) -> None:
     found = FOUND | {"a": {**FOUND["a"], "perplexity": 112.8, "counting": counting}}

@@ -31,10 +31,14 @@ def test_weights_are_those_that_transformers_reads_and_all_of_them(tmp_path):
     with pytest.raises(DataError, match=r"index\.json that names a\.safetensors: copy all files of the model there"):
         locate(str(tmp_path)).weights()
     index = tmp_path / "model.safetensors.index.json"
-    for content in ('{"weight_map": {}}', '{"weight_map": {"x": "../a.safetensors"}}', "{}"):
-        index.write_text(content)
-        with pytest.raises(DataError, match="does not name the files that hold the weights"):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    for wrong in ({}, {"x": "../a.safetensors"}, {"x": "a.safetensors", "y": "pytorch_model.bin"}, {"x": "a", "y": 1}):
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(DataError):
             locate(str(tmp_path)).weights()
+    index.write_text("{}")
+    with pytest.raises(DataError):
+        locate(str(tmp_path)).weights()
     index.write_text(json.dumps({"weight_map": {"x": "b.safetensors", "y": "a.safetensors", "z": "b.safetensors"}}))
     named = ["config.json", index.name, "a.safetensors", "b.safetensors"]
     assert [file.name for file in locate(str(tmp_path)).weights()] == named

@@ -1,0 +1,49 @@
+"""A baseline of another kind of model is told from one that differs in the memory alone."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stages.evaluation.metrics_file import baseline_row
+from stages.training.config import TrainConfig
+
+PLAIN = {"model": {"backbone": "transformer", "layers": 2}, "optimizer": {"lr": 0.01}}
+
+
+def model(*, steps: int = 7, **settings: Any) -> Any:
+    """A trained model, as far as a baseline is compared with it."""
+    config = TrainConfig.model_validate({**PLAIN, **settings}).stored()
+    metrics = {"parameters": 5, "steps": steps, "tokens": 9}
+    return SimpleNamespace(
+        config=config, metrics=metrics, reference="model/1", path=Path("model/1"), record=None, matches=lambda _: False
+    )
+
+
+def differences(own: Any, theirs: Any) -> list[str]:
+    """Those of two models, of which the second is in the baseline."""
+    metrics = {"method": "lm", "rows": [{"row": "plain"}]}
+    report = SimpleNamespace(metrics=metrics, reference="report/1", input=lambda role: theirs)
+    return baseline_row(report, own)["differs"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, []),
+        ({"seed": 3}, []),
+        ({"method": "trime"}, []),
+        ({"steps": 9}, ["steps 7, not 9"]),
+        ({"segment_length": 64}, ["segment length 128, not 64"]),
+        ({"label_smoothing": 0.1}, ["label smoothing 0.0, not 0.1"]),
+        ({"accumulate": 4}, ["accumulate 1, not 4"]),
+        ({"optimizer": {"lr": 0.002}}, ["optimizer lr 0.01, not 0.002"]),
+        ({"schedule": {"name": "constant"}}, ["schedule name cosine, not constant"]),
+        ({"model": {"backbone": "transformer", "layers": 3}}, ["layers 2, not 3"]),
+        ({"model": {"backbone": "lstm"}}, ["backbone transformer, not lstm"]),
+    ],
+)
+def test_what_changes_a_perplexity_without_memory_is_named(settings: dict[str, Any], told: list[str]) -> None:
+    steps = settings.pop("steps", 7)
+    assert differences(model(), model(steps=steps, **settings)) == told
