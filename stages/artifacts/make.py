@@ -19,8 +19,8 @@ from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
-from stages.artifacts.runner import run_stage
-from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
+from stages.artifacts.runner import run_sharded
+from stages.artifacts.stage import C, Execution, Inputs, Job, ShardedStage, Stage
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.registry import outside_code
@@ -181,7 +181,8 @@ def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, comm
     if draft.damage:
         execution.reporter.warning(draft.damage)
     try:
-        metrics = run_stage(work.stage, Job(work.config, work.inputs, folder, execution, draft))
+        stage, job = work.stage, Job(work.config, work.inputs, folder, execution, draft)
+        metrics = run_sharded(stage, job) if isinstance(stage, ShardedStage) else stage.run(job)
         manifest = work.manifest(
             files=draft.finish_files(),
             metrics=metrics,

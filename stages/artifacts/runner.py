@@ -1,4 +1,4 @@
-"""Runs a stage: at once, or its shards on an executor, committing what they wrote."""
+"""Runs the shards of a stage on an executor, committing what they wrote."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -10,14 +10,12 @@ from stages.artifacts import EXECUTORS
 from stages.artifacts.executors.executor import Executor
 from stages.artifacts.executors.worker import ShardTask
 from stages.artifacts.progress import Written
-from stages.artifacts.stage import C, Job, Shard, ShardedStage, Stage
+from stages.artifacts.stage import Job, Shard, ShardedStage
 from stages.numbers import size
 
 
-def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
+def run_sharded(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any]) -> dict[str, Any]:
     """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
-    if not isinstance(stage, ShardedStage):
-        return stage.run(job)
     with job.draft.first_look():
         plan = stage.plan(job)
     for layout in plan.arrays:
