@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.curves import accuracy_chart
 from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side
+from stages.charts.report import accuracy_chart
 from stages.charts.reported import Report, scored
 from stages.diagnostics.passage import tokens_of
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerWatch, SummingProbe
+from stages.diagnostics.probe import LayerWatch, Records, SummingProbe
 from stages.lineage.corpus import token_text
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite, perplexity

@@ -18,10 +18,11 @@ from stages.export.folder import Form
 from stages.models.backbones.transformer import Transformer
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
 from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
+from stages.models.weights import load_model
 
 EPSILON = 1e-5
 """Epsilon of memlm's layer norms."""

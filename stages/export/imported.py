@@ -13,8 +13,9 @@ from stages.export.folder import Form
 from stages.models.backbones.huggingface import causal_model
 from stages.models.backbones.window_configs import HuggingFaceConfig
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import FullVocabulary
+from stages.models.weights import load_model
 from stages.pretrained.damage import quiet
 from stages.pretrained.scores import TOLERANCE, largest_difference, scores_of
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics import PROBES, watching
+from stages.diagnostics import PROBES
+from stages.diagnostics import probe as probe_module
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenReader, encode
 from stages.encoding.probe import Observation, ScoredBlock
@@ -93,7 +94,7 @@ class ProbeContract:
 
     def test_looking_is_no_time_of_the_model(self, probe, model, monkeypatch):
         times = count(0, 1000)
-        monkeypatch.setattr(watching, "now", lambda device: next(times))
+        monkeypatch.setattr(probe_module, "now", lambda device: next(times))
         (seen,) = self.seen(probe, model, [TOKENS])
         assert seen.seconds >= 1000
 

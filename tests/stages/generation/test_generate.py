@@ -11,7 +11,7 @@ from stages.generation.generate import GenerationRequest, generate, open_writer
 from stages.generation.stream import Stream
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import (

@@ -19,8 +19,9 @@ from stages.models.devices import (
     resolve_precision,
     tune_allocator,
 )
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
 from stages.models.layers.sinusoids import sinusoids
+from stages.models.weights import load_model, save_weights
 
 
 def model(**settings):

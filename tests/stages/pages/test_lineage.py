@@ -23,7 +23,7 @@ def test_reports_are_found_by_themselves_or_by_what_they_were_made_from(store: S
 
 def test_what_no_report_was_made_from_is_an_error(store: Store) -> None:
     tokens = made.made(store, "tokens", "alone", metrics={"splits": {}})
-    with pytest.raises(ArtifactError, match=rf"No report in .* was made from {tokens.reference}; .*memlm evaluate"):
+    with pytest.raises(ArtifactError, match=rf"{tokens.reference}; .*memlm evaluate"):
         find_reports(["tokens/alone"], store)
 
 
