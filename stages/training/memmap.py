@@ -10,7 +10,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, write_atomically
-from stages.artifacts.rows import Rows
+from stages.artifacts.reading import Rows
 from stages.retrieval.neighbors import neighbor_tokens
 
 ROWS = 1 << 18

@@ -1,6 +1,6 @@
 """Warnings about the settings of a training run. Free of torch at import."""
 
-from stages.artifacts.advice import advised
+from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import BackboneConfig
@@ -82,7 +82,7 @@ def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     import torch
 
     from stages.models.language_model import LanguageModel
-    from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
+    from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:

@@ -11,7 +11,7 @@ from memlm_cli.app import main
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import ProgressLog, Written
 from stages.artifacts.stage import Execution, Job
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
@@ -22,7 +22,7 @@ from stages.suffixes.open import open_contexts
 from stages.suffixes.order import sort_contexts
 from stages.suffixes.text import Text, collected
 from tests.oracles.suffixes import contexts
-from tests.stages.artifacts.test_checked_arrays import rewritten
+from tests.stages.artifacts.test_reading import rewritten
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import VOCABULARY, SmallTokens, TokensConfig, array, small_tokens
 
