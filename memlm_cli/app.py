@@ -13,8 +13,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.completion import shell_complete
 
-from memlm_cli.command import Commands
-from memlm_cli.command_group import CommandsByName
+from memlm_cli.command import Commands, CommandsByName
 from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
@@ -133,6 +132,7 @@ class State:
 
 def invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
+    # First: a package that hides ours would fail somewhere deep, with words about something else.
     check_origin()
     command = typer.main.get_command(app)
     defaults = read_defaults(command)
@@ -147,6 +147,7 @@ def invoke(arguments: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run memlm with these arguments (by default the process's own) and return the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    # Threads that spin while they wait would take the cores of workers. Libraries read it once, when they are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     open_closed_streams()
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
@@ -183,6 +184,7 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     except typer.Exit:
         raise
     except BaseException:
+        # What could not be read has opened no log; whoever reads one should find why the command ended.
         open_log_of_unread(arguments)
         raise
     finally:

@@ -1,15 +1,17 @@
-"""Behaviour of all commands: a sign of life, a log, defaults from `memlm.toml`, and for stages the options under
-"Everywhere"."""
+"""Behaviour of all commands: imported when asked for, a sign of life, a log, defaults from `memlm.toml`, and for stages
+the options under "Everywhere"."""
 
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
+from typer.core import TyperGroup
 
 from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
@@ -47,6 +49,70 @@ class Commands(typer.Typer):
         return registered
 
 
+class CommandsByName(TyperGroup):
+    """A group whose commands are imported and built when they are asked for, since one process needs one of them."""
+
+    names: ClassVar[tuple[str, ...]]
+    """In the order in which help lists them."""
+    package: ClassVar[str]
+    """Where each has a module of its own, which holds a function of that name, or a group as `app`."""
+    modules: ClassVar[Mapping[str, str]] = {}
+    """Those of commands whose module is not called as they are, but for hyphens."""
+    settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings of commands for Typer, besides their functions."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.lists = False
+        """Whether commands are asked for their summaries alone, for the help of the group."""
+        self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.lists = False
+
+    def build(self, name: str) -> Any:
+        found = self.function(name)
+        alone = Commands(rich_markup_mode=self.rich_markup_mode)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name, **self.settings.get(name, {}))(found)
+        return typer.main.get_group(alone).commands[name]
+
+    def function(self, name: str) -> Any:
+        """The function of a command, or the group that it is."""
+        module = self.modules.get(name, name.replace("-", "_"))
+        holds = import_module(f"{self.package}.{module}")
+        return getattr(holds, "app", None) or getattr(holds, module)
+
+
+class _Built(Mapping[str, Any]):
+    """Commands by name, each built once."""
+
+    def __init__(self, group: CommandsByName) -> None:
+        self._group, self._built = group, dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._group.names:
+            raise KeyError(name)
+        # Not kept: what is built for a list has a summary, and no options.
+        if self._group.lists:
+            return self._group.build(name)
+        if name not in self._built:
+            self._built[name] = self._group.build(name)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group.names)
+
+    def __len__(self) -> int:
+        return len(self._group.names)
+
+
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     """A command as Typer runs it; it receives each group of options, as those under "Everywhere", as one value."""
     own = inspect.signature(function).parameters
@@ -71,6 +137,7 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
+        # Click has put in the value of memlm.toml where it gives way; the option's own default is meant.
         for name in {entry.parameter for entry in entries} - defaults.keys():
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)

@@ -35,6 +35,7 @@ def _references(store: Path, kinds: tuple[str, ...], incomplete: str) -> Iterato
     for kind in wanted:
         yield from ((f"{kind}/{name}", id) for name, id in names(store, kind).items())
     found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
+    # By the time of folders, not by manifests: a person waits for the shell.
     yield from sorted(found, key=lambda reference: -(store / reference).stat().st_mtime)
 
 

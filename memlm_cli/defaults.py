@@ -123,6 +123,7 @@ def _default(words: tuple[str, ...], command: Any, option: str, value: Any, *, s
     """A value, as its option reads what is typed. Raises: UsageError if it does not."""
     parameter, place = _options(command)[option], option if shared else ".".join((*words, option))
     try:
+        # Click reads the value, so that the file is as strict as what is typed, in the same words.
         typed = _as_typed(parameter, value)
         context = typer.Context(command, info_name=" ".join(("memlm", *words)))
         parameter.handle_parse_result(context, {parameter.name: typed}, [])

@@ -24,6 +24,7 @@ from stages.registry import OUTSIDE
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
+# Typer has it without a name of its own.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 """The exception of Typer for errors in what was typed."""
 
@@ -41,6 +42,7 @@ def guarded(work: Callable[[], object], name: str) -> int:
         work()
     except typer.Exit as end:
         return end.exit_code
+    # Signals and bugs, too: no command ends in a traceback on the terminal.
     except BaseException as error:
         if _reader_has_gone(error):
             return 0
@@ -161,6 +163,7 @@ def _missing_package(error: BaseException) -> Failure | None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
+    # By name: torch, whose error it is, may not be there, and is not imported here.
     named = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     return named or refused or isinstance(error, MemoryError)

@@ -29,6 +29,7 @@ def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str
 
 def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Prefix of each reference, from the top down; `below` has those under each, and under None the roots."""
+    # A stack, no recursion: a lineage may be thousands deep.
     waiting = [("", "", reference) for reference in reversed(below.get(None, ()))]
     while waiting:
         branch, trunk, reference = waiting.pop()
@@ -54,6 +55,7 @@ def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
         waiting = [artifact.reference]
         while waiting:
             reference = waiting[-1]
+            # Seen already: a circle, which only a crafted store has, ends here.
             parents = [] if reference in seen else sorted(known[reference].parents, reverse=True)
             seen.add(reference)
             missing = [parent for parent in parents if parent in known and parent not in ordered]

@@ -40,8 +40,10 @@ class LogFile:
         if self._failed or not lines:
             return
         try:
+            # One call for all of it: appended so, lines of several processes do not mix.
             os.write(self._file, lines.encode("utf-8", "backslashreplace"))
         except OSError as error:
+            # Before it is said: what is said goes into this log, too.
             self._failed = True
             say(f"warning: the log {self.path} cannot be written any more ({error.strerror})")
 

@@ -163,6 +163,7 @@ class ConsoleReporter:
             return
         with self._lock:
             work, now = self._work, self._clock()
+            # A new total or unit, or a count that began anew, is other work, with a speed of its own.
             if work is None or (work.total, work.unit) != (total, unit) or done < work.done:
                 work = self._work = Work(done, total, unit, self._clock)
                 self._last_line, self._wait, self._drawn = now, self._patience, -math.inf
@@ -186,6 +187,7 @@ class ConsoleReporter:
         if now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
             (note if self._in_place else say)(f"{self.command}: {words}")
+            # A line of our own is no news of the work: it was heard of when it last reported.
             self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
 
     def _show(self) -> None:

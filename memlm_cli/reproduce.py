@@ -1,7 +1,7 @@
-"""The commands that made artifacts, as their manifests keep them; and the command of a model's twin without memory."""
+"""The commands that made artifacts, and remarks on a report that need others: its baseline, a twin without memory."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.command_words import command_words, on_top_of_preset
@@ -11,6 +11,7 @@ from stages.artifacts.kinds import PREVIOUS
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.lineage import Member
+    from stages.pages.page import Page
     from stages.reports.remarks.remark import Remark
 
 
@@ -25,6 +26,17 @@ def script(members: Mapping[str, "Member"]) -> str:
         called = f" ({', '.join(member.names)})" if member.names else ""
         lines += ["", f"# {member.reference}{called}", command_line(member)]
     return "\n".join(lines) + "\n"
+
+
+def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
+    """The page of some reports, with the commands that made them, and remarks that need other reports.
+
+    Args:
+        more: as of `stages.pages.page.build_page`.
+    """
+    from stages.pages.page import build_page
+
+    return build_page(reports, script, baseline_remarks, **more)
 
 
 def command_line(member: "Member") -> str:
@@ -58,6 +70,23 @@ def _words(artifact: "Artifact") -> list[str]:
     if artifact.kind == "index" and previous is not None:
         chosen["--update"] = previous.reference
     return [*words, *(w for option, one in chosen.items() if one and option not in words for w in (option, one))]
+
+
+def baseline_remarks(report: "Artifact") -> "list[Remark]":
+    """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
+    return [*_against_baseline(report), *twin_remarks(report)]
+
+
+def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
+    if "baseline" not in report.manifest.inputs:
+        return  # what compares takes long to load
+    from stages.comparison.compare import against_baseline
+    from stages.comparison.sentences import baseline_values
+    from stages.reports.remarks.table import remark
+
+    found = against_baseline(report)
+    if found is not None:
+        yield remark("against-baseline", baseline_values(found))
 
 
 WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}

@@ -1,11 +1,12 @@
-"""Tables of a stage's results, on stderr."""
+"""The result of a stage on stderr: tables, and of a report what it means, what to mind, and where the rest stands."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import say
+from memlm_cli.console import note, on_terminal, say
 from memlm_cli.progress import figure_name
-from memlm_cli.tables import cell_text, show_table, title_of
+from memlm_cli.tables import cell_text, show_table, table, title_of
 from stages.errors import ArtifactError
 from stages.numbers import size
 from stages.reporting import first_process
@@ -13,6 +14,8 @@ from stages.text.tokens import SPLITS
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
+    from stages.pages.source import Source
+    from stages.reports.remarks.remark import Remark
 
 Figures = Mapping[str, Any]
 
@@ -61,8 +64,6 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
     if artifact.kind == "tokens":
         _show_splits(title, artifact)
     elif artifact.kind == "report":
-        from memlm_cli.report_tables import show_report
-
         show_report(title, artifact, verbose=verbose)
     elif artifact.kind == "matrix":
         _show_matrix(title, artifact.metrics)
@@ -71,11 +72,13 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
 
 
 def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
-    """Name the page of a report; of other kinds there is none."""
-    if artifact.kind == "report" and first_process():
-        from memlm_cli.report_tables import tell_rest as tell
-
-        tell(artifact, verbose=verbose)
+    """Name the page of a report, written beside the store's artifacts where a person watches; others have none."""
+    if artifact.kind != "report" or not first_process():
+        return
+    if on_terminal():
+        say(f"page: {_written(artifact)}")
+    elif not verbose:
+        say(f"all remarks, settings and figures: {artifact.advise('report', artifact.reference)}, or --verbose")
 
 
 def _show_figures(title: str, artifact: "Artifact") -> None:
@@ -93,7 +96,7 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
 def _show_matrix(title: str, metrics: Figures) -> None:
     """The scores after each task, and the figures of all of them, in percent."""
-    from stages.charts.stream import FIGURES
+    from stages.charts.training import FIGURES
 
     after = ["before", *metrics["tasks"]]
     rows = [
@@ -157,3 +160,75 @@ def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[st
 
 def _split_value(value: Any) -> str:
     return f"{value:.2%}" if isinstance(value, float) else cell_text(value)
+
+
+def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> None:
+    """A report in four parts; `verbose`: all remarks, settings and tables, too."""
+    from memlm_cli.reproduce import baseline_remarks
+    from stages.pages.headline import headline
+    from stages.pages.lineage import lineage_of
+    from stages.pages.source import read_sources
+    from stages.pages.tables import bucket_table, results_table
+    from stages.pages.title import page_title
+
+    (source,) = read_sources([artifact], lineage_of([artifact]), baseline_remarks)
+    rows = headline([source])
+    results = results_table([source], rows)
+    show_table(title_of(title, source.metrics["split"], _scored(source)), results.columns, results.lines)
+    say(page_title([source], rows))
+    said = source.remarks if verbose else to_mind(source.remarks)
+    for remark in source.remarks:
+        (say if remark in said else note)(remark.text)
+    if verbose:
+        for row in results.rows:
+            if row.notes:
+                say(f"{row.cells[0].text}: {'; then '.join(one.plain for one in row.notes)}")
+        if source.metrics.get("frequency_buckets"):
+            buckets = bucket_table(source)
+            show_table(buckets.title, buckets.columns, buckets.lines)
+        if any(file.startswith("figures/") for file in artifact.manifest.files):
+            say(f"figures: {artifact.path / 'figures'}")
+
+
+def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
+    """Remarks that must be said at once: all that makes a gain none, else the first that makes little of it."""
+    from stages.reports.remarks.remark import Severity
+
+    severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
+    return severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]
+
+
+def _written(artifact: "Artifact") -> Path:
+    from memlm_cli.reproduce import page_of
+    from stages.pages.page import write_page
+
+    path = artifact.store.root / "pages" / f"{artifact.id}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_page(page_of([artifact]), path)
+    return path
+
+
+def _scored(source: "Source") -> str:
+    """The scored text: `4,321 tokens`, or `700 tokens, the last words of 500 passages`."""
+    report = source.metrics
+    passages = f", the last words of {report['words']:,} passages" if report.get("score") == "last-word" else ""
+    return f"{report['tokens']:,} tokens{passages}"
+
+
+def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
+    """Text of `compare_groups`: a line for each row of each group, then the groups.
+
+    Args:
+        labels: what the groups are called; None: A, B, …
+        terminal: whether a terminal shows it.
+    """
+    names = labels or [chr(ord("A") + n) if n < 26 else f"A{n}" for n in range(len(found["groups"]))]
+    from stages.pages.tables import seeds_table
+    from stages.reports.remarks.table import SEEDS, remarks_on
+
+    shown = seeds_table(found, names)
+    groups = [{**group, "label": name} for name, group in zip(names, found["groups"], strict=True)]
+    remarks = [remark.text for remark in remarks_on(SEEDS, {**found, "groups": groups})]
+    heads = [f"{one.head.text}: {one.head.soft}" for one in shown.groups if one.head]
+    drawn = table("", shown.columns, shown.lines, terminal=terminal)
+    return "\n".join([drawn, "", shown.caption, *remarks, *heads])

@@ -46,6 +46,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
+    # JSON is about what is printed, and nothing is.
     held = in_force([entry for entry in _defaults().of((command,)) if entry.parameter != "json"], typed)
     with telling(command), _logged(command, sources, typed, held), named_in_errors(held):
         common, given = _common(typed, held)

@@ -25,6 +25,15 @@ CONFIDENCE = 0.95
 """Confidence of the intervals over seeds."""
 
 
+def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
+    """A recipe in the precision that is asked for, once for each value of its sweep and each seed."""
+    from pipelines.variants import varied
+
+    if common.precision:
+        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+    return varied(recipe, seeds)
+
+
 def show_plan(recipe: "Recipe", common: Common) -> None:
     """Print what of a recipe is done, what would run, and why, on stdout."""
     from pipelines.estimates import estimates, tasks_of
@@ -52,7 +61,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
         commands: also say the command of each stage before it runs.
     Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
     """
-    from memlm_cli.plan_text import require_fit
+    from memlm_cli.commands.plan import require_fit
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
     from pipelines.run import run_recipe
@@ -88,7 +97,7 @@ def show_again(result: "Result", common: Common) -> None:
 
 def show_groups(results: "list[Result]") -> None:
     """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
-    from memlm_cli.comparison_text import groups_text
+    from memlm_cli.result_tables import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
     tables: dict[tuple[str, str], list[Result]] = {}

@@ -11,13 +11,13 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter, not_working
 from memlm_cli.result_tables import show_result, tell_rest
-from memlm_cli.settings import given_settings
 from pipelines.catalogue import COMMANDS, config_of, stage_of
 from pipelines.command_words import command_words
-from pipelines.options import options_of
-from pipelines.settings import Settings, merged, validated
+from pipelines.options import Option, options_of
+from pipelines.settings import Settings, assignment, merged, nested, validated
 from stages.artifacts.references import check_name
 from stages.artifacts.store import Store
+from stages.config import read_toml
 from stages.errors import ArtifactError, UsageError
 from stages.pretrained.location import names_tokenizer
 from stages.reporting import first_process
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
     from stages.config import StageConfig
+
+LENGTHS = (("steps", "epochs"),)
+"""Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
 
 
 class Work(NamedTuple):
@@ -56,7 +59,7 @@ def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: C
     work = prepare(command, given, common)
     work.references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
     if common.plan:
-        from memlm_cli.plan_text import show_estimates
+        from memlm_cli.commands.plan import show_estimates
         from pipelines.estimates import Task
 
         return show_estimates([Task(command, command, work.config, work.references)], common)
@@ -81,6 +84,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
         for name, value in typed.items()
         if name in options or name not in references
     }
+    # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
     if (tokenizer := typed.get("tokenizer")) is not None:
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
@@ -110,6 +114,60 @@ def _preset(name: str | None, asked: Mapping[str, Any], init_from: str | None, c
     """Settings of a training that the user's own are laid over."""
     init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
     return training_preset(name, asked, init)
+
+
+def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}) -> Settings:
+    """All that a user said about a stage's configuration, as nested tables; what is not said has its default.
+
+    What was typed wins over what memlm.toml says, whichever way it was typed.
+
+    Args:
+        common: has --config, --set and --precision.
+        given: values of the command's own options by name; None: not given.
+        options: the settings that these give; others give the setting of their name.
+    """
+    result: Settings = {}
+    layers: list[Settings] = []
+    # memlm.toml comes first: whatever was typed wins over it.
+    for by_default in (True, False):
+        named = {name: value for name, value in given.items() if (name in common.by_default) == by_default}
+        own = {options[name].setting if name in options else name: value for name, value in named.items()}
+        layers += _layers(common, own, by_default=by_default)
+    for layer in layers:
+        result = merged(_giving_way(result, layer), layer)
+    return result
+
+
+def _layers(common: Common, own: Mapping[str, Any], *, by_default: bool) -> list[Settings]:
+    """Settings of memlm.toml, or all others: the file of --config, --set and options."""
+    chosen = ("config" in common.by_default) == by_default
+    file = read_toml(common.config) if common.config and chosen else {}
+    assigned = [assignment(text) for text in (common.default_set if by_default else common.set or ())]
+    said = merged(*assigned, nested(own))
+    _require_one(said)
+    return [file, said]
+
+
+def _giving_way(settings: Settings, later: Settings) -> Settings:
+    """Settings without those in whose place a later layer says the same thing by another name, in groups too."""
+    replaced = {name for one, other in LENGTHS for name, said in ((one, other), (other, one)) if said in later}
+    return {
+        name: _giving_way(value, later[name])
+        if isinstance(value, dict) and isinstance(later.get(name), dict)
+        else value
+        for name, value in settings.items()
+        if name not in replaced
+    }
+
+
+def _require_one(said: Settings) -> None:
+    """Raises: UsageError where two settings say the same thing."""
+    for one, other in LENGTHS:
+        if one in said and other in said:
+            raise UsageError(f"--{one} and --{other} both say how long to train; give one of them.")
+    for below in said.values():
+        if isinstance(below, dict):
+            _require_one(below)
 
 
 def check_artifact_name(common: Common) -> None:

@@ -13,8 +13,6 @@ from stages.reporting import first_process
 if TYPE_CHECKING:
     from rich.align import VerticalAlignMethod
 
-    from stages.reports.tables import Table
-
 Cell = str | tuple[str, str]
 """A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
 Row = Sequence[Cell]
@@ -54,6 +52,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
     """
     cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
     held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
+    # Elsewhere a row is a line of any length, for grep and awk.
     if not terminal:
         lines = _grid([[(one.header, "") for one in held]] * any(columns) + cells, [(one, one.full) for one in held])
         return "\n".join([title] * bool(title) + lines)
@@ -151,6 +150,7 @@ def _grid(
     for row in rows:
         grid.add_row(*(Text.assemble((text, style)) for text, style in row))
     room = sum(width + GAP for _, width in columns)
+    # As wide as its columns, so that rich never shortens a figure by itself.
     console = Console(file=io.StringIO(), width=room, force_terminal=True, color_system="standard")
     with console.capture() as capture:
         console.print(grid)
@@ -167,14 +167,3 @@ def _plain(cell: Cell) -> str:
     """The text of a cell in one line."""
     text = cell if isinstance(cell, str) else cell[0]
     return text if text.isprintable() else " ".join(harmless(text).split())
-
-
-def show(shown: "Table", title: str = "") -> None:
-    """A table of reports on stderr, an empty line before it."""
-    if first_process():
-        say("\n" + text_of(shown, title or shown.title, terminal=on_terminal()), styled=True)
-
-
-def text_of(shown: "Table", title: str, *, terminal: bool) -> str:
-    """A table of reports as text."""
-    return table(title, shown.columns, shown.lines, terminal=terminal)

@@ -53,6 +53,7 @@ def planned(
         *([seeds] * (seeds > 1)),
     ]
     work += [shares] if shares else []
+    # Whatever decides the plan is in its name; the speed of the machine, which changes by the hour, is not.
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     if recipe.is_file() and not replan:
@@ -123,7 +124,7 @@ def _plan(
 ) -> None:
     """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import best_budget
+    from pipelines.trial_budget import Planner
     from stages.artifacts.durable import write_atomically
     from stages.text.sample import is_tested_by_few, record_sizes
     from stages.text.survey import bpe_vocabulary, survey, token_bytes
@@ -139,16 +140,17 @@ def _plan(
     say("try: counting the tokens of the text")
     measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
-    budget = best_budget(total, measured, machine, training, shares)
+    planner = Planner(measured, machine, training, shares)
+    budget = planner.best(total)
     taken = None
     if budget.bytes < total or is_tested_by_few(record_sizes(texts), int(budget.test * total)):
         part, taken = _part(texts, budget, total, folder)
         texts = [part]
-        measured = token_bytes(texts)
+        planner = replace(planner, token_bytes=token_bytes(texts))
     surveyed = survey(texts)
     if taken is not None:
         budget = replace(budget, bytes=surveyed.bytes)
-    trial = plan_trial(surveyed, total, budget, measured, machine, training, shares, taken)
+    trial = plan_trial(surveyed, total, budget, planner, taken)
     write_atomically(recipe, recipe_text(trial))
 
 

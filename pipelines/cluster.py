@@ -93,6 +93,7 @@ class ClusterExecutor(StageExecutor):
         begun, missing = [], []
         for run in ready:
             work = self._work(run)
+            # Found at once: no process of the cluster is begun for what is there.
             if self.store.has(work.kind, work.id):
                 self._ended.append(self.run_here(run))
                 begun.append(run)
@@ -232,6 +233,7 @@ class ClusterExecutor(StageExecutor):
         for stage in self._running.values():
             if stage.heard:
                 stage.reporter.info("is interrupted, and saves what it has done")
+            # Not the workers of its shards: the stage itself ends these, once it has saved.
             ray.cancel(stage.answer, recursive=False)
             left.append(stage.answer)
         deadline = time.monotonic() + SECONDS_TO_SAVE

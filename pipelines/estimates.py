@@ -221,6 +221,7 @@ def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
     for artifact in store.artifacts(stage.kind):
         if artifact.manifest.stage != stage.name or artifact.manifest.producer.get("device") != device:
             continue
+        # An artifact of another version may have settings that are none any more.
         with suppress(MemlmError, ValueError, LookupError, TypeError):  # inputs are gone, or a part is missing
             inputs = {role: store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
             config = stage.Config.model_validate(artifact.config)
@@ -275,6 +276,7 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
     stays = at_once = 0
     new = [estimate for estimate in found if estimate.state != DONE]
     for estimate in new:
+        # While a stage works, what those before it made is there, too.
         at_once = max(at_once, stays + estimate.missing)
         stays += max(0, (estimate.disk or 0) - estimate.written)
     problems: list[str] = []

@@ -169,6 +169,7 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
 def docstrings(config: type) -> dict[str, str]:
     """The text under each field of a class and of those that it inherits from, by name of the field."""
     found: dict[str, str] = {}
+    # From the base down: the text of a class replaces that of what it inherits.
     for base in reversed(config.__mro__):
         if not (issubclass(base, Settings) and base is not Settings):
             continue

@@ -39,6 +39,7 @@ def why_new(work: ResolvedWork[Any], store: Store) -> str:
     if store.draft_folder(work.kind, work.id).is_dir():
         return "interrupted: continues"
     alike = list(reversed(store.artifacts(work.kind)))
+    # The latest of the same text first: how that differs says most.
     alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
     return next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 

@@ -155,6 +155,7 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
+        # One setting changes the time of all stages that follow from it.
         values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
     return validated(Recipe, values, where=str(path))
 

@@ -80,6 +80,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
         return model.model_validate(values)
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
+        # Without its cause: what pydantic says names classes, not settings.
         raise UsageError(prefix + "; ".join(_complaints(error, model))) from None
 
 

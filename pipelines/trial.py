@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,8 @@ from pipelines.trial_budget import (
     USED,
     Budget,
     Machine,
+    Planner,
     Shares,
-    TokenBytes,
-    budget,
-    fewest_shares,
-    minutes_for,
 )
 from stages.config import Settings
 from stages.errors import DataError, UsageError
@@ -144,45 +141,31 @@ def longest_context() -> int:
     return (blocks + 1) * training.segment_length
 
 
-def plan_trial(
-    survey: Survey,
-    total: int,
-    first: Budget,
-    token_bytes: TokenBytes,
-    machine: Machine,
-    training: TrainConfig,
-    shares: Shares | None = None,
-    part: Part | None = None,
-) -> Trial:
+def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part: Part | None = None) -> Trial:
     """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
 
     Args:
         survey: of the text, or the part of it, that is tried.
         total: bytes of all of the text.
-        first: the bytes and the models that there is time for on this machine.
-        token_bytes: of the text, `<eos>` left aside.
-        training: how models are trained.
-        shares: of the text, for valid and test; None: as much as there is time to score.
+        first: the bytes and the models that there is time for, by the planner, `<eos>` left aside.
         part: the records that are tried; None: all of the text, or its beginning.
     Raises: DataError for a text that is too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
     require_lines(documents.count)
-    ends = documents.count / survey.bytes
-    whole = first.bytes == total
-
-    def with_ends(types: int) -> float:
-        return 1 / (1 / token_bytes(types) + ends)
-
-    found = budget(first.bytes, first.trime, with_ends, machine, training, shares, whole=whole)
-    if found.poor and shares is None:
-        fewest = fewest_shares(first.bytes, with_ends)
-        found = budget(first.bytes, first.trime, with_ends, machine, training, fewest, whole=whole)
+    ends, machine, training = documents.count / survey.bytes, planner.machine, planner.training
+    with_ends = replace(planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends))
+    found = with_ends.budget(first.bytes, first.trime, whole=first.bytes == total)
+    # Better less to test on than a model that has hardly learned.
+    if found.poor and planner.shares is None:
+        fewest = replace(with_ends, shares=with_ends.fewest_shares(first.bytes))
+        found = fewest.budget(first.bytes, first.trime, whole=first.bytes == total)
     steps = max(1, round(found.passes * found.tokens / (training.batch_tokens * training.accumulate)))
-    everything = budget(total, True, token_bytes, Machine(machine.speed, ENDLESS, machine.seeds), training, shares)
-    good = minutes_for(GOOD_PASSES, with_ends, machine, training, shares) if found.poor else None
-    return Trial(found, machine, total, documents, steps, everything, shares, good, part)
+    endless = replace(planner, machine=Machine(machine.speed, ENDLESS, machine.seeds))
+    everything = endless.budget(total, True)
+    good = with_ends.minutes_for(GOOD_PASSES) if found.poor else None
+    return Trial(found, machine, total, documents, steps, everything, planner.shares, good, part)
 
 
 def require_lines(count: int) -> None:

@@ -5,7 +5,7 @@ measurement of its speed is a forecast of everything, and minutes are an amount 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from stages.errors import DataError, UsageError
@@ -125,110 +125,97 @@ def require_time(machine: Machine) -> None:
         )
 
 
-def best_budget(
-    total: int, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None = None
-) -> Budget:
-    """The whole text with two models, or with one; else as much of it as there is time to learn well; else the least.
+@dataclass(frozen=True)
+class Planner:
+    """Budgets of one text on one machine."""
 
-    Args:
-        total: bytes of the text, see `require_enough`.
-        token_bytes: of the text.
-        machine: its speed is that of `training`.
-        training: how models are trained.
-        shares: of the text, for valid and test; None: as much as there is time to score.
-    Raises: UsageError for too little time.
-    """
-    least = _least(token_bytes, machine, training, shares)
-    if least.passes < FEWEST_PASSES:
-        fewest, good = (minutes_for(n, token_bytes, machine, training, shares) for n in (FEWEST_PASSES, GOOD_PASSES))
-        raise UsageError(
-            f"--minutes {number(machine.minutes)} is too short to try anything at {number(round(machine.speed))} "
+    token_bytes: TokenBytes
+    machine: Machine
+    training: TrainConfig
+    """How models are trained, at the speed of the machine."""
+    shares: Shares | None = None
+    """Shares of the text, for valid and test; None: as much as there is time to score."""
+
+    def best(self, total: int) -> Budget:
+        """All of a text with two models, or with one; else as much as there is time to learn well; else the least.
+
+        Args:
+            total: bytes of the text, see `require_enough`.
+        Raises: UsageError for too little time.
+        """
+        least = self._least()
+        if least.passes < FEWEST_PASSES:
+            raise self._too_short()
+        # All of a text is worth more than a second model, and a model that is trained well more than text.
+        for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
+            largest = self._largest(total, fewest, trime)
+            if largest is not None:
+                return largest
+        return least
+
+    def _too_short(self) -> UsageError:
+        minutes, speed = number(self.machine.minutes), number(round(self.machine.speed))
+        fewest, good = (self.minutes_for(passes) for passes in (FEWEST_PASSES, GOOD_PASSES))
+        return UsageError(
+            f"--minutes {minutes} is too short to try anything at {speed} "
             f"tokens a second, as fast as this machine trains just now: give --minutes {good} to "
             f"read {size(FEWEST_BYTES)} {number(GOOD_PASSES)} times ({fewest} to read it once), "
             "or wait until it is less busy."
         )
-    for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
-        largest = _largest(total, fewest, trime, token_bytes, machine, training, shares)
-        if largest is not None:
-            return largest
-    return least
 
+    def minutes_for(self, passes: float) -> int:
+        """Whole minutes, more than there are, in which one model reads the least of a text so often."""
+        machine = self.machine
+        least = replace(self, machine=Machine(machine.speed, ENDLESS))._least()
+        work = least.work - max(0.0, least.passes - passes) * least.tokens
+        needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
+        return int(max(needed, machine.minutes)) + 1
 
-def minutes_for(
-    passes: float, token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None
-) -> int:
-    """Whole minutes, more than there are, in which one model reads the least of a text so often."""
-    least = _least(token_bytes, Machine(machine.speed, ENDLESS), training, shares)
-    work = least.work - max(0.0, least.passes - passes) * least.tokens
-    needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
-    return int(max(needed, machine.minutes)) + 1
+    def budget(self, text_bytes: int, trime: bool, *, whole: bool = True) -> Budget:
+        """Plan the time for so much text, which is the `whole` of it or a part."""
+        every, work = text_bytes / self.token_bytes(bpe_vocabulary(text_bytes)), self.machine.work
+        plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
+        # Half of what is scored is valid, on which memories are tuned.
+        affordable = SCORED_SHARE * work / (2 * (plain_scored + (TRIME_SCORED if trime else 0)))
+        largest = LARGEST_SHARE if whole else LARGEST_OF_PART
+        share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
+        valid, test = self.shares or (share, share)
+        types = bpe_vocabulary((1 - valid - test) * text_bytes)
+        every = text_bytes / self.token_bytes(types)  # with fewer types, made of train alone, tokens may be more
+        tokens, read = round((1 - valid - test) * every), (valid + test) * every
+        stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0}
+        stages["report"] = plain_scored * read
+        a_pass = {"model": float(tokens)}
+        if trime:
+            stages |= {"trime": 0.0, "trime_report": TRIME_SCORED * read}
+            a_pass["trime"] = TRIME * tokens
+        stages = {stage: STAGE + needed for stage, needed in stages.items()}
+        learnt = weights(self.training.model.sized(types, self.training.segment_length))
+        worthwhile = worthwhile_passes(tokens, learnt)
+        passes = max(0.0, min(worthwhile, (work - sum(stages.values())) / sum(a_pass.values())))
+        stages |= {stage: stages[stage] + passes * needed for stage, needed in a_pass.items()}
+        return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
 
+    def _largest(self, total: int, fewest: int, trime: bool) -> Budget | None:
+        """Most of a text of which models can be trained well, in steps of a tenth; None if less than `fewest`."""
+        part = total
+        while part >= min(fewest, total):
+            found = self.budget(part, trime, whole=part == total)
+            if found.good:
+                return found
+            part = 900 * part // 1_000_000 * 1000  # bytes are said, and named in files, by the thousand
+        return None
 
-def budget(
-    text_bytes: int,
-    trime: bool,
-    token_bytes: TokenBytes,
-    machine: Machine,
-    training: TrainConfig,
-    shares: Shares | None = None,
-    *,
-    whole: bool = True,
-) -> Budget:
-    """Plan the time for so much text, which is the `whole` of it or a part."""
-    every = text_bytes / token_bytes(bpe_vocabulary(text_bytes))
-    plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
-    scored = plain_scored + (TRIME_SCORED if trime else 0)
-    affordable = SCORED_SHARE * machine.work / (2 * scored)
-    largest = LARGEST_SHARE if whole else LARGEST_OF_PART
-    share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
-    valid, test = shares or (share, share)
-    learned = 1 - valid - test
-    types = bpe_vocabulary(learned * text_bytes)
-    every = text_bytes / token_bytes(types)  # with fewer types, made of train alone, tokens may be more
-    tokens = round(learned * every)
-    learnt = weights(training.model.sized(types, training.segment_length))
-    read = (valid + test) * every
-    stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0, "report": plain_scored * read}
-    a_pass = {"model": float(tokens)}
-    if trime:
-        stages |= {"trime": 0.0, "trime_report": TRIME_SCORED * read}
-        a_pass |= {"trime": TRIME * tokens}
-    stages = {stage: STAGE + work for stage, work in stages.items()}
-    worthwhile = worthwhile_passes(tokens, learnt)
-    passes = max(0.0, min(worthwhile, (machine.work - sum(stages.values())) / sum(a_pass.values())))
-    stages |= {stage: stages[stage] + passes * work for stage, work in a_pass.items()}
-    return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
+    def _least(self) -> Budget:
+        """The least of a text, of which no more is scored than must be, so that more time is left to learn."""
+        shares = self.shares or self.fewest_shares(FEWEST_BYTES)
+        return replace(self, shares=shares).budget(FEWEST_BYTES, False)
 
-
-def _largest(
-    total: int,
-    fewest: int,
-    trime: bool,
-    token_bytes: TokenBytes,
-    machine: Machine,
-    training: TrainConfig,
-    shares: Shares | None,
-) -> Budget | None:
-    """Most of a text of which models can be trained well, in steps of a tenth; None if that is less than `fewest`."""
-    part = total
-    while part >= min(fewest, total):
-        found = budget(part, trime, token_bytes, machine, training, shares, whole=part == total)
-        if found.good:
-            return found
-        part = 900 * part // 1_000_000 * 1000
-    return None
-
-
-def _least(token_bytes: TokenBytes, machine: Machine, training: TrainConfig, shares: Shares | None) -> Budget:
-    """The least of a text, of which no more is scored than must be, so that more time is left to learn."""
-    shares = shares or fewest_shares(FEWEST_BYTES, token_bytes)
-    return budget(FEWEST_BYTES, False, token_bytes, machine, training, shares)
-
-
-def fewest_shares(text_bytes: int, token_bytes: TokenBytes) -> Shares:
-    """Smallest shares of a text for valid and test."""
-    share = min(LARGEST_OF_PART, FEWEST_SCORED * token_bytes(bpe_vocabulary(text_bytes)) / text_bytes)
-    return _two_digits(share), _two_digits(share)
+    def fewest_shares(self, text_bytes: int) -> Shares:
+        """Smallest shares of a text for valid and test."""
+        scored = FEWEST_SCORED * self.token_bytes(bpe_vocabulary(text_bytes))
+        share = _two_digits(min(LARGEST_OF_PART, scored / text_bytes))
+        return share, share
 
 
 def _two_digits(share: float) -> float:

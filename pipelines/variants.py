@@ -48,6 +48,7 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
         for point in _points(depends[name], axes):
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
     made = recipe.model_copy(update={"stages": stages, "sweep": {}})
+    # All before any runs: a sweep may take days until it comes to a value that is not legal.
     for name in stages:
         made.config(name)
     return made

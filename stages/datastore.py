@@ -14,8 +14,7 @@ from pydantic import Field
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.encoding.schema import BUILT
-from stages.encoding.stored_rows import VALUE_DTYPE, RowLayouts, require_finite
+from stages.encoding.stored_rows import BUILT, VALUE_DTYPE, RowLayouts, require_finite
 from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedConfig, resolve_windows, state_bytes
 from stages.lineage.corpus import corpus_of, require_key, require_split, require_text
 from stages.methods.defaults import stored_key
@@ -23,8 +22,8 @@ from stages.models.config import model_of
 from stages.numbers import rate
 
 if TYPE_CHECKING:
+    from stages.encoding.carried_state import StateStore
     from stages.encoding.key_encoder import KeyEncoder
-    from stages.encoding.state_store import StateStore
 
 
 class DatastoreConfig(WindowedConfig):
@@ -110,10 +109,10 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return Plan(shards, layouts, arrays=layouts, scratch_bytes=kept)
 
     def open(self, job: ShardJob[DatastoreConfig], plan: Plan) -> Work:
+        from stages.encoding.carried_state import StateStore
+        from stages.encoding.encode import SplitReader
         from stages.encoding.key_encoder import KeyEncoder
-        from stages.encoding.split_reader import SplitReader
-        from stages.encoding.state_store import StateStore
-        from stages.examples.corpus import Corpus
+        from stages.examples.examples import Corpus
         from stages.models.devices import resolve_device, tune_allocator
         from stages.models.language_model import load_model
 

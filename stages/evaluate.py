@@ -36,7 +36,7 @@ from stages.retrieval.resolve import resolve_reading
 from stages.translation.settings import DecodingSettings
 
 if TYPE_CHECKING:
-    from stages.encoding.state_store import StateStore
+    from stages.encoding.carried_state import StateStore
     from stages.evaluation.plan import Part, Plan
     from stages.evaluation.range_reader import RangeReader
     from stages.evaluation.row_weights import RowWeights
@@ -116,7 +116,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
-        from stages.encoding.state_store import StateStore
+        from stages.encoding.carried_state import StateStore
         from stages.evaluation.opening import open_range_reader
         from stages.evaluation.row_weights import RowWeights
         from stages.models.devices import resolve_device, tune_allocator

@@ -93,7 +93,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
     def finish(self, job: Job[EvaluateTasksConfig], plan: StreamPlan) -> dict[str, Any]:
         from stages.charts.figure import write_figures
-        from stages.charts.stream import stream_charts
+        from stages.charts.training import stream_charts
 
         records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
         scores = matrices(plan, {key: record["correct"] for key, record in records.items()})

@@ -19,7 +19,7 @@ from stages.lineage.corpus import require_sources
 from stages.machine import memory_bytes
 from stages.models.config import BackboneConfig, ModelConfig
 from stages.numbers import size
-from stages.training.schema import MODEL
+from stages.training.config import MODEL
 
 if TYPE_CHECKING:
     from stages.pretrained.size import ModelSize

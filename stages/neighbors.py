@@ -29,8 +29,8 @@ from stages.text.tokens import open_split
 if TYPE_CHECKING:
     import numpy as np
 
+    from stages.encoding.carried_state import StateStore
     from stages.encoding.key_encoder import KeyEncoder
-    from stages.encoding.state_store import StateStore
     from stages.lineage.runs import OwnRows
     from stages.search.keys import StoredKeys
     from stages.search.searcher import Searcher
@@ -196,10 +196,10 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
         from stages.allocator import return_large_blocks
+        from stages.encoding.carried_state import StateStore
+        from stages.encoding.encode import SplitReader
         from stages.encoding.key_encoder import KeyEncoder
-        from stages.encoding.split_reader import SplitReader
-        from stages.encoding.state_store import StateStore
-        from stages.examples.corpus import Corpus
+        from stages.examples.examples import Corpus
         from stages.lineage.rows import DatastoreRows, stored_keys
         from stages.models.devices import resolve_device
         from stages.search.open import open_searcher

@@ -15,8 +15,7 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.reporting import first_process
-from stages.training.config import TrainConfig
-from stages.training.schema import MODEL
+from stages.training.config import MODEL, TrainConfig
 
 if TYPE_CHECKING:
     from stages.training.loop import Trainer

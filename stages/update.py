@@ -14,8 +14,7 @@ from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.encoding.schema import UPDATED
-from stages.encoding.stored_rows import VALUE_DTYPE
+from stages.encoding.stored_rows import UPDATED, VALUE_DTYPE
 from stages.errors import UsageError
 from stages.lineage.corpus import require_same_tokenizer, require_sources, require_split
 from stages.lineage.rows import DatastoreRows

@@ -88,7 +88,7 @@ def test_memories_presets_recipes_and_settings_of_training_exist(document: Path)
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text("utf-8")):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text("utf-8")):
         assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 

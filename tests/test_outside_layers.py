@@ -18,7 +18,7 @@ from stages.models.layers import FEED_FORWARD, STREAM_ATTENTION
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, SublayerSettings
 from stages.models.layers.sublayer import Attended, FeedForward, Passage, StreamAttention, StreamInputs
 from stages.registry import Part
-from stages.training.update import plain_step
+from stages.training.loop import plain_step
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.training.test_loop import V, trainer

@@ -23,13 +23,11 @@ from stages.artifacts.schema import Count, Figures
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.encoding.encode import encode
-from stages.encoding.split_reader import SplitReader
+from stages.encoding.encode import SplitReader, encode
 from stages.errors import ArtifactError
 from stages.examples import EXAMPLES
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting, WindowSettings
-from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
+from stages.examples.examples import BATCH_TOKENS, Batch, Block, Corpus, Examples
 from stages.examples.form import SplitForm, token_ids, token_offsets
 from stages.examples.windows import Window, window_starts
 from stages.models import BACKBONES

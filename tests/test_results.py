@@ -64,7 +64,8 @@ def _words(file: Path) -> str:
     """All texts and cells of a file of data, as pages show them."""
     table = results.read(file.parent.name, file.stem)
     cells = [results.cell_text(cell) for row in table["rows"] for cell in row["cells"]]
-    return "\n".join([table.get("setup", ""), *table.get("notes", []), *table["columns"], *cells])
+    notes = [*table.get("notes", []), *table.get("details", [])]
+    return "\n".join([table.get("setup", ""), *notes, *table["columns"], *cells])
 
 
 def _plain(figure: str) -> str:

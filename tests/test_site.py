@@ -59,4 +59,4 @@ def test_every_setting_is_on_a_page_that_others_lead_to(site: Path) -> None:
     ):
         assert words in text
     page = (site / "explanation/memorizing-transformer.html").read_text("utf-8")
-    assert "settings.html#stages-models-layers-memorizing-settings" in page
+    assert "settings.html#stages-models-layers-memory-settings-memorizingsettings" in page

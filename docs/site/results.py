@@ -7,7 +7,8 @@ A page holds `<!-- table: NAME -->` … `<!-- end -->` for each `docs/results/da
     cells = ["TRIME", {mean = 128.1, interval = 3.4}, {percent = -15.7, low = -20.1, high = -11.3, of = "the cache"}]
 
 and above them what is true of all rows: `setup`, `seeds`, `machine`, `date`, `command`, as far as they are known.
-`notes` are measurements of the same runs that have no row. A cell is a text, a number, a mean with its interval, a
+`notes` are measurements of the same runs that have no row, `details` those that the page leaves to the file.
+A cell is a text, a number, a mean with its interval, a
 change in percent with its interval, or a list of these.
 
 The page shows the columns numbered in `show`, rows without `more = true`, and commands of at most two lines, and links

@@ -1,7 +1,7 @@
 """The page of all settings, from their classes: what a setting is stands in its docstring alone.
 
-Other pages link the module of a class, `[settings](../../stages/models/layers/memsizer_settings.py)`; on the site that
-is its table here.
+Other pages link the module of a class, `[settings](../../stages/models/layers/memory_settings.py#MemSizerSettings)`; on
+the site that is its table here. Without a name it is the module's first.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE = re.compile(r"\]\((?:\.\./)+(stages/[\w/]+)\.py\)")
+MODULE = re.compile(r"\]\((?:\.\./)+(stages/[\w/]+)\.py(#\w+)?\)")
 HEAD = """# Settings
 
 `--set NAME=value` gives any of these to `memlm train`; many have an option of their own ([commands](commands.md)).
@@ -49,14 +49,15 @@ def settings() -> str:
         lines += [f"## {title}\n"] if len(parts) > 1 else []
         for heading, part in zip(headings, parts.values(), strict=True):
             module = part.__module__.replace(".", "/")
-            lines += [*([] if module in seen else [f"({module})="]), heading, *_table(prefix, part), ""]
-            seen.add(module)
+            places = [place for place in (module, f"{module}.{part.__name__}") if place not in seen]
+            lines += [*(f"({place})=" for place in places), heading, *_table(prefix, part), ""]
+            seen.update(places)
     return "\n".join(lines)
 
 
 def linked(text: str) -> str:
     """A page with links to modules of settings as links to their tables."""
-    return MODULE.sub(lambda link: f"](#{link[1]})", text)
+    return MODULE.sub(lambda link: f"](#{link[1]}{(link[2] or '').replace('#', '.')})", text)
 
 
 def _parts(registry: Any) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """`memlm artifacts`: what is in the store."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,14 +26,14 @@ app = Commands(
     help="What is in the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
 )
 
-Reference = Annotated[
-    str, typer.Argument(autocompletion=completion.artifacts(), metavar="REF", help="kind/id, kind/name or a folder.")
-]
-Removable = Annotated[
-    list[str],
-    typer.Argument(
-        autocompletion=completion.artifacts(), metavar="REF...", help="What to remove: kind/id or kind/name."
-    ),
+
+def _reference(help: str, metavar: str = "REF") -> Any:
+    return typer.Argument(autocompletion=completion.artifacts(), metavar=metavar, help=help)
+
+
+Reference = Annotated[str, _reference("kind/id, kind/name or a folder.")]
+BucketAddress = Annotated[
+    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
 ]
 
 
@@ -55,8 +56,8 @@ def list_(
         answer(json.dumps(_summaries(found, opened)))
         return
     if found:
-        columns, names = ("artifact", "name", "size", "made", "from"), _names(opened)
-        answer_table(columns, [_row(a, names) for a in found])
+        names = _names(opened)
+        answer_table(("artifact", "name", "size", "made", "from"), [_row(artifact, names) for artifact in found])
     else:
         say(f"nothing in {opened.root} yet")
     readable = {artifact.reference for artifact in found}
@@ -78,9 +79,7 @@ def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOp
 
 @app.command()
 def verify(
-    references: Annotated[
-        list[str] | None, typer.Argument(autocompletion=completion.artifacts(), metavar="REF...", help="Default: all.")
-    ] = None,
+    references: Annotated[list[str] | None, _reference("Default: all.", "REF...")] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -115,12 +114,7 @@ def verify(
 
 @app.command()
 def graph(
-    reference: Annotated[
-        str | None,
-        typer.Argument(
-            autocompletion=completion.artifacts(), metavar="REF", help="Only its ancestors and descendants."
-        ),
-    ] = None,
+    reference: Annotated[str | None, _reference("Only its ancestors and descendants.")] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
@@ -134,13 +128,12 @@ def graph(
     if json_:
         answer(json.dumps(_summaries(artifacts, opened)))
     else:
-        names = _names(opened)
-        answer(lineage_tree(artifacts, {a.reference: ", ".join(names.get(a.reference, ())) for a in artifacts}))
+        answer(lineage_tree(artifacts, {reference: ", ".join(names) for reference, names in _names(opened).items()}))
 
 
 @app.command()
 def rm(
-    references: Removable,
+    references: Annotated[list[str], _reference("What to remove: kind/id or kind/name.", "REF...")],
     force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
@@ -169,8 +162,7 @@ def rm(
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     unnamed: Annotated[
-        bool,
-        typer.Option("--unnamed", help="Also artifacts that no name and no report leads to."),
+        bool, typer.Option("--unnamed", help="Also artifacts that no name and no report leads to.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
@@ -201,28 +193,15 @@ def gc(
         )
 
 
-BucketAddress = Annotated[
-    str, typer.Argument(metavar="URL", help="s3://BUCKET/PREFIX, gs://, az://, or file:// for a folder.")
-]
-
-
 @app.command()
 def push(
-    reference: Reference,
-    bucket: BucketAddress,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    reference: Reference, bucket: BucketAddress, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False
 ) -> None:
     """Copy an artifact, and all that it was made from, into a bucket; keys are those of the environment."""
-    from stages.artifacts.bucket import Bucket
     from stages.artifacts.copies import push as copy
 
-    with (
-        resumable("whole artifacts that were copied stay, and the same command copies the rest"),
-        ConsoleReporter("artifacts push") as reporter,
-    ):
-        copied = copy(reference, _store(store), Bucket(bucket), reporter)
-    _tell_copied(copied, bucket, json_)
+    with resumable("whole artifacts that were copied stay, and the same command copies the rest"):
+        _answer_copied("push", copy, reference, bucket, store, json_)
 
 
 @app.command()
@@ -233,21 +212,25 @@ def pull(
     json_: JsonOption = False,
 ) -> None:
     """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with its manifest."""
-    from stages.artifacts.bucket import Bucket
     from stages.artifacts.copies import pull as copy
 
-    with resumable(), ConsoleReporter("artifacts pull") as reporter:
+    with resumable():
+        _answer_copied("pull", copy, reference, bucket, store, json_)
+
+
+def _answer_copied(
+    way: str, copy: Callable[..., list[str]], reference: str, bucket: str, store: Path, as_json: bool
+) -> None:
+    from stages.artifacts.bucket import Bucket
+
+    with ConsoleReporter(f"artifacts {way}") as reporter:
         copied = copy(reference, _store(store), Bucket(bucket), reporter)
-    _tell_copied(copied, str(store), json_)
-
-
-def _tell_copied(references: list[str], where: str, as_json: bool) -> None:
     if as_json:
-        answer(json.dumps(references))
-    elif references:
-        answer("\n".join(references))
+        answer(json.dumps(copied))
+    elif copied:
+        answer("\n".join(copied))
     else:
-        say(f"nothing to copy: all of it is in {where} already")
+        say(f"nothing to copy: all of it is in {bucket if way == 'push' else store} already")
 
 
 def _verified(
@@ -290,6 +273,7 @@ def _require_unused(store: "Store", going: list[str]) -> None:
     from stages.artifacts.advice import advised
     from stages.errors import UsageError
 
+    # All are opened before one is removed: a wrong reference leaves the store as it is.
     for reference in going:
         store.open(reference)
     staying, gone = store.artifacts(), set(going)

@@ -1,17 +1,18 @@
 """`memlm compare`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal
+from memlm_cli.console import answer, answers_on_terminal, printable
 from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
+from memlm_cli.tables import table
 from stages.artifacts.advice import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
     from stages.comparison.settings import ComparisonSettings
+    from stages.reports.tables import Table
+
+Facts = Mapping[str, Any]
 
 
 def compare(
@@ -46,7 +50,6 @@ def compare(
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
 
     Two matrices of the same tasks -> both side by side."""
-    from memlm_cli.comparison_text import comparison_text
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
@@ -87,14 +90,13 @@ def compare(
 
 def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
     """Two streams of tasks. Raises: ArtifactError if one is a report of text."""
-    from memlm_cli.tables import text_of
-    from stages.comparison.matrices import compare_matrices, matrices_table
+    from stages.comparison.compare import compare_matrices, matrices_table
 
     if a.kind != b.kind:
         raise ArtifactError(f"{a.reference} and {b.reference} are of text and of tasks: compare two of a kind.")
     found = compare_matrices(a, b)
-    table = matrices_table(found)
-    text = text_of(table, table.title, terminal=answers_on_terminal())
+    shown = matrices_table(found)
+    text = table(shown.title, shown.columns, shown.lines, terminal=answers_on_terminal())
     answer(json.dumps(found, allow_nan=False) if as_json else text, styled=True)
 
 
@@ -106,7 +108,7 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
 
 
 def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
-    from memlm_cli.comparison_text import groups_text
+    from memlm_cli.result_tables import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
     found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
@@ -124,3 +126,52 @@ def _require_scores(report: "Artifact") -> None:
     if not has_scores(report):
         command = report_with_scores(report)
         raise ArtifactError(f"{report.reference} has no token scores; make a report that has: {command}")
+
+
+def comparison_text(found: Facts) -> str:
+    """Text of a comparison by `stages.comparison.compare.compare`: sentences, then tables."""
+    from stages.comparison.sentences import group_tables, sentences
+
+    terminal = answers_on_terminal()
+    shown = [*group_tables(found), *_token_tables(found)]
+    return "\n\n".join(
+        [
+            "\n".join(sentences(found)),
+            *(table(one.title, one.columns, one.lines, terminal=terminal) for one in shown if one.rows),
+        ]
+    )
+
+
+def _token_tables(found: Facts) -> "Iterator[Table]":
+    from stages.comparison.sentences import token_figures, top_tokens
+    from stages.reports.tables import plain_table
+
+    for title, tokens in top_tokens(found):
+        headers = list(dict.fromkeys(header for token in tokens for header in token_figures(token)))
+        columns = [*headers, "document:position", "in context"]
+        yield plain_table(title, columns, [_token(token, headers) for token in tokens])
+
+
+def _token(token: Facts, headers: list[str]) -> list[str]:
+    from stages.comparison.sentences import token_figures
+
+    figures = token_figures(token)
+    return [
+        *(figures.get(header, "") for header in headers),
+        _place(token),
+        _marked(token["before"], token["text"], token["after"]),
+    ]
+
+
+def _place(token: Facts) -> str:
+    """`3:348`, or where the document has a name `3:348 (a.txt)`."""
+    called = f" ({printable(token['name'])})" if token.get("name") else ""
+    return f"{token['document']}:{token['position']}{called}"
+
+
+def _marked(before: str, text: str, after: str) -> str:
+    """`the cat [sat] on the mat`: one line, the token between brackets, white space around it outside of them."""
+    bare = text.strip() or text
+    lead = text[: text.index(bare)]
+    trail = text[len(lead) + len(bare) :]
+    return printable(f"{before}{lead}[{bare}]{trail}{after}").strip(" ")

@@ -40,6 +40,7 @@ def export(
     from stages.export.export import export as exported
     from stages.export.folder import check_export_folder
 
+    # Before the model is loaded: a folder of somebody else is not written over.
     check_export_folder(output)
     found = exported(Store(store, verify_inputs=verify_inputs).get(read_reference(model), "model"), output, positions)
     if json_:

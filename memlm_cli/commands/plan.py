@@ -1,12 +1,25 @@
-"""`memlm plan`."""
+"""`memlm plan`, and estimates of what other commands would take."""
 
-from typing import Annotated, Any
+import json
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
-from stages.errors import UsageError, did_you_mean
+from memlm_cli.console import answer, answers_on_terminal
+from memlm_cli.options import DEFAULT_STORE, Common, JsonOption, StoreOption
+from memlm_cli.tables import table
+from stages.artifacts.durable import place_of
+from stages.errors import ResourceError, UsageError, did_you_mean
+from stages.numbers import duration, size
+
+if TYPE_CHECKING:
+    from pipelines.estimates import Estimate, Fit, Task
+
+UNKNOWN = "?"
+COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memory")
 
 
 def plan(
@@ -45,3 +58,115 @@ def plan(
         "memlm", [command[0], "--plan", *command[1:]], default_map=root.default_map, obj=root.obj
     ) as planned:
         group.invoke(planned)
+
+
+def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
+    """Print what tasks take, on stdout.
+
+    Args:
+        takes: the time that their recipe names for all of them.
+    Raises: ResourceError if they are known to need more than there is.
+    """
+    found, fit = _estimates(tasks, common)
+    answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True)
+    _require(fit)
+
+
+def require_fit(tasks: "Sequence[Task]", common: Common) -> None:
+    """Raises: ResourceError if tasks are known to need more than there is."""
+    _require(_estimates(tasks, common)[1])
+
+
+def _require(fit: "Fit") -> None:
+    if fit.problems:
+        raise ResourceError(f"This does not fit: {'; '.join(fit.problems)}.")
+
+
+def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate], Fit]":
+    from pipelines.estimates import estimates, fits
+    from stages.machine import memory_bytes
+    from stages.reporting import Silent
+
+    store = common.open_store()
+    found = list(estimates(tasks, store, common.execution(Silent())))
+    return found, fits(found, shutil.disk_usage(place_of(common.store)).free, {"cpu": memory_bytes(), **_gpus(found)})
+
+
+def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
+    """Bytes of memory by GPU; none is looked for where nothing is computed on one."""
+    # To ask for GPUs loads torch, which takes seconds.
+    if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
+        return {}
+    from stages.models.devices import gpus
+
+    return {str(gpu["name"]): int(gpu["memory"]) for gpu in gpus()}
+
+
+def _text(found: "Sequence[Estimate]", fit: "Fit", takes: str) -> str:
+    new = [estimate for estimate in found if estimate.state != "done"]
+    more = _and_more(not fit.complete)
+    disk = f"disk: {size(fit.stays)} that stay, {size(fit.at_once)} at once{more}; {size(fit.free)} are free"
+    drawn = table("", COLUMNS, map(_row, found), terminal=answers_on_terminal())
+    return "\n".join([drawn, "", *_times(new, takes), disk])
+
+
+def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
+    """Lines about time, and where it is known from."""
+    known = [estimate.seconds for estimate in new if estimate.seconds is not None]
+    lines = []
+    if known:
+        low, high = (sum(seconds) for seconds in zip(*known, strict=True))
+        lines.append(f"time: {_span((low, high))}{_and_more(len(known) < len(new))}")
+    elif new:
+        lines.append("time: not known, nothing comparable was made in this store")
+    if takes and len(known) < len(new):
+        lines.append(f"all of it, with the settings of the recipe: {takes}")
+    by_recipe = [estimate.name for estimate in new if estimate.by_recipe]
+    if by_recipe:
+        lines.append(f"the time that the recipe names: {', '.join(by_recipe)}")
+    return lines
+
+
+def _and_more(more: bool) -> str:
+    return ", and what is not known" if more else ""
+
+
+def _row(estimate: "Estimate") -> tuple[str, ...]:
+    name = (estimate.name, estimate.command, estimate.state)
+    if estimate.state == "done":
+        return (*name, "", "", _bytes(estimate.disk), "", "")
+    about = "~" if estimate.approximate else ""
+    memory = [f"≥ {size(count)}{'' if device == 'cpu' else ' of the GPU'}" for device, count in estimate.memory.items()]
+    return (
+        *name,
+        UNKNOWN if estimate.work is None else f"{about}{estimate.work.amount:,} {estimate.work.unit}",
+        UNKNOWN if estimate.seconds is None else _span(estimate.seconds),
+        _bytes(estimate.disk, about),
+        _bytes(estimate.scratch, about),
+        ", ".join(memory) or UNKNOWN,
+    )
+
+
+def _bytes(count: int | None, prefix: str = "") -> str:
+    return UNKNOWN if count is None else prefix + size(count)
+
+
+def _span(seconds: tuple[float, float]) -> str:
+    low, high = (duration(one) for one in seconds)
+    return low if low == high else f"{low} to {high}"
+
+
+def _object(found: "Sequence[Estimate]", fit: "Fit") -> dict[str, Any]:
+    return {
+        "stages": [_entry(estimate) for estimate in found],
+        "disk": {"stays": fit.stays, "at_once": fit.at_once, "complete": fit.complete, "free": fit.free},
+        "memory": dict(fit.memory),
+        "problems": list(fit.problems),
+    }
+
+
+def _entry(estimate: "Estimate") -> dict[str, Any]:
+    amount, unit = (None, None) if estimate.work is None else (estimate.work.amount, estimate.work.unit)
+    names = ("command", "state", "reference", "seconds", "by_recipe", "disk", "scratch", "memory", "approximate")
+    fields = {name: getattr(estimate, name) for name in names}
+    return {"stage": estimate.name, "amount": amount, "unit": unit, **fields}

@@ -39,18 +39,17 @@ def report(
     json_: JsonOption = False,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
-    from memlm_cli.comparison_text import baseline_remarks
-    from memlm_cli.reproduce import script
+    from memlm_cli.reproduce import page_of
     from memlm_cli.run_stage import read_reference
     from stages.artifacts.store import Store
     from stages.pages.lineage import find_reports
-    from stages.pages.page import build_page, check_figures_folder, check_page_file, write_figures, write_page
+    from stages.pages.page import check_figures_folder, check_page_file, write_figures, write_page
 
     named = references if references and references != ["-"] else [read_reference(None)]
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = build_page(find_reports(named, Store(store, verify_inputs=verify_inputs)), script, baseline_remarks)
+    page = page_of(find_reports(named, Store(store, verify_inputs=verify_inputs)))
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, json_)

@@ -7,7 +7,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer, note
 from memlm_cli.options import Common
-from memlm_cli.run_stage import check_artifact_name, publish_name, reference_line
+from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name, reference_line
 
 FileList = list[str] | None
 
@@ -35,20 +35,16 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
-    from memlm_cli.plan_text import show_estimates
+    from memlm_cli.commands.plan import show_estimates
     from memlm_cli.result_tables import tell_rest
-    from memlm_cli.run_recipe import run_all, show_again, show_groups, show_plan
-    from memlm_cli.settings import given_settings
+    from memlm_cli.run_recipe import as_asked, run_all, show_again, show_groups, show_plan
     from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
-    from pipelines.variants import varied
 
     check_artifact_name(common)
     files = {"train": train or (), "valid": valid or (), "test": test or (), "pretrained": pretrained or ()}
     loaded = load_recipe(find_recipe(recipe), files, given_settings(common, {}))
-    if common.precision:
-        loaded = loaded.with_precision(common.precision, where_open="precision" in common.by_default)
-    loaded = varied(loaded, seeds)
+    loaded = as_asked(loaded, seeds, common)
     if common.plan:
         show_estimates(tasks_of(loaded), common, loaded.takes)
         return

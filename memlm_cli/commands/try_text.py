@@ -11,7 +11,7 @@ from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.output_files import has_display, open_page, tell_page
-from memlm_cli.run_stage import check_artifact_name, publish_name
+from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def try_text(
 
     Each command that it runs is shown, to be copied, changed and run again. After a stop the same command resumes.
     """
-    from memlm_cli.plan_text import show_estimates
+    from memlm_cli.commands.plan import show_estimates
     from memlm_cli.run_recipe import show_plan
     from memlm_cli.trial import planned
     from pipelines.estimates import tasks_of
@@ -94,7 +94,6 @@ def try_text(
 
 def _settings(common: Common) -> dict[str, Any]:
     """The settings of `--set` and `--config`. Raises: UsageError for what no stage could take."""
-    from memlm_cli.settings import given_settings
     from pipelines.trial import check_settings
 
     settings = given_settings(common, {})
@@ -104,16 +103,13 @@ def _settings(common: Common) -> dict[str, Any]:
 
 def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int | None, common: Common) -> "Recipe":
     """The planned recipe, for so many seeds; the command that runs it is shown."""
+    from memlm_cli.run_recipe import as_asked
     from pipelines.recipe import load_recipe
-    from pipelines.variants import varied
 
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     say(f"try: this is a recipe: {shlex.join(words)}")
-    recipe = load_recipe(file, {"train": texts}, settings)
-    if common.precision:
-        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
-    return varied(recipe, seeds)
+    return as_asked(load_recipe(file, {"train": texts}, settings), seeds, common)
 
 
 def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Common) -> None:
@@ -139,8 +135,7 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Commo
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
     """The page; `more` is said there of what was planned."""
-    from memlm_cli.comparison_text import baseline_remarks
-    from memlm_cli.reproduce import script
+    from memlm_cli.reproduce import baseline_remarks, script
     from stages.artifacts.advice import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page

@@ -25,24 +25,16 @@ if TYPE_CHECKING:
     from stages.retrieval.read import perplexity, read, recent, tune
 
 LATER = {
-    "Attended": "stages.models.layers.sublayer:Attended",
-    "AttentionConfig": "stages.models.layers.settings:AttentionConfig",
-    "Entries": "stages.memory.entries:Entries",
-    "LanguageModel": "stages.models.language_model:LanguageModel",
-    "Passage": "stages.models.layers.sublayer:Passage",
-    "StateArray": "stages.models.config:StateArray",
-    "StreamAttention": "stages.models.layers.sublayer:StreamAttention",
-    "StreamAttentionSettings": "stages.models.layers.settings:StreamAttentionSettings",
-    "StreamInputs": "stages.models.layers.sublayer:StreamInputs",
-    "interpolate": "stages.memory.readers.reader:interpolate",
-    "new_model": "stages.models.language_model:new_model",
-    "perplexity": "stages.retrieval.read:perplexity",
-    "read": "stages.retrieval.read:read",
-    "recent": "stages.retrieval.read:recent",
-    "score_ids": "stages.encoding.scoring:score_ids",
-    "tune": "stages.retrieval.read:tune",
+    "stages.encoding.scoring": ("score_ids",),
+    "stages.memory.entries": ("Entries",),
+    "stages.memory.readers.reader": ("interpolate",),
+    "stages.models.config": ("StateArray",),
+    "stages.models.language_model": ("LanguageModel", "new_model"),
+    "stages.models.layers.settings": ("AttentionConfig", "StreamAttentionSettings"),
+    "stages.models.layers.sublayer": ("Attended", "Passage", "StreamAttention", "StreamInputs"),
+    "stages.retrieval.read": ("perplexity", "read", "recent", "tune"),
 }
-"""Where names are that need torch."""
+"""Names that need torch, by their modules."""
 
 __all__ = [
     "STREAM_ATTENTION",
@@ -86,6 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in LATER:
-        raise AttributeError(f"module 'memlm' has no attribute {name!r}")
-    return load(LATER[name])
+    for module, names in LATER.items():
+        if name in names:
+            return load(f"{module}:{name}")
+    raise AttributeError(f"module 'memlm' has no attribute {name!r}")

@@ -209,11 +209,9 @@ class Report(Artifact):
     def page(self) -> Page:
         """The page of `memlm report`; a notebook shows it."""
         with ConsoleReporter("report", soon=True):
-            from memlm_cli.comparison_text import baseline_remarks
-            from memlm_cli.reproduce import script
-            from stages.pages.page import build_page
+            from memlm_cli.reproduce import page_of
 
-            made = build_page([self._stored], script, baseline_remarks)
+            made = page_of([self._stored])
         return Page(made.html, {figure.name: Picture(figure.svg, figure.title) for figure in made.figures})
 
     def _repr_html_(self) -> str:

@@ -58,7 +58,7 @@ FORECASTS = Registry(
         "precompute-neighbors": "stages.forecasts.retrieval:NeighborsForecast",
         "pack-batches": "stages.forecasts.retrieval:PackForecast",
         "evaluate": "stages.forecasts.models:EvaluateForecast",
-        "build-episodes": "stages.forecasts.episodes:EpisodesForecast",
+        "build-episodes": "stages.forecasts.models:EpisodesForecast",
         "evaluate-tasks": "stages.forecasts.models:EvaluateTasksForecast",
     },
 )

@@ -117,6 +117,7 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
             half = (HEIGHT if key in boxes else LANE) / 2
             placed[key] = max(wanted[key], bottom + SPACING + half)
             bottom = placed[key] + half
+        # Boxes were only pushed down: the column as a whole is moved back to where they wanted to be.
         shift = _mean([wanted[key] - placed[key] for key in ordered])
         middles |= {key: middle + shift for key, middle in placed.items()}
     top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())

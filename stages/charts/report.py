@@ -1,26 +1,230 @@
-"""All charts of one report, but for what a part of its model shows of itself.
+"""All charts of one report, but for what a part of its model shows of itself; and those of several reports.
 
 As in Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.charts.curves import accuracy_charts, curve_charts
-from stages.charts.data import Chart
-from stages.charts.frequency import frequency_charts
-from stages.charts.learned_weight import learned_charts
-from stages.charts.reported import Report, scored
+from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
+from stages.charts.reported import Report, in_charts, measure, scored, symbol_in_words
 from stages.charts.tuning import tuning_charts
+from stages.metrics import FEW_TOKENS
+from stages.numbers import bucket_label, number
+
+TITLE = "Retrieval accuracy@K"
+BY_CHANCE = ", by chance"
+Curve = tuple[Report, Mapping[str, Any]]
+
+
+def curve_charts(reports: Sequence[Report]) -> list[Chart]:
+    """One for each amount and each text that was scored, of the curves with two points or more.
+
+    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name where there are several.
+    """
+    several = len({report.scored for report in reports}) > 1
+    charts = []
+    for (over, text), curves in _groups(reports).items():
+        name = f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else "")
+        charts += [_curve_chart(f"{name}{suffix}", over, text, part) for suffix, part in in_charts(curves)]
+    return charts
+
+
+def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
+    """Share of tokens whose word is among the best K neighbours, over K."""
+    measured = (("retrieval_accuracy", ""), ("retrieval_accuracy_by_chance", BY_CHANCE))
+    accuracies = [
+        (report, f"{report.scored}{what}", shares)
+        for report in reports
+        for name, what in measured
+        if (shares := report.metrics.get(name))
+    ]
+    return [accuracy_chart(f"retrieval-accuracy{suffix}", TITLE, part) for suffix, part in in_charts(accuracies)]
+
+
+def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]) -> Chart:
+    """Chart the share of correct retrievals by K, for each report and each count."""
+    curves = [
+        (report, row, sorted((int(k), share) for k, share in shares.items())) for report, row, shares in accuracies
+    ]
+    by_chance = any(row.endswith(BY_CHANCE) for _, row, _ in curves)
+    return Chart(
+        name,
+        title,
+        "Share of tokens that stand among the values of their best K neighbours"
+        + ("; by chance: of K rows drawn at random." if by_chance else "."),
+        Lines(
+            [Line(report.series(row), points) for report, row, points in curves],
+            *("K", "accuracy@K"),
+            ticks=sorted({k for _, _, points in curves for k, _ in points}),
+            percent=True,
+        ),
+    )
+
+
+def _groups(reports: Sequence[Report]) -> dict[tuple[str, str], list[Curve]]:
+    """Curves of two points or more, by the amount and the text that was scored."""
+    groups: dict[tuple[str, str], list[Curve]] = {}
+    for report in reports:
+        for curve in report.metrics.get("curves") or ():
+            if len(curve["points"]) > 1:
+                groups.setdefault((curve["over"], report.scored), []).append((report, curve))
+    return groups
+
+
+def _curve_chart(name: str, over: str, text: str, curves: Sequence[Curve]) -> Chart:
+    words = symbol_in_words(over)
+    lines = [
+        Line(report.series(curve["row"]), [(point[over], point["perplexity"]) for point in curve["points"]])
+        for report, curve in curves
+    ]
+    return Chart(
+        name,
+        f"{measure(curves[0][0].metrics)} by {words}: {text}",
+        f"Perplexity of {text} by {words}; other settings as tuned at each point.",
+        Lines(
+            lines,
+            words,
+            "perplexity",
+            ticks=sorted({x for line in lines for x, _ in line.points}),
+            level=_level(curves),
+        ),
+    )
+
+
+def _level(curves: Sequence[Curve]) -> Level | None:
+    """The first row, without memory, if all reports agree on it and it is not among the curves."""
+    firsts = [(report.metrics["rows"][0], curve["row"]) for report, curve in curves]
+    perplexities = {first["perplexity"] for first, _ in firsts}
+    if len(perplexities) > 1 or None in perplexities or any(first["row"] == row for first, row in firsts):
+        return None
+    return Level(firsts[0][0]["row"], perplexities.pop())
+
+
+def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """Make `loss-by-frequency`: the change of each row of a report against the first row.
+
+    Changes are in nats. As shares of perplexity, the rarest words' reach hundreds of percent and hide all others.
+    """
+    frequency = metrics.get("frequency_buckets")
+    if not frequency:
+        return []
+    return [
+        _bucket_chart(f"loss-by-frequency{suffix}", metrics, part) for suffix, part in in_charts(frequency["rows"][1:])
+    ]
+
+
+def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
+    """The buckets of a report, in words."""
+    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in frequency["buckets"]]
+
+
+def counted_in(metrics: Mapping[str, Any]) -> str:
+    """Name of the text in which tokens were counted."""
+    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
+
+
+def _bucket_chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Chart:
+    frequency = metrics["frequency_buckets"]
+    first, text = frequency["rows"][0], counted_in(metrics)
+    return Chart(
+        name,
+        f"Change of loss by frequency, {metrics['split']}",
+        f"Nats a token against {first['row']}, by how often the token occurs in {text}. Below zero the memory helps."
+        f"{few_note(bucket_labels(frequency), [bucket['tokens'] for bucket in frequency['buckets']])}",
+        Bars(
+            bucket_labels(frequency),
+            [Series(row["row"], _changes(frequency, row)) for row in rows],
+            f"times in {text}",
+            "change of loss, nats",
+        ),
+    )
+
+
+def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
+    """Note on the groups that have too few tokens for a bar; empty where there are none."""
+    few = [
+        f"{label} ({count:,} token{'s'[: count != 1]})"
+        for label, count in zip(labels, tokens, strict=True)
+        if count < FEW_TOKENS
+    ]
+    return f" Left out: {', '.join(few)}. Results of fewer than {FEW_TOKENS} tokens are mostly luck." if few else ""
+
+
+def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float | None]:
+    """Changes of a row against the first, nats a token; None where a bucket has too few tokens, or nothing is known."""
+    held = zip(frequency["buckets"], row["nll"], frequency["rows"][0]["nll"], strict=True)
+    return [
+        None if None in (nll, first) or bucket["tokens"] < FEW_TOKENS else nll - first for bucket, nll, first in held
+    ]
+
+
+def learned_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """`learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`."""
+    learned = metrics.get("learned_weight")
+    if learned is None:
+        return []
+    return [*_weights(metrics, learned), *_searches(metrics, learned)]
+
+
+def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Chart]:
+    """Perplexity against the share of tokens searched for, beside as many searches by chance."""
+    points = [point for point in learned["searches"] or () if point["perplexity"] is not None]
+    if len(points) < 3:
+        return []
+    first, last = points[0], points[-1]
+    chance = [_by_chance(point["searched"], first, last) for point in points]
+    return [
+        Chart(
+            "perplexity-by-searches",
+            f"{measure(metrics)} on {metrics['split']} by searches: {learned['row']}",
+            "Tokens are searched for where most gain is expected before the search; without any "
+            f"{number(first['perplexity'])}, with {last['searched']:.0%} {number(last['perplexity'])}.",
+            Lines(
+                [
+                    Line("most gain expected", [(point["searched"], point["perplexity"]) for point in points]),
+                    Line("by chance", [(p["searched"], y) for p, y in zip(points, chance, strict=True)], dashed=True),
+                ],
+                "share of tokens searched for",
+                "perplexity",
+            ),
+        )
+    ]
+
+
+def _by_chance(searched: float, first: Mapping[str, float], last: Mapping[str, float]) -> float:
+    """Perplexity expected where as many of the tokens of the last point are searched for by chance: nats are means."""
+    share = searched / last["searched"]
+    return math.exp((1 - share) * math.log(first["perplexity"]) + share * math.log(last["perplexity"]))
+
+
+def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Chart]:
+    if learned["histogram"] is None:
+        return []
+    symbol, (edges, tokens) = symbol_in_words(learned["name"]), learned["histogram"].values()
+    return [
+        Chart(
+            f"learned-{learned['name']}",
+            f"Learned {symbol} on {metrics['split']}: {learned['row']}",
+            f"How much the memory is trusted, from 0 (the model alone) to 1 (the memory alone); on average "
+            f"{number(learned['mean'])}, where the best for all contexts is {number(learned['one_for_all'])}.",
+            Histogram(
+                edges,
+                [Series("tokens", [count / max(1, sum(tokens)) for count in tokens])],
+                learned["mean"],
+                f"{symbol} (0: model, 1: memory)",
+            ),
+        )
+    ]
 
 
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Those that the content of `metrics.json` has numbers for; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
-    learned = learned_charts(metrics)
     return [
         *tuning_charts(metrics),
-        *learned,
+        *learned_charts(metrics),
         *curve_charts(alone),
         *accuracy_charts(alone),
         *frequency_charts(metrics),

@@ -1,10 +1,10 @@
-"""Training curves of models."""
+"""Charts of learning: training curves of models, and the scores of a stream of tasks, task by task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stages.charts.data import Chart, Line, Lines
+from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
 from stages.charts.reported import in_charts
 
 RATE = "learning rate"
@@ -47,4 +47,36 @@ def _rate(journals: Sequence[Journal], suffix: str) -> Chart:
         "Training: learning rate",
         "Learning rate at each update that was logged.",
         Lines([Line(j.label or RATE, j.points("learning_rate")) for j in journals], "step", RATE, even=True),
+    )
+
+
+FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
+"""Figures of a stream, as a matrix has them."""
+
+
+def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """`matrix` of each reading and `average-by-task`, where the weights after each task were scored; else none."""
+    rows = [row for row in metrics["rows"] if row["averages"] is not None]
+    return [*(_matrix(metrics["tasks"], row, len(rows) > 1) for row in rows), *([_averages(rows)] if rows else [])]
+
+
+def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool) -> Chart:
+    after, scores = ["before", *tasks], row["matrix"]
+    chart = Chart(
+        "matrix",
+        "Accuracy by task, after each task",
+        f"On average {row['average']:.1%} after the last task. Upwards: the task that is tested.",
+        HeatMap(scores, Side("after", after, turned=True), Side("test", tasks), Share("none right", "all right")),
+    )
+    return chart.labelled(row["row"]) if labelled else chart
+
+
+def _averages(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    lines = [Line(row["row"], list(enumerate(row["averages"], 1))) for row in rows]
+    ends = ", ".join(f"{row['row']} {row['average']:.1%}" for row in rows)
+    return Chart(
+        "average-by-task",
+        "Mean accuracy of the tasks that were learnt",
+        f"After the last task: {ends}.",
+        Lines(lines, "tasks learnt", "accuracy", percent=True, even=True),
     )

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
@@ -128,12 +129,13 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> 
     kept = [points[0], points[-1]]
     for part in range(stretches):
         held = points[part * len(points) // stretches : (part + 1) * len(points) // stretches]
+        # Extremes, no means: a spike in a loss must be seen.
         kept += [min(held, key=lambda p: p[1]), max(held, key=lambda p: p[1])]
     return sorted(dict.fromkeys(kept))
 
 
 def bars_spec(plot: Bars) -> Spec:
-    """One bar a series in each group, with a whisker over its interval."""
+    """One bar a series in each group, with a whisker over its interval; names that lack room are turned."""
     looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
     bars = [
         {"x": group, "y": value, "series": place, "fill": looks[place].colour}
@@ -148,11 +150,13 @@ def bars_spec(plot: Bars) -> Spec:
         for group, interval in zip(plot.groups, one.intervals, strict=False)
         if interval is not None
     ]
+    beside_each_other = (len(one) + len(other) for one, other in pairwise(plot.groups))
+    turned = LETTER / 2 * max(beside_each_other, default=0) > WIDTH / len(plot.groups)
     x = {
         "field": "x",
         "type": "nominal",
         "title": plot.across,
-        "axis": {"labelAngle": 0, "domain": False, "ticks": False},
+        "axis": {"labelAngle": -35 if turned else 0, "domain": False, "ticks": False},
     }
     x |= {"scale": {"domain": list(plot.groups), "paddingInner": 0.2, "paddingOuter": 0.1}}
     y = {
@@ -253,6 +257,7 @@ def colour_of(value: float, plot: HeatMap) -> str:
     if value > limit:
         return LIGHT["worse"]
     smallest = min(min(column) for column in plot.values)
+    # The root makes levels finer near the best, where settings that matter lie together.
     share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
     return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
 

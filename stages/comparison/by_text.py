@@ -177,11 +177,13 @@ def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress
         spelled = word_spelling(tokenizer)
     except UsageError:
         return {}
+    # It stands for no text: documents end without a character.
     spelled[tokenizer.eos_id] = b""
     ids: Any = np.asarray(open_split(tokens.zarr("tokens.zarr"), split).ids[:])
     parts = np.zeros((len(offsets) - 1, 2), np.int64)
     for number, (start, stop) in enumerate(pairwise(offsets)):
         text = b"".join(spelled[id] for id in ids[start:stop].tolist()).decode("utf-8", "replace")
+        # As tokenize counts: a last line without its end is a line.
         unended = bool(text) and not text.endswith("\n")
         parts[number] = len(words(text)) + text.count("\n") + unended, len(text)
         progress(int(stop), int(offsets[-1]), "tokens turned into text")

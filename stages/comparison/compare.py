@@ -1,7 +1,12 @@
-"""Which of two reports is better, by how much, how surely, and where; and whether they can be compared at all."""
+"""Which of two reports is better, by how much, how surely, and where; and whether they can be compared at all.
+
+Two streams of tasks stand side by side: average, forgetting and transfer, and the accuracy on each test.
+"""
 
 import csv
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -11,16 +16,48 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import replacing
+from stages.charts.training import FIGURES
+from stages.comparison.by_text import compare_text
 from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
-from stages.comparison.translations import compare_translations
 from stages.errors import ArtifactError, UsageError
+from stages.evaluation.config import BleuSettings
+from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.row_names import counting
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
+from stages.evaluation.figures.translated import TRANSLATIONS
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
+from stages.reports.tables import Cell, Group, Row, Table, share
 from stages.text.tokens import TokenSplit, open_split
+
+
+def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
+    """BLEU of the compared rows of two reports, with a paired bootstrap over sentences; JSON.
+
+    Returns: None where one has no translations, or they are of other sentences, or counted otherwise.
+    """
+    if not all(TRANSLATIONS in report.manifest.files for report in (a, b)):
+        return None
+    configs = (a.config, b.config)
+    how = [BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize")) for c in configs]
+    lines = [_lines(report) for report in (a, b)]
+    pairs = [[(line["source"], line["reference"]) for line in some] for some in lines]
+    if pairs[0] != pairs[1] or how[0] != how[1]:
+        return None
+    require_sacrebleu(how[0])
+    rows = [list(some[0]["rows"])[: 1 if settings.reading == "model" else 2][-1] for some in lines]
+    first, second = ([line["rows"][row]["text"] for line in some] for some, row in zip(lines, rows, strict=True))
+    found = bleu_difference(first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap)
+    return {"rows": rows, **asdict(found), "difference": found.difference}
+
+
+def _lines(report: Artifact) -> list[dict[str, Any]]:
+    """The sentences of a report; `str.splitlines` would cut at characters that stand in a text, such as U+2028."""
+    with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
 
 PARAGRAPHS_AT_ONCE = 1 << 20
 LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
@@ -74,6 +111,7 @@ def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
 
     Text was counted and hashed before it was tokenized: neither letter case nor vocabulary has a part in it.
     """
+    # Counts stand in the manifest; hashes, which are read, come after them.
     for name in LENGTHS:
         of_a, of_b = (tokens.metrics["splits"][split][name] for tokens in (a, b))
         if of_a != of_b:
@@ -115,10 +153,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Pr
     Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
-    if same_tokens(scores_a, scores_b):
-        from stages.comparison.by_token import compare_tokens as compare_scores
-    else:
-        from stages.comparison.by_text import compare_text as compare_scores
+    compare_scores = compare_tokens if same_tokens(scores_a, scores_b) else compare_text
     translated = compare_translations(a, b, settings)
     return {
         **({} if translated is None else {"bleu": translated}),
@@ -192,5 +227,43 @@ def write_token_table(
         writer = csv.DictWriter(text, list(first))
         writer.writeheader()
         writer.writerows(chain([first], written))
+        # The file is closed by who opened it, once all of it is on the disk.
         text.detach()
     return len(places)
+
+
+def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
+    """Readings of the same name, or the first of both, with their figures: of A, of B, and B - A; JSON.
+
+    Raises: ArtifactError if they are of other tasks.
+    """
+    found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
+    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]):
+        raise ArtifactError(f"{a.reference} and {b.reference} are of other tasks: compare streams of the same.")
+    rows_a, rows_b = ({row["row"]: row for row in found["rows"]} for found in (found_a, found_b))
+    pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
+    rows = []
+    for names in pairs:
+        first, second = rows_a[names[0]], rows_b[names[1]]
+        last = [dict(zip(f["tasks"], r["matrix"][-1], strict=True)) for f, r in ((found_a, first), (found_b, second))]
+        figures = {name: _beside(first[name], second[name]) for name in FIGURES}
+        tests = {task: _beside(last[0][task], last[1][task]) for task in found_a["tasks"]}
+        rows.append({"rows": list(names), "figures": figures, "tests": tests})
+    return {"a": a.reference, "b": b.reference, "rows": rows}
+
+
+def matrices_table(found: Mapping[str, Any]) -> Table:
+    """A line for each figure and each test, after the last task."""
+    groups = []
+    for one in found["rows"]:
+        lines = {name.replace("_", " "): values for name, values in one["figures"].items()}
+        lines |= {f"test {task}": values for task, values in one["tests"].items()}
+        rows = [
+            Row([Cell(name), share(x), share(y), share(d, "+")]) for name, (x, y, d) in lines.items() if d is not None
+        ]
+        groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
+    return Table(f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups)
+
+
+def _beside(a: float | None, b: float | None) -> list[float | None]:
+    return [a, b, None if a is None or b is None else b - a]

@@ -7,7 +7,7 @@ from typing import Any
 
 from stages.charts.data import Bars, Chart, Series
 from stages.charts.figure import figures
-from stages.charts.frequency import few_note
+from stages.charts.report import few_note
 from stages.comparison.sentences import (
     against,
     group_tables,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import CompressiveSettings
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.curves import accuracy_chart
 from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side
+from stages.charts.report import accuracy_chart
 from stages.charts.reported import Report, scored
 from stages.diagnostics.passage import tokens_of
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerWatch, SummingProbe
+from stages.diagnostics.probe import LayerWatch, Records, SummingProbe
 from stages.lineage.corpus import token_text
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite, perplexity
@@ -24,7 +23,7 @@ from stages.numbers import number
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from stages.encoding.hidden_memory import HiddenReader
+    from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
     from stages.retrieval.gate_reader import GateReader

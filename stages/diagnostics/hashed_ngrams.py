@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import Place
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
 from stages.models.layers.memory_settings import InfinitySettings
 
 if TYPE_CHECKING:
@@ -60,6 +59,7 @@ class SignalWatch(LayerWatch):
                 layer,
                 seen=seen[:, 0].sum(),
                 deviation=deviation.mean(1).sum(),
+                # Of two normal distributions with one mean: KL = (r - ln r - 1) / 2, r the ratio of their variances.
                 divergence=((ratio - ratio.log() - 1) / 2 * seen).mean(1).sum(),
                 parts=(each * seen[:, :1]).sum(0),
             )

@@ -10,8 +10,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import Records
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import model_of
 

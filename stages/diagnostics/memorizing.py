@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stages.charts.data import Chart, Histogram, Line, Lines, Series
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import MemorizingSettings
 from stages.numbers import number
 

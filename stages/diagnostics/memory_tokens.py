@@ -10,7 +10,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Share, Side
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.backbones.stream_configs import MemoryTransformerConfig
 from stages.models.config import model_of
 

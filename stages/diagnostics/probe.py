@@ -1,23 +1,33 @@
-"""The interface of a probe: what it sees while a split is scored, and how that is shown.
+"""The interface of a probe, and probes that look at layers while a model reads.
 
-Free of torch: a page is made after the work.
+Free of torch at import: a page is made after the work.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+
+import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.encoding.probe import Observation, RangeProbe
+from stages.models.config import model_of
+from stages.models.devices import now
+from stages.models.layers.settings import AttentionConfig, Place
+from stages.registry import load
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
     from stages.charts.data import Chart
-    from stages.encoding.hidden_memory import HiddenReader
-    from stages.encoding.probe import RangeProbe
+    from stages.encoding.encode import HiddenReader
+    from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
+
 
 Options = Mapping[str, Any]
 """Values by the names of an evaluation's settings; None: not asked for."""
@@ -86,3 +96,207 @@ class Probe(ABC):
             metrics: the content of `metrics.json`.
             files: of other JSON files of the report, by their names.
         """
+
+
+Sums = Mapping[str, Any]
+"""Sums of one layer over all counted tokens, arrays by name, and its constants."""
+
+
+class Calls:
+    """Records observations of some of a model's modules, call after call."""
+
+    def __init__(
+        self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any], device: torch.device
+    ) -> None:
+        """Args:
+        look: makes what is kept of a module, what it was given, and what it gave.
+        device: where the modules work.
+        """
+        self.seconds = 0.0
+        """Time spent on observing; the model's calls last longer by this."""
+        self._look, self._held, self._device = look, list[list[Any]](), device
+        self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
+
+    def _keeper(self) -> Callable[[Any, Any, Any], None]:
+        held: list[Any] = []
+        self._held.append(held)
+
+        def keep(module: nn.Module, given: Any, output: Any) -> None:
+            started = now(self._device)
+            held.append(self._look(module, given, output))
+            self.seconds += now(self._device) - started
+
+        return keep
+
+    def take(self) -> list[list[Any]]:
+        """Hand out and clear the observations of each module, call after call."""
+        taken = [list(held) for held in self._held]
+        for held in self._held:
+            held.clear()
+        return taken
+
+    def close(self) -> None:
+        """Look no more."""
+        for handle in self._handles:
+            handle.remove()
+
+
+class SummingProbe(Probe):
+    """A probe whose records are those of a `LayerWatch`."""
+
+    def sums(self, records: Records) -> list[Sums]:
+        """The sums of each layer over all ranges."""
+        by_layer = zip(*(record["layers"] for record in records), strict=True)
+        return [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
+
+    def read(self, kept: Any) -> Any:
+        """Numbers as they were before `LayerWatch.kept`."""
+        return kept
+
+
+@dataclass(frozen=True)
+class LayerProbe(SummingProbe):
+    """A probe of one kind of layer.
+
+    `blocks`: those that have it, counted from 1. `chosen`: its settings.
+    """
+
+    name: ClassVar[str]
+    """Name in `PROBES`."""
+    place: ClassVar[Place] = "attention"
+    settings: ClassVar[type]
+    """Class of the layer's settings."""
+    layer: ClassVar[str]
+    """Class of the layer, `"module:object"`."""
+    watching: ClassVar[type[LayerWatch]]
+
+    blocks: tuple[int, ...] = ()
+    chosen: Any = None
+
+    @classmethod
+    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
+        model = model_of(read["model"])
+        chosen = getattr(model, cls.place) if isinstance(model, AttentionConfig) else None
+        if not isinstance(model, AttentionConfig) or not isinstance(chosen, cls.settings):
+            return None
+        return cls(model.blocks_with(cls.place), chosen)
+
+    @final
+    def watch(
+        self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
+    ) -> LayerWatch:
+        kind = load(self.layer)
+        layers = [part for part in model.modules() if isinstance(part, kind)]
+        return self.watching(layers, model, start, counted)
+
+    def metrics(self, records: Records) -> dict[str, Any]:
+        """The figures of each block."""
+        tokens, sums = sum(record["tokens"] for record in records), self.sums(records)
+        constants = records[0].get("constants") or [{}] * len(sums)
+        return {
+            "blocks": [
+                {"block": block, **self.figures({**one, **constant}, tokens)}
+                for block, one, constant in zip(self.blocks, sums, constants, strict=True)
+            ]
+        }
+
+    @abstractmethod
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """The figures of one block, JSON, over so many tokens."""
+
+    @classmethod
+    def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
+        """Charts of the blocks that have anything to show; none without."""
+        reported = metrics.get(cls.name) or {"blocks": []}
+        blocks = [one for one in reported["blocks"] if cls.is_shown(one)]
+        return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
+
+    @classmethod
+    def is_shown(cls, block: Mapping[str, Any]) -> bool:
+        """Whether there are numbers of a block that can be drawn."""
+        return True
+
+    @classmethod
+    @abstractmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        """Charts of some blocks of what is reported under the probe's name."""
+
+
+class LayerWatch(RangeProbe):
+    """Adds up, block after block, what some layers do with the tokens that count.
+
+    Its record: how many `tokens`, by layer the sums by name, and what `more` says, such as `constants` of layers.
+    """
+
+    def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
+        """Args:
+        start: the first token of the range.
+        counted: bool [n], tokens that figures are about; None: all.
+        """
+        self.layers, self.model = layers, model
+        self.more: dict[str, Any] = {}
+        self._calls = Calls(map(self.module, layers), self.look, next(model.parameters()).device)
+        self._start, self._counted, self._seconds, self._tokens = start, counted, 0.0, 0
+        self._sums: list[dict[str, Any]] = [{} for _ in layers] or [{}]
+        self._columns: dict[str, list[Tensor]] = {}
+
+    def module(self, layer: Any) -> nn.Module:
+        """The part of a layer that is watched."""
+        watched: nn.Module = layer
+        return watched
+
+    def look(self, module: Any, given: Any, output: Any) -> Any:
+        """Makes the part of a call that is kept: of a module, what it was given, and what it gave."""
+        return output
+
+    @abstractmethod
+    def see(self, block: ScoredBlock) -> None:
+        """Add what the layers did with a block, by `add` and `column`."""
+
+    def calls(self) -> Iterator[tuple[int, list[Any]]]:
+        """The number of each layer, and what was kept of it since the block before, call after call."""
+        return enumerate(self._calls.take())
+
+    def rows(self, block: ScoredBlock) -> Tensor | slice:
+        """Which tokens of a block count."""
+        if self._counted is None:
+            return slice(None)
+        return self._counted[block.encoded.start - self._start : block.encoded.stop - self._start]
+
+    def by_token(self, block: ScoredBlock, positions: Sequence[Tensor]) -> Tensor:
+        """The rows of a block's counted tokens among what was kept call after call, [B, n, …] each."""
+        import torch
+
+        return block.encoded.of_tokens(torch.cat(list(positions), 1))[self.rows(block)]
+
+    def add(self, layer: int, **values: Any) -> None:
+        """Add to sums of a layer, in float64: numbers, arrays or tensors."""
+        for name, value in values.items():
+            number = value if isinstance(value, int | float | np.ndarray) else value.double().cpu().numpy()
+            self._sums[layer][name] = self._sums[layer].get(name, 0.0) + number
+
+    def column(self, **values: Tensor) -> None:
+        """Numbers of a block's counted tokens, [c] each."""
+        for name, value in values.items():
+            self._columns.setdefault(name, []).append(value.float())
+
+    def kept(self, numbers: np.ndarray) -> Any:
+        """A sum as JSON."""
+        return numbers.tolist()
+
+    @final
+    def observe(self, block: ScoredBlock) -> None:
+        started = now(block.log_p.device)
+        self.see(block)
+        self._tokens += len(block.log_p[self.rows(block)])
+        self._seconds += now(block.log_p.device) - started
+
+    @final
+    def observation(self) -> Observation:
+        import torch
+
+        self._calls.close()
+        layers = [{name: self.kept(np.asarray(value)) for name, value in sums.items()} for sums in self._sums]
+        record = {"tokens": self._tokens, "layers": layers, **self.more}
+        columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
+        return Observation(columns, record, self._seconds + self._calls.seconds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stages.charts.data import Chart, Line, Lines
-from stages.diagnostics.watching import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.settings import Place
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def packed(values: np.ndarray) -> str:
     """An array of float32 as text, short where most are 0."""
+    # Most slots of a large memory are read by no token of a range: a row of zeros packs to nothing.
     return base64.b64encode(zlib.compress(values.astype(np.float32).tobytes())).decode()
 
 

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
-from stages.encoding.carried_state import CarriedState
-from stages.encoding.split_reader import SplitReader
-from stages.encoding.state_store import StateStore
+from stages.encoding.carried_state import CarriedState, StateStore
+from stages.encoding.encode import SplitReader
 from stages.encoding.window_settings import TokenRange
 from stages.examples.cutting import WindowSettings
 from stages.models.language_model import LanguageModel, State, load_model
@@ -70,6 +69,7 @@ class KeyEncoder:
         """Keys of tokens [start, stop), going on from the state past token `start` - 1."""
         keys, tokens = [], []
         for block in self.reader.encode(self.model, split, start, stop, state):
+            # Rounded first: half as many bytes leave the device.
             keys.append(self.rounded(block.key(self.key)).cpu())
             tokens.append(block.targets.cpu())
             state = block.state

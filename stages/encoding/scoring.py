@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.encode import EncodedBlock, encode
-from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.encode import EncodedBlock, HiddenReader, encode
 from stages.encoding.probe import RangeProbe, ScoredBlock
 from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
@@ -100,6 +99,7 @@ def score_blocks(
         for name, parts in kept.items():
             parts.append(block.key(name).float())
         for name, contexts in before.items():
+            # A copy, for a view would keep the block's whole encoding.
             contexts += [part.float().clone() for part in block.context_keys(name)]
         if hidden_rows is not None:
             hidden.append(read[hidden_rows[done : done + len(read)]])

@@ -1,15 +1,20 @@
-"""How the rows of a datastore are laid out and made, whoever makes them."""
+"""Rows of a datastore: how they are laid out and made, and the schema of what is written."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.schema import Count, Expected, Figures, Positive, Schema, anything, between, finite, offsets
 from stages.encoding.window_settings import shard_unit
 from stages.errors import ArtifactError, UsageError
 from stages.models.config import model_of
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from stages.artifacts.artifact import Artifact
 
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
@@ -51,3 +56,43 @@ def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
     if keys.dtype == np.float16:
         raise UsageError(f"Keys of {encoder.reference} overflow float16: run again with --dtype float32.")
     raise ArtifactError(f"Keys of {encoder.reference} are not finite numbers: train the model again.")
+
+
+class DatastoreFigures(Figures):
+    """Metrics of a datastore."""
+
+    rows: Positive
+    dim: Annotated[int, Field(gt=0, lt=2**31)]
+    dtype: Literal["float16", "float32"]
+    added: Count = 0
+    documents: Count = 0
+
+
+def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected | None:
+    """Keys and values; `tokens` has the vocabulary of the values."""
+    rows, types = datastore.metrics["rows"], tokens.metrics["vocabulary_size"]
+    return {
+        "datastore.zarr/keys": Expected((rows, datastore.metrics["dim"]), (datastore.metrics["dtype"],), finite),
+        "datastore.zarr/values": Expected((rows,), ("int32",), between(0, types, "ids of the vocabulary")),
+    }.get(name)
+
+
+def built_arrays(datastore: "Artifact", name: str) -> Expected | None:
+    """The arrays of a datastore of one split."""
+    return row_arrays(datastore, name, datastore.input("corpus"))
+
+
+def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
+    """The arrays of a datastore that was made from another one, which also has the text of its rows."""
+    rows, documents = datastore.metrics["rows"], datastore.metrics.get("documents", 0)
+    text = {
+        "doc_offsets": Expected((documents + 1,), ("int64",), offsets(rows)),
+        "paragraph_ends": Expected((None,), ("int64",), between(1, rows + 1, "ends of paragraphs")),
+        "paragraph_hashes": Expected((None,), ("uint64",), anything),
+        "runs": Expected((None, 3), ("int64",), between(0, 2**53, "rows, sources and places")),
+    }
+    found = text.get(name.removeprefix("datastore.zarr/"))
+    return found or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
+
+
+BUILT, UPDATED = Schema(DatastoreFigures, built_arrays), Schema(DatastoreFigures, updated_arrays)

@@ -10,13 +10,12 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.rows import RowsByName
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
-from stages.encoding.hidden_memory import HiddenMemory
+from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder
-from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus
 from stages.lineage.exact import EXACT, text_splits
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore

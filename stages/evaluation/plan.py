@@ -14,8 +14,7 @@ from stages.methods.defaults import is_own_datastore
 
 if TYPE_CHECKING:
     from stages.diagnostics.probe import Probe
-    from stages.encoding.carried_state import CarriedState
-    from stages.encoding.state_store import StateStore
+    from stages.encoding.carried_state import CarriedState, StateStore
     from stages.evaluation.figures.breakdown import Breakdown
     from stages.evaluation.figures.intervals import UnitFiles
     from stages.evaluation.figures.last_word import LastWords

@@ -11,14 +11,13 @@ from torch import Tensor
 
 from stages.diagnostics.probe import Probe
 from stages.encoding.carried_state import CarriedState
-from stages.encoding.clock import Stopwatch
-from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
+from stages.encoding.encode import HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
-from stages.encoding.split_reader import SplitReader
 from stages.evaluation.figures.last_word import LastWords
 from stages.memory.search_gate import SearchGate
+from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.neighbors import (
     Datastore,

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.encoding.clock import Stopwatch
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
 from stages.evaluation.figures.breakdown import Breakdown
@@ -17,6 +16,7 @@ from stages.evaluation.figures.last_word import is_best
 from stages.evaluation.figures.tuned import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
+from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel
 from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.scored_range import ScoredRange

@@ -17,7 +17,7 @@ EXAMPLES = Registry(
     "kind of examples",
     {
         STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
-        DOCUMENTS: Part.within("stages.examples", "documents_form:FORM", "documents:Documents"),
+        DOCUMENTS: Part.within("stages.examples", "form:LABELLED", "documents:Documents"),
         PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )

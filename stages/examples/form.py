@@ -1,10 +1,10 @@
-"""Form of a split of one kind of examples: figures and arrays that it adds to those of text. Free of torch."""
+"""Form of a split of each kind of examples: figures and arrays that it adds to those of text. Free of torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.artifacts.schema import Expected, Figures, Positive, between, offsets
+from stages.artifacts.schema import Count, Expected, Figures, Positive, between, offsets
 
 READ = ("ids", "doc_offsets")
 """Arrays of text that every kind of examples reads."""
@@ -60,3 +60,24 @@ PAIRS = SplitForm(
     source=True,
 )
 """Form of a split of pairs: documents are target sentences, and document i is read with sentence i of the source."""
+
+
+MOST = 2**31 - 1
+
+
+class DocumentFigures(Figures):
+    """Metrics of a split of documents."""
+
+    task_documents: list[Count]
+    """Documents of each task."""
+
+
+def _labels(figures: Mapping[str, Any], _: int) -> Expected:
+    return Expected((figures["documents"],), ("int32",), between(0, MOST, "labels"))
+
+
+def _tasks(figures: Mapping[str, Any], _: int) -> Expected:
+    return Expected((figures["documents"],), ("int32",), between(0, len(figures["task_documents"]), "tasks"))
+
+
+LABELLED = SplitForm(DocumentFigures, {"labels": _labels, "tasks": _tasks})

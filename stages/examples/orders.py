@@ -58,4 +58,5 @@ def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
     Neighbours in it need little padding.
     """
     drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
+    # The last key counts most.
     return np.lexsort((drawn, sizes, lengths))

@@ -12,7 +12,7 @@ from torch import Tensor
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.orders import token_batches
-from stages.examples.read_ahead import ReadAhead
+from stages.examples.streams import ReadAhead
 from stages.examples.windows import Window
 
 

@@ -11,8 +11,26 @@ from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
-from stages.examples.read_ahead import ReadAhead
 from stages.examples.windows import Window, document_windows, positions_back, windows
+
+READ_AHEAD_IDS = 1 << 20
+"""Ids taken from storage at a time."""
+
+
+class ReadAhead:
+    """Reads a split's ids before `limit`, int64, in long stretches: a stored chunk is read once, not once a batch."""
+
+    def __init__(self, ids: Any, limit: int) -> None:
+        self._ids, self._limit = ids, limit
+        self._first = 0
+        self._held = np.empty(0, np.int64)
+
+    def __call__(self, start: int, stop: int) -> np.ndarray:
+        """x_start … x_{stop-1}."""
+        if start < self._first or stop > self._first + len(self._held):
+            ahead = max(stop, min(start + READ_AHEAD_IDS, self._limit))
+            self._first, self._held = start, np.asarray(self._ids[start:ahead]).astype(np.int64)
+        return self._held[start - self._first : stop - self._first]
 
 
 @dataclass(frozen=True)
@@ -38,6 +56,7 @@ class Streams(Examples):
 
     @cached_property
     def lengths(self) -> np.ndarray:
+        # A view of one number: a split may have millions of segments.
         return np.broadcast_to(np.int64(self.cutting.context), self._total // self.cutting.context)
 
     def starts(self, which: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ def _table(rows: Sequence[Row]) -> str:
     for row in rows:
         what = (row.source.label, row.source.scored, number(row.source.metrics["tokens"]), row.name)
         figures = (_figure(shown(row, name), name) for name in measures)
-        lines.append((*what, *figures, "; ".join(f"{one.sources}, {one.settings}" for one in row.readings)))
+        lines.append((*what, *figures, "; ".join(f"{one.head}, {one.text}" for one in row.notes)))
     lines.insert(1, ("---",) * len(lines[0]))
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
 
@@ -98,6 +98,6 @@ def _figure(value: float | None, measure: str) -> str:
 
 
 def _memory_remark(rows: Sequence[Row]) -> str:
-    if not any(row.readings for row in rows):
+    if not any(row.memories for row in rows):
         return ""
     return "Rows with a memory were read by memlm: this folder holds the model alone."

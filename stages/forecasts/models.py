@@ -1,4 +1,4 @@
-"""Forecasts of models: imported, trained, evaluated on text and on tasks."""
+"""Forecasts of models: imported, trained, evaluated on text and on tasks; and of the keys of documents."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE
 from stages.suffixes.indexing import SORTING_BYTES, opened_bytes
 from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.episodes import EpisodesConfig, layouts
 from stages.tasks.plan import plan_stream
 from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
@@ -92,6 +93,7 @@ class TrainForecast(Forecast[TrainConfig]):
                 "steps": config.steps,
                 "tokens": int(config.steps) * update_tokens(config, inputs),
             },
+            # The checkpoint before is kept until the next is whole.
             scratch=mapped_bytes(inputs, config) + 2 * checkpoint,
             host=checkpoint,
             remedy="smaller --batch-tokens with --accumulate, or a smaller model",
@@ -149,3 +151,25 @@ class ImportForecast(Forecast[ImportConfig]):
     def work(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Compare models of the same settings alone: how weights are packed decides how long they take to unpack."""
         return Work(metrics["parameters"], "weights", config.model_dump(include={"model"}))
+
+
+class EpisodesForecast(Forecast[EpisodesConfig]):
+    """The arrays by arithmetic; the work is the documents that are read."""
+
+    def cost(self, config: EpisodesConfig, inputs: Inputs) -> Cost:
+        rows, dim = _documents(config, inputs), int(inputs["encoder"].config["model"]["width"])
+        return Cost(
+            files={layout.name: layout.stored_bytes for layout in layouts(rows, dim)},
+            metrics={"rows": rows, "dim": dim},
+        )
+
+    def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
+        return 4 * int(inputs["encoder"].metrics["parameters"])
+
+    def work(self, config: EpisodesConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
+        signature = {"model": shape_of(inputs["encoder"]), "length": config.length}
+        return Work(_documents(config, inputs), "documents", signature)
+
+
+def _documents(config: EpisodesConfig, inputs: Inputs) -> int:
+    return int(inputs["corpus"].metrics["splits"][config.split]["documents"])

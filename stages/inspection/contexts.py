@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from stages.diagnostics.watching import Calls
-from stages.inspection.reading import MemoryReader
-from stages.inspection.weights import ReadEntries
+from stages.diagnostics.probe import Calls
+from stages.inspection.reading import MemoryReader, ReadEntries
 from stages.models.language_model import LanguageModel
 from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
 from stages.text.excerpt import Excerpt, SplitText
@@ -197,6 +196,7 @@ class LookUps:
 
 def _largest_weights(found: dict[int, float], most: int) -> list[tuple[int, float]]:
     """Pairs of an age and its weight, in falling order; those that have none are left out."""
+    # Of equal weights the nearer first, so that the same passage is always told the same.
     order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(age, weight) for age, weight in order[:most] if weight > 0]
 

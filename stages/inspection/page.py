@@ -11,22 +11,21 @@ from stages.inspection.selection import KINDS, Chosen
 from stages.numbers import number, probability
 
 TEMPLATE = Path(__file__).parent / "passage.html"
-SEVERAL = TEMPLATE.with_name("passages.html")
 FULL = math.log(10)
 """Nats of gain or loss at which a token has its full colour: ten times as likely."""
 
 
 def page(found: Inspected) -> str:
     """The page; what comes from a corpus is escaped."""
-    return _rendered(TEMPLATE, title(found), found)
+    return _rendered(title(found), found)
 
 
-def _rendered(template: Path, title: str, found: Inspected, **values: Any) -> str:
+def _rendered(title: str, found: Inspected, **values: Any) -> str:
     from stages.web.rendering import render
 
     columns = list(found.tokens[0].columns)
     shown = {"coloured": coloured, "strength": strength, "probability": probability, "setting": setting}
-    return render(template, title=title, found=found, columns=columns, **shown, **values)
+    return render(TEMPLATE, title=title, found=found, columns=columns, **shown, **values)
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
     """The page of several passages, of which there is one at least, each with a place of its own."""
     first = passages[0].found
     heading = f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token"
-    return _rendered(SEVERAL, heading, first, passages=passages, report=report)
+    return _rendered(heading, first, passages=passages, report=report)
 
 
 def title(found: Inspected) -> str:

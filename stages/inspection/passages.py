@@ -33,6 +33,7 @@ class Passage:
 
     def append(self, id: int) -> None:
         """Add a token."""
+        # Twice as long each time: n tokens are written in time n.
         if self._length == len(self._held):
             self._held = np.concatenate((self._held, np.zeros_like(self._held)))
         self._held[self._length] = id

@@ -1,10 +1,15 @@
-"""A model with its memories at selected numbers, ready to be asked."""
+"""A model with its memories at selected numbers, ready to be asked; and the entries that a prediction was read from.
+
+Shapes: n positions, k entries a position.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -13,23 +18,97 @@ from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
-from stages.examples.corpus import Corpus
+from stages.examples.examples import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
-from stages.inspection.weights import ReadEntries, Shares, read_entries
 from stages.lineage.corpus import token_text
 from stages.lineage.exact import TEXT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
+from stages.retrieval.retrieved import MatchedEntries
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Source
 from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy, restored
 from stages.text.excerpt import SplitText, TokenText
 from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
+
+
+@dataclass(frozen=True)
+class ReadEntries:
+    """Entries of one kind that n positions read in one of the readings.
+
+    `places` int64 [n, k]: rows of the artifact of a `role`, or, where that is empty, positions of the text itself; -1
+    where missing.
+    `values` int64 [n, k]: the tokens that they hold, -1 where missing.
+    `weights` float [n, k]: shares of the reading's memory; those of all its kinds together sum to 1.
+    `carried` float [n, k]: shares of the final distribution: what each adds to the probability of its token.
+    """
+
+    reading: int
+    role: str
+    places: Tensor
+    values: Tensor
+    weights: Tensor
+    carried: Tensor
+    matched: Tensor | None = None
+    """Tokens that the context of each entry shares, [n, k]; None: representations are compared."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the final distributions: `model` [n] and `memories` [n, readings], which sum to 1."""
+
+    model: Tensor
+    memories: Tensor
+
+
+def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
+    """The entries of a range, for a few positions at a time, in order.
+
+    Args:
+        policy: the readings, and the numbers they are read with.
+        scored_range: the range; all of its tokens count.
+    """
+    for rows, retrieved in policy.reading_row.retrieve(scored_range):
+        places = torch.arange(len(scored_range.lm), device=scored_range.lm.log_z.device)[rows]
+        of_readings = policy.shares(scored_range, rows, retrieved)
+        shares = _shares(of_readings)
+        entries = []
+        for number, one in enumerate(retrieved):
+            for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
+                where = _positions(part, scored_range, places) if part.ids is None else part.ids
+                values = part.entries.values.long()
+                carried = weight * shares.memories[:, number, None]
+                role, matched = "" if part.ids is None else part.role, None
+                if part.ids is not None and role != "datastore":
+                    matched = part.entries.scores
+                entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
+        yield shares, entries
+
+
+def _shares(each: Sequence[OfReading]) -> Shares:
+    """How much of the final distribution the model and each reading's memory make up."""
+    left = torch.ones_like(each[0].kept)
+    memories = []
+    # From the last reading back: each leaves to those before it what it does not take itself.
+    for one in reversed(each):
+        memories.append((1 - one.kept) * left)
+        left = left * one.kept
+    return Shares(left, torch.stack(memories[::-1], -1))
+
+
+def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:
+    """Positions of the split that recent entries are of, int64 [n, k]: the nearest first; -1 where missing."""
+    values = part.entries.values
+    own = scored_range.lm.start + places[:, None]
+    back = 1 + torch.arange(values.shape[1], device=values.device)
+    return torch.where(values >= 0, own - back, -1)
+
 
 MEASURED_TOKENS = 64
 """Tokens whose neighbours say how far scores spread."""
@@ -162,6 +241,7 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
 def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
     if source.reading.temperature != "tune":
         return grid
+    # In four digits, as a person would type it again.
     return grid.at_temperature(float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}"))
 
 

@@ -144,6 +144,7 @@ def find(
     memory = memory_source(source, references, store, stored)
     if memory is None and stored:
         memory = _reported_memory(report)
+    # Stored neighbours are those of splits; of any other text they are searched for.
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
     read = artifacts_read(model, memory, references, store)

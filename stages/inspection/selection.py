@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError, UsageError, did_you_mean
+from stages.errors import UsageError, did_you_mean
 from stages.evaluation.figures.frequency import BOUNDS, find_frequencies
+from stages.evaluation.figures.token_scores import open_scores
 
 GAINS, LOSSES, RARE = "gains", "losses", "rare"
 KINDS = {
@@ -19,7 +19,6 @@ KINDS = {
 """Criteria for choosing passages, and their titles on a page."""
 RARE_BUCKET = BOUNDS.index(0)
 """From this bucket of frequencies on a type stands ten times in train at most."""
-SCORES = "scores.zarr"
 
 
 @dataclass(frozen=True)
@@ -79,15 +78,13 @@ def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, floa
 
 def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
     """log(final / model) of every token of the split, float64 [T], and the tokens."""
-    if f"{SCORES}/zarr.json" not in report.manifest.files:
-        raise ArtifactError(f"{report.reference} has no token scores; evaluate again with --save-token-scores.")
+    final, model = open_scores(report, "final"), open_scores(report, "model")
     if report.config["score"] != "all":
         raise UsageError(f"{report.reference} scores last words alone: name a report of all tokens (--score all).")
     if not report.metrics["memories"]:
         raise UsageError(f"{report.reference} has no memory, which gains and losses are of: name one that has.")
-    group: Any = report.zarr(SCORES)
-    final, model, targets = (np.asarray(group[name][:]) for name in ("logp", "logp_lm", "target"))
-    return np.nan_to_num(final.astype(np.float64) - model), targets
+    gains = np.asarray(final.log_p[:], np.float64) - np.asarray(model.log_p[:])
+    return np.nan_to_num(gains), np.asarray(final.targets[:])
 
 
 def _values(kind: str, gains: np.ndarray, targets: np.ndarray, report: Artifact) -> np.ndarray:

@@ -86,7 +86,11 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
 
 
 def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
-    """Place of the first entry that holds the target, int64 [positions]; k where there is none."""
+    """Place of the first entry that holds the target, int64 [positions]; k where there is none.
+
+    >>> first_match(Matches(torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0])), positions=3, k=4)
+    tensor([1, 4, 0])
+    """
     first = matches.places.new_full((positions,), k)
     return first.scatter_reduce_(0, matches.rows, matches.places, "amin")
 
@@ -126,6 +130,12 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     """LogSums of every token: target [n, V]; total and max_score, [n, 1], broadcast.
 
     For generation, and where the best token is asked for; scoring needs the targets alone.
+
+    One position; its entries score 0, log 2 and 0 and hold tokens 1, 0 and 1, of three:
+
+    >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[1, 0, 1]]))
+    >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
+    tensor([[0.5000, 0.5000, 0.0000]])
     """
     reach = cutoff if entries.least is None else entries.least.clamp(min=cutoff)[:, None]
     places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
@@ -145,10 +155,17 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
     """LogSums of one memory whose entries lie in several parts; shapes broadcast.
 
     The sums of all entries are the sums of the parts' sums, behind the best score of any part.
+
+    An entry of score 0 that holds the target, and one of score log 3, in another part, that does not: 1 / (1 + 3).
+
+    >>> one, other = (LogSums(*map(torch.tensor, part)) for part in ((0.0, 0.0, 0.0), (-math.inf, 0.0, math.log(3))))
+    >>> joined([one, other]).log_prob.exp()
+    tensor(0.2500)
     """
     if len(parts) == 1:
         return parts[0]
     best = _finite(reduce(torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]))
+    # All parts behind one peak, or the scores of one would overflow beside those of another.
     target = reduce(torch.logaddexp, [part.target + (part.max_score - best) for part in parts])
     total = reduce(torch.logaddexp, [part.total + (part.max_score - best) for part in parts])
     return LogSums(target, total, best)

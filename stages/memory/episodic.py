@@ -46,7 +46,11 @@ def draws_due(before: int, after: int, every: int) -> int:
 
 
 def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]) -> Float[np.ndarray, " M"]:
-    """Squared Euclidean distances, in float64, term by term: near keys lose no digits."""
+    """Squared Euclidean distances, in float64, term by term: near keys lose no digits.
+
+    >>> squared_distances(np.array([0.0, 1.0]), np.array([[3.0, 1.0], [0.0, 0.0]]))
+    array([9., 1.])
+    """
     parts = (keys[start : start + KEYS_AT_ONCE].astype(np.float64) for start in range(0, len(keys), KEYS_AT_ONCE))
     return np.concatenate([((part - query) ** 2).sum(1) for part in parts] or [np.zeros(0)])
 
@@ -81,6 +85,7 @@ def representatives(
         if np.array_equal(moved, centres):
             break
         centres = moved
+    # Two centres may have the same nearest point.
     return np.unique(_distances(points, centres).argmin(0))
 
 

@@ -24,8 +24,17 @@ class Neighbors:
 
 
 def external_entries(found: Neighbors) -> Entries:
-    """Neighbours as entries [n, k]."""
+    """Neighbours as entries [n, k].
+
+    Rows 2 and 0 were found, of a datastore whose rows hold tokens 5, 6 and 7, and nothing else:
+
+    >>> import torch
+    >>> ids, scores = torch.tensor([[2, 0, -1]]), torch.tensor([[1.0, 0.5, -torch.inf]])
+    >>> external_entries(Neighbors(ids, scores, torch.tensor([5, 6, 7, -1]))).values
+    tensor([[ 7,  5, -1]])
+    """
     ids = found.ids
+    # Missing ones stand last, so that one column says whether there are any.
     if (ids[:, -1] < 0).any():
         ids = ids.masked_fill(ids < 0, len(found.values) - 1)
     values = found.values.index_select(0, ids.flatten())
@@ -35,13 +44,23 @@ def external_entries(found: Neighbors) -> Entries:
 def best_first(
     ids: Int64[Tensor, "n k"], scores: Float[Tensor, "n k"]
 ) -> tuple[Int64[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """Ids and scores [n, k] in falling order of score, ties as they stood."""
+    """Ids and scores [n, k] in falling order of score, ties as they stood.
+
+    >>> import torch
+    >>> best_first(torch.tensor([[4, 8, 6]]), torch.tensor([[1.0, 3.0, 1.0]]))[0]
+    tensor([[8, 4, 6]])
+    """
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     return ids.gather(-1, order), scores
 
 
 def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Float[Tensor, "*shape"]:
-    """Similarity from what a search gives: minus the squared distance, or the product."""
+    """Similarity from what a search gives: minus the squared distance, or the product.
+
+    >>> import torch
+    >>> scores_from_distances(torch.tensor([4.0]), "l2"), scores_from_distances(torch.tensor([4.0]), "dot")
+    (tensor([-4.]), tensor([4.]))
+    """
     return -distances if metric == "l2" else distances
 
 

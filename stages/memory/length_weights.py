@@ -53,6 +53,7 @@ class LengthWeights:
         low, high = (torch.full((size,), edge, dtype=torch.float64) for edge in (0.0, 1.0))
         for _ in range(HALVINGS):
             tried = (low + high) / 2
+            # A token that the model gives nothing has an infinite ratio: its slope is then the limit, 1 / λ.
             slopes = torch.where(ratio.isinf(), 1 / tried[bin_], (ratio - 1) / (1 + tried[bin_] * (ratio - 1)))
             slope = torch.zeros_like(tried).index_add_(0, bin_, slopes)
             slope += PRIOR * (weight / tried - (1 - weight) / (1 - tried))

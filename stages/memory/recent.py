@@ -76,11 +76,19 @@ def recent_entries(at: Recent) -> Entries:
 
     Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong et
     al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
+
+    Keys 1, 2 and 3 of width 1, before tokens 7, 8 and 7; the last position reads the two before it, the nearest first:
+
+    >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
+    >>> entries = recent_entries(at)
+    >>> entries.scores, entries.values
+    (tensor([[6., 3.]]), tensor([[8, 7]]))
     """
     n = len(at.first)
     latest_first = pad(at.keys.float().flip(0), (0, 0, 0, ALIGNED - len(at.keys) % ALIGNED))
     product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
     scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
+    # Runs overlap, and `unfold` copies nothing: the gather below makes the only copy.
     runs = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
     values = runs.index_select(0, torch.arange(n, 0, -1, device=runs.device))
     reach = at.reach[:, None]
@@ -95,6 +103,12 @@ def recent_matches(at: Recent) -> Matches:
 
     Sorted by token, what stands before a position in its group are the earlier places of its target:
     the work is that of the matches, not of the entries.
+
+    As in `recent_entries`: the target 7 stands in the second entry.
+
+    >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
+    >>> recent_matches(at)
+    Matches(rows=tensor([0]), places=tensor([1]))
     """
     order = at.tokens.argsort(stable=True)
     ranked = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
@@ -124,5 +138,6 @@ def _minus_squared_distances(queries: Float[Tensor, "n d"], keys: Float[Tensor, 
     """-‖q-k‖² as a product, around the mean of the queries: what all have in common would cost digits."""
     middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle
+    # Rounding may make the square of a small distance negative, hence the clamp.
     squares = queries.square().sum(-1, keepdim=True), keys.square().sum(-1)
     return torch.addmm(squares[1], queries, keys.T, alpha=-2).add_(squares[0]).clamp_(min=0).neg_()

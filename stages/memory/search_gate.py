@@ -76,4 +76,5 @@ def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[
     [0.5, 0.375]
     """
     falling = predicted.double().sort(descending=True).values
+    # One context at least is searched for, however small a share is.
     return [float(falling[max(1, round(share * len(falling))) - 1]) for share in shares]

@@ -32,7 +32,12 @@ DECAY = 0.01
 
 
 def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
-    """Mean and spread of each feature; a constant one has spread 1."""
+    """Mean and spread of each feature; a constant one has spread 1.
+
+    >>> mean, spread = standardized(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+    >>> mean.tolist(), spread.tolist()
+    ([2.0, 5.0], [1.0, 1.0])
+    """
     spread = inputs.std(0, correction=0)
     return inputs.mean(0), torch.where(spread > 0, spread, 1.0)
 
@@ -89,6 +94,7 @@ def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Ten
     Args:
         loss: of some positions, int64 [r], and their outputs [r]: what is to be made small.
     """
+    # Evaluations run in inference mode, whose tensors have no gradient.
     with torch.inference_mode(False), torch.enable_grad():
         made: Any = network
         numbers = {field.name: getattr(made, field.name).clone() for field in fields(made)}

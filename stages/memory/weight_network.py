@@ -85,6 +85,7 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
     """Fit a network that begins at one weight for all; the same arguments give the same network."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
+        # With the bound that reading has: else what is fitted would not be what is read.
         return -positions.taken(rows).read(outputs.clamp(-MAX_LOGIT, MAX_LOGIT)).mean()
 
     begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)

@@ -92,10 +92,12 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         chosen = {name: self._chosen(name) for name in self._tables}
         for name, table in self._tables.items():
             if table.grad is not None:
+                # Before clipping: gradients of slots that stay must not shorten those of the chosen.
                 table.grad[~chosen[name]] = 0
         update.change_weights()
         with torch.no_grad():
             for name, table in self._tables.items():
+                # Moments of earlier updates would move slots that were chosen then, and decay all of them.
                 table[~chosen[name]] = before[name][~chosen[name]]
         return torch.stack([loss.detach() for loss in losses]).sum()
 

@@ -86,6 +86,7 @@ class Encoding:
 
 def _without_one(rows: Tensor, begun: Tensor) -> Tensor:
     """Rows of windows, [B, L + 1, d] -> [B, L, d]: all but the last where windows have begun, else but the first."""
+    # A window that begins with the prefix itself was padded behind: its last row is of the padding.
     return torch.where(begun[:, None, None], rows[:, :-1], rows[:, 1:])
 
 

@@ -94,6 +94,7 @@ class VocabularyConfig(Settings):
     def _clusters_fit(self) -> Self:
         if any(b <= a for a, b in pairwise(self.cutoffs)):
             raise ValueError(f"cutoffs must increase, but are {list(self.cutoffs)}")
+        # A cluster without one dimension could not tell its words apart.
         if self.cutoffs and self.width // self.factor ** len(self.cutoffs) < 1:
             raise ValueError(
                 f"width {self.width} cannot be divided by factor {self.factor} for each of {len(self.cutoffs)} cutoffs"

@@ -107,6 +107,7 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterat
     room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
     for rows in blocks:
         scores, probs = room[:, : rows.stop - rows.start]
+        # In place: the system would map and zero a fresh [n, V] for every block.
         torch.mm(hidden[rows], weight.T, out=scores)
         if cap is not None:
             scores.copy_(capped(scores, cap))
@@ -137,6 +138,7 @@ class _Gradients:
         hidden, weight, targets = self._rows(block)
         if self.hidden is not None:
             grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
+            # The gradient of a target's score is a row of the weight, so that no [n, V] of zeros and ones is made.
             grad.sub_(weight.index_select(0, targets))
         if self.weight is not None:
             self.weight.addmm_(block.probs.T, hidden)
@@ -168,6 +170,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, *memory: Tensor | None
     ) -> Tensor:
+        # Gradients are made here, while a block's scores are at hand: the backward pass only multiplies them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
@@ -223,5 +226,6 @@ class _LinearLogProb(torch.autograd.Function):
         hidden, weight, targets = ctx.saved_tensors
         grads = _Gradients(hidden, weight, targets, ctx.cap, ctx.needs_input_grad)
         for block in _softmax_blocks(hidden, weight, ctx.cap):
+            # log p is the target's score less log Z: both gradients are sums of these two.
             grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
         return grads.hidden, grads.weight, None, None

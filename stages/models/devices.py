@@ -1,8 +1,11 @@
 """Where and how precisely tensors are computed."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +44,7 @@ def _has_gpu() -> bool:
 
 def _has_driver() -> bool:
     """Whether a GPU could be usable: its driver's library, which torch would load, is installed."""
+    # Elsewhere nothing cheap tells: then torch is asked.
     if os.name != "posix" or ROCM_DRIVER.exists():
         return True
     try:
@@ -50,7 +54,7 @@ def _has_driver() -> bool:
     return True
 
 
-def resolve_device(name: str) -> "torch.device":
+def resolve_device(name: str) -> torch.device:
     """The device behind `auto`, `cpu` or `cuda`. Raises: as `device_type`."""
     import torch
 
@@ -73,7 +77,7 @@ def resolve_precision(name: str, device: str) -> str:
     return "bf16" if device == "cuda" else "fp32"
 
 
-def autocast(device: "torch.device | str", precision: str) -> AbstractContextManager[None]:
+def autocast(device: torch.device | str, precision: str) -> AbstractContextManager[None]:
     """Matrix products inside run in `precision` (`fp32` or `bf16`)."""
     if precision == "fp32":
         return nullcontext()
@@ -102,20 +106,43 @@ def gpus() -> list[dict[str, str | int]]:
     return found
 
 
-def random_state() -> "dict[str, torch.Tensor]":
+def random_state() -> dict[str, torch.Tensor]:
     """State of torch's generators: the CPU's and, where it is used, the current GPU's."""
     import torch
 
     state = {"cpu": torch.get_rng_state()}
+    # A GPU that nothing has used is left alone: to wake it takes seconds, and hundreds of MB.
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 
 
-def set_random_state(state: "dict[str, torch.Tensor]") -> None:
+def set_random_state(state: dict[str, torch.Tensor]) -> None:
     """Continue the sequences of random numbers that `random_state` saw."""
     import torch
 
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
+
+
+def now(device: torch.device) -> float:
+    """Seconds of a clock, once all work given to the device is done."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+class Stopwatch:
+    """Times stretches of work on a device, one behind the other."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._last = now(device)
+
+    def lap(self) -> float:
+        """Seconds since the lap before, or the start."""
+        before, self._last = self._last, now(self._device)
+        return self._last - before

@@ -100,9 +100,11 @@ class _Attend(torch.autograd.Function):
         by_hidden, by_embeddings = torch.empty_like(hidden), torch.zeros_like(embeddings)
         for block in _blocks(rows, hidden.shape[1]):
             near, weight = F.embedding(rows[block], embeddings), weights[block]
+            # A softmax does not change where all scores rise alike: that mean is taken out.
             by_weight = _dot(near, grad[block])
             by_score = weight * (by_weight - (weight * by_weight).sum(1, keepdim=True))
             torch.bmm(by_score[:, None], near, out=by_hidden[block, None])
+            # Embeddings are not read any more: their room takes their gradients.
             torch.mul(weight[..., None], grad[block, None], out=near)
             near.addcmul_(by_score[..., None], hidden[block, None])
             by_embeddings.index_add_(0, rows[block].flatten(), near.flatten(0, 1))

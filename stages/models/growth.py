@@ -66,8 +66,10 @@ def _wide(
     if name == "vocabulary.embedding":  # the backbone multiplies it with the root of the width
         return tensor.repeat(1, times) * times**-0.5
     if name == "vocabulary.output":
+        # Each copy of a unit has its part of the score.
         return tensor.repeat(1, times) / times
     if name.startswith("backbone.norm."):
+        # Tied, a score adds up `times` terms of embeddings that are shorter by the root of it: here is the other root.
         return tensor.repeat(times) * (times**-0.5 if config.tied else 1)
     if ".qkv." in name:  # queries, keys and values by themselves: their heads are what is copied
         rows = tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
@@ -81,5 +83,6 @@ def _wide(
         return rows
     columns = rows.repeat(1, times) / times
     width = rows.shape[1]
+    # Drawn in float64: a seed gives the same noise whatever the type of the weights.
     columns[:, width:] += noise * torch.randn(columns[:, width:].shape, generator=random, dtype=torch.float64).to(rows)
     return columns

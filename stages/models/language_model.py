@@ -171,6 +171,7 @@ class LanguageModel(nn.Module):
             return self.vocabulary.log_probs(self._own(hidden))
 
     def _without_autocast(self, hidden: Tensor) -> torch.autocast:
+        # In half precision the log-probabilities of rare tokens would lose their digits.
         return torch.autocast(hidden.device.type, enabled=False)
 
     def _own(self, hidden: Tensor) -> Tensor:
@@ -266,6 +267,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        # Not by `train()`, which would wake parts that were in evaluation mode, such as a frozen encoder.
         for part, training in modes:
             part.training = training
 

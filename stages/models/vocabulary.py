@@ -181,6 +181,7 @@ class AdaptiveVocabulary(Vocabulary):
 
         The ranks are saved with the weights.
         """
+        # Stable, so that tokens of equal count have the same rank on every machine.
         order = torch.argsort(counts, descending=True, stable=True)
         self.rank[order] = torch.arange(len(order), device=order.device)
 
@@ -192,6 +193,7 @@ class AdaptiveVocabulary(Vocabulary):
             rows.append((cluster == c).nonzero().squeeze(1))
             local = ranks[rows[c]] - self.bounds[c]
             parts.append(nn.functional.linear(nn.functional.embedding(local, embedding), projection))
+        # Rows come cluster by cluster; one gather puts them back in the order of the tokens.
         place = torch.empty_like(ranks)
         place[torch.cat(rows)] = torch.arange(len(ranks), device=ranks.device)
         return torch.cat(parts).index_select(0, place).unflatten(0, tokens.shape)

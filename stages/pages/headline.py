@@ -16,6 +16,7 @@ from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, t
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
 from stages.reports.remarks.gains import tied
+from stages.reports.tables import Note
 from stages.retrieval.grammar import MEANS
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 
@@ -85,15 +86,6 @@ MEASURES = (
 CHANGES = ("change", "change_low", "change_high", "change_on_new_text")
 
 
-class Reading(NamedTuple):
-    """One memory of a row, in words."""
-
-    sources: str
-    settings: str
-    tuned: str
-    """`τ, λ tuned on valid`; empty where nothing was."""
-
-
 @dataclass(frozen=True)
 class Row:
     """One line of the table."""
@@ -128,12 +120,10 @@ class Row:
         return memories
 
     @property
-    def readings(self) -> list[Reading]:
-        """The same in words."""
+    def notes(self) -> list[Note]:
+        """The same in words: sources, settings, and `τ, λ tuned on valid`, empty where nothing was."""
         metrics = self.source.metrics
-        return [
-            _reading(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories
-        ]
+        return [_note(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories]
 
     @property
     def diverged(self) -> bool:
@@ -275,7 +265,7 @@ def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
 
 
-def _reading(memory: Mapping[str, Any], split_tokens: int | None) -> Reading:
+def _note(memory: Mapping[str, Any], split_tokens: int | None) -> Note:
     memory, learned = that_matter(memory), memory.get("learned")
     chosen = [
         f"{symbol(name)}\N{NO-BREAK SPACE}{number_words(memory, name, split_tokens)}"
@@ -287,4 +277,4 @@ def _reading(memory: Mapping[str, Any], split_tokens: int | None) -> Reading:
     where = f"{', '.join(tuned)} tuned on {memory['tune_split']}" if tuned else ""
     if learned is not None:
         where = "; ".join(filter(None, (where, f"{symbol(learned)} learned on {memory['tune_split']}")))
-    return Reading("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where)
+    return Note("+".join(memory["sources"]), ", ".join([*(str(k) for k in kind if k), *chosen]), where)

@@ -12,7 +12,7 @@ from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
 from stages.charts.data import csv_text
 from stages.charts.figure import Figure
-from stages.charts.stream import FIGURES
+from stages.charts.training import FIGURES
 from stages.errors import UsageError, content_of
 from stages.pages.headline import (
     Row,
@@ -24,10 +24,9 @@ from stages.pages.headline import (
     seed_tables,
 )
 from stages.pages.lineage import Member, artifact_rows, artifacts_csv, lineage_chart, lineage_of
-from stages.pages.sections import Section, sections, text_lines
+from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
-from stages.pages.tasks import Stream, tasks_sections, tasks_table
 from stages.pages.title import page_title
 from stages.web.rendering import render as render_template
 

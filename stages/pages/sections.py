@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.charts.curves import accuracy_charts, curve_charts
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
-from stages.charts.frequency import frequency_charts
-from stages.charts.learned_weight import learned_charts
-from stages.charts.training import Journal, training_charts
+from stages.charts.report import accuracy_charts, curve_charts, frequency_charts, learned_charts
+from stages.charts.training import FIGURES, Journal, stream_charts, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
+from stages.evaluation.figures.translated import CHANGED
 from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bucket_table
-from stages.pages.translations import changed_tables
-from stages.reports.tables import Table
+from stages.reports.tables import Cell, Group, Row, Table, figure, share
 from stages.text.names import names_in
 
 Item = Chart | Table
@@ -74,6 +72,7 @@ def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table
         if isinstance(item, Table):
             yield item
             continue
+        # Figures of one name would share an id on the page, and a file in the folder.
         used[item.name] += 1
         count = used[item.name]
         yield from figures([item if count == 1 else replace(item, name=f"{item.name}--{count}")])
@@ -123,3 +122,53 @@ def _files(names: Sequence[str]) -> str:
     """`a.txt, b.txt, c.txt and 4 more`."""
     more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
+
+
+def changed_tables(source: Source) -> list[Table]:
+    """One table, where a report has such sentences."""
+    held = source.files.get(CHANGED, {}).get("sentences", ())
+    if not held:
+        return []
+    name = "" if source.alone else f" of {source.label}"
+    caption = (
+        "The sentences whose chrF memory changed most. Below each translation stand the pairs that made its tokens "
+        "likelier, with the token and what it gained."
+    )
+    groups = [Group(list(_rows(one)), Cell(one["source"])) for one in held]
+    return [Table(f"Sentences that changed most{name}", ("", "Text", "chrF"), groups, caption, frozenset(("Text",)))]
+
+
+def _rows(one: Mapping[str, Any]) -> Iterator[Row]:
+    yield Row([Cell("reference"), Cell(one["reference"]), Cell("")])
+    for name, score in zip(("plain", "memory"), one["chrf"], strict=True):
+        yield Row([Cell(name), Cell(one[name]), figure(score, "chrf")])
+    for pair in one["neighbors"]:
+        words = f"{pair['source'] or ''} → {pair['target']}"
+        yield Row([Cell(f"{pair['token']} +{pair['gain']:.2f}"), Cell(words, None, f"pair {pair['pair']:,}"), Cell("")])
+
+
+Stream = tuple[Member, Mapping[str, Any]]
+"""A matrix, and the content of its `metrics.json`."""
+
+
+def tasks_table(streams: Sequence[Stream]) -> Table:
+    """Every reading of every matrix."""
+    groups = []
+    for member, metrics in streams:
+        facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
+        rows = [Row([Cell(row["row"]), *(share(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
+        groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
+    caption = (
+        "Accuracy after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
+    )
+    return Table("Results", ("Memory", *(name.replace("_", " ") for name in FIGURES)), groups, caption)
+
+
+def tasks_sections(streams: Sequence[Stream]) -> list[Section]:
+    """The matrices and curves."""
+    charts = [
+        chart if len(streams) == 1 else chart.labelled(member.label)
+        for member, metrics in streams
+        for chart in stream_charts(metrics)
+    ]
+    return [Section("tasks", "Tasks", figures(charts))] if charts else []

@@ -1,6 +1,5 @@
 """A report on the page: its numbers and its name."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
-from stages.errors import ArtifactError
 from stages.evaluation.figures.row_names import SHUT
 from stages.pages.lineage import Member
 from stages.reports.remarks.remark import Remark
@@ -67,14 +65,14 @@ class Source:
 
 def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks) -> list[Source]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
-    read = [_read(report, METRICS) for report in reports]
+    read = [report.json(METRICS) for report in reports]
     labels = _kept_apart([_label(members[one.reference], metrics) for one, metrics in zip(reports, read, strict=True)])
     corpora = _corpora(read, members)
     return [
         Source(
             members[report.reference],
             metrics,
-            {name: _read(report, name) for name in _other_files(report)},
+            {name: report.json(name) for name in _other_files(report)},
             label,
             corpora[metrics["read"]["tokens"]],
             len(reports) == 1,
@@ -130,14 +128,3 @@ def _corpus(member: Member | None, split: str) -> str:
 
 def _other_files(report: Artifact) -> list[str]:
     return [name for name in report.manifest.files if "/" not in name and name.endswith(".json") and name != METRICS]
-
-
-def _read(report: Artifact, name: str) -> Mapping[str, Any]:
-    path = report.file(name)
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(
-            f"{path} cannot be read ({error}); make the report again: "
-            f"{report.advise('artifacts', 'rm', report.reference)}, then memlm evaluate."
-        ) from None

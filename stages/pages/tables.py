@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stages.charts.frequency import bucket_labels, counted_in
+from stages.charts.report import bucket_labels, counted_in
 from stages.evaluation.figures.row_names import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent
 from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, Ranking, Row, measures_shown, shown
 from stages.pages.source import Source
 from stages.reports import tables
-from stages.reports.tables import Cell, Group, Note, Table, change, figure
+from stages.reports.tables import Cell, Group, Table, change, figure
 
 Figures = Mapping[str, Any]
 HEADERS = {
@@ -61,7 +61,7 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
             cells.append(Cell("diverges") if row.diverged else change(row.change, row.interval))
         elif measure == NEW_TEXT:
             cells.append(change(row.change_on_new_text, row.interval_on_new_text))
-    return tables.Row(cells, [Note(one.sources, one.settings, one.tuned) for one in row.readings], row.best)
+    return tables.Row(cells, row.notes, row.best)
 
 
 def ranking_table(ranking: Ranking) -> Table:

@@ -23,7 +23,7 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
         return f"{_reports(sources)} on {', '.join(texts)}"
     baseline = _lower_baseline(rows, lowest)
     if baseline is not None and len(sources) == 1:
-        lowest = min((row for row in finite if row.readings), key=TYPICAL, default=lowest)
+        lowest = min((row for row in finite if row.memories), key=TYPICAL, default=lowest)
     lower = "" if baseline is None else f"; a baseline, {baseline.name}, is lower: {_perplexity(baseline)}"
     found, (loses, unripe) = f"{_perplexity(lowest)}{_of_seeds(lowest)}", _flaws(lowest)
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.encoding.encode import EncodedBlock
-from stages.encoding.hidden_memory import HiddenMemory, HiddenReader
+from stages.encoding.encode import EncodedBlock, HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.split_reader import SplitReader
 from stages.lineage.rows import stored_keys
 from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel, State

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.encode import Places
 from stages.encoding.scoring import LMScores
-from stages.encoding.split_reader import Places
 from stages.retrieval.neighbors import FoundNeighbors
 from stages.retrieval.retrieved import Retrieved
 from stages.search.distances import exact_distances

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
-from stages.examples.examples import BATCH_TOKENS
+from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers

@@ -77,6 +77,7 @@ class TaskOrder:
             ExampleOrder(task.examples, method, layout, size, config.seed, config.batch_tokens, ranks) for task in tasks
         ]
         batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
+        # In whole numbers: a rounded quotient could give a task one update more on another machine.
         self._borders = [config.steps * int(count) // int(batches[-1]) for count in batches]
         if len(set(self._borders)) < len(self._borders):
             raise UsageError(
@@ -221,6 +222,7 @@ class ExampleOrder:
 
     def _of_epoch(self, epoch: int) -> Sequence[np.ndarray] | np.ndarray:
         if self._cut is not None:
+            # Batches stay as they were cut, alike in length, so that they need little padding; their order is drawn.
             drawn = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
             return [self._cut[place] for place in drawn.tolist()]
         if self._streams:

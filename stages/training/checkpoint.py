@@ -20,6 +20,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, write_atomically
 from stages.errors import ArtifactError
 from stages.methods.method import Carried, Remembers
+from stages.methods.stream.files import after_file
 from stages.models.backbone import named_below
 from stages.models.devices import random_state, set_random_state
 from stages.models.language_model import LanguageModel, save_weights
@@ -28,7 +29,6 @@ from stages.training.low_rank import whole_weights
 from stages.training.materials import Run
 from stages.training.progress import Progress
 from stages.training.ranks import gather_over_ranks
-from stages.training.update import Updates
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "random/", "carried/"
@@ -101,6 +101,7 @@ def load_checkpoint(
         if header.pop("digest", None) not in (None, _digest(tensors, header)):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
+        # Tensors and other values of a method lie apart, for safetensors holds tensors alone.
         saved_ranks, method = int(header["ranks"]), json.loads(header["method"]) | named_below(tensors, METHOD)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
@@ -109,6 +110,7 @@ def load_checkpoint(
     for name, tensor in named_below(tensors, OPTIMIZER).items():
         index, key = name.split("/")
         states.setdefault(int(index), {})[key] = tensor
+    # Groups and their rates follow from the settings; only moments are restored.
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     random = named_below(tensors, f"{RANDOM}{rank}/")
     if random:
@@ -137,6 +139,7 @@ def save_best(model: LanguageModel, folder: Path, step: int) -> str:
     """
     file = folder / best_weights(step)
     save_weights(whole_weights(model), file)
+    # Before the checkpoint that names it: a crash between the two must not leave a name without a file.
     fsync(file)
     return file_entry(file)["blake2b"]
 
@@ -166,8 +169,8 @@ def drop_others(folder: Path, progress: Progress) -> None:
 class Saver:
     """Saves a run in its folder, and restores it."""
 
-    def __init__(self, run: Run, updates: Updates) -> None:
-        self._run, self._updates = run, updates
+    def __init__(self, run: Run, optimizer: torch.optim.Optimizer) -> None:
+        self._run, self._optimizer = run, optimizer
         self._path = run.folder / CHECKPOINT
         self._saved_at = time.monotonic()
 
@@ -179,35 +182,35 @@ class Saver:
             or progress.valid_step == progress.step
         )
 
-    def save(self, progress: Progress, journal: Journal | None) -> None:
+    def save(self, progress: Progress, journal: Journal | None, carried: Carried) -> None:
         """Write a checkpoint; every process must ask, the first one writes."""
         run, method = self._run, self._run.method
-        ranks = gather_over_ranks(run.fabric, RankState(random_state(), self._updates.carried.each(Tensor.cpu)))
+        ranks = gather_over_ranks(run.fabric, RankState(random_state(), carried.each(Tensor.cpu)))
         if journal is not None:
             progress.journal_bytes, progress.journal_digest = journal.sync()
             fsync(run.folder)  # the journal and the best weights have their names before the checkpoint counts on them
             kept = method.state_dict() if isinstance(method, Remembers) else {}
-            save_checkpoint(self._path, run.model, self._updates.bare_optimizer, ranks, asdict(progress), kept)
+            save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
+            # Only now: until the new checkpoint is on the disk, the one before may be needed, with its weights.
             drop_others(run.folder, progress)
         self._saved_at = time.monotonic()
 
-    def restore(self) -> Progress:
-        """Put back what the folder holds of a run; returns where it goes on, the start if it holds nothing.
+    def restore(self) -> tuple[Progress, Carried]:
+        """Put back what the folder holds of a run.
+
+        Returns: where it goes on, the start if it holds nothing; and what its latest batch left to the next.
 
         Raises: ArtifactError if the checkpoint, or what it speaks of, is not as it was saved.
         """
         if not self._path.is_file():
-            return Progress()
+            return Progress(), Carried()
         run, fabric = self._run, self._run.fabric
-        saved = load_checkpoint(
-            self._path, run.model, self._updates.bare_optimizer, fabric.global_rank, fabric.world_size
-        )
+        saved = load_checkpoint(self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size)
         progress = self._progress(saved.progress)
-        self._updates.carried = saved.carried.each(lambda tensor: tensor.to(fabric.device))
         if isinstance(run.method, Remembers):
             run.method.load_state_dict(saved.method)
         run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
-        return progress
+        return progress, saved.carried.each(lambda tensor: tensor.to(fabric.device))
 
     def _progress(self, saved: dict[str, Any]) -> Progress:
         try:
@@ -219,3 +222,14 @@ class Saver:
             if not is_whole(self._run.folder, progress.journal_bytes, progress.journal_digest):
                 raise damaged_checkpoint(self._path, f"{LINES} is not as it was saved")
         return progress
+
+
+def save_after(model: LanguageModel, folder: Path, place: int) -> None:
+    """Write the weights; a run that is resumed before this place writes the same bytes again."""
+    file = folder / after_file(place)
+    file.parent.mkdir(exist_ok=True)
+    unfinished = file.with_suffix(".tmp")
+    save_weights(whole_weights(model), unfinished)
+    fsync(unfinished)
+    unfinished.replace(file)
+    fsync(file.parent)

@@ -1,9 +1,11 @@
-"""Settings of a training run. Free of torch."""
+"""Settings of a training run, and the schema of a model. Free of torch."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, WrapValidator, model_validator
 
+from stages.artifacts.schema import Figures, Schema
+from stages.artifacts.schema import Positive as PositiveCount
 from stages.config import Settings, Spelling, StageConfig
 from stages.methods import METHODS
 from stages.methods.config import MemoryConfig, MethodSettings, with_method
@@ -140,3 +142,21 @@ class TrainConfig(StageConfig):
                 f"batch_tokens {self.batch_tokens} is not a multiple of segment_length {self.segment_length}; {near} is"
             )
         return self
+
+
+class ModelFigures(Figures):
+    """Metrics of a model."""
+
+    parameters: PositiveCount
+    valid_perplexity: float | None = None
+    passes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    still_falling: bool | None = None
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if ("passes" in self.model_fields_set) != ("still_falling" in self.model_fields_set):
+            raise ValueError("passes and still_falling, of which one is missing")
+        return self
+
+
+MODEL = Schema(ModelFigures)

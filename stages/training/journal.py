@@ -36,6 +36,7 @@ class Journal:
 
         self._path = folder / LINES
         self._file = self._path.open("ab")
+        # Lines behind the checkpoint are of updates that are made again.
         self._file.truncate(size)
         self._board = SummaryWriter(str(folder / LOGS), purge_step=step + 1 if step else None)
 

@@ -1,21 +1,39 @@
-"""The training loop: updates, validation, checkpoints."""
+"""The training loop: batches become losses, losses become updates; then validation, and checkpoints."""
 
 import math
 import time
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
 
 from stages.errors import UsageError
+from stages.examples.examples import Batch
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import LearnsTasks
-from stages.training.after_tasks import save_after
+from stages.methods.method import BatchIndex, Carried, LearnsTasks, Method, OwnsStep, Update
+from stages.models.backbone import Encoding, Replays
+from stages.models.devices import autocast
+from stages.models.language_model import LanguageModel
 from stages.training.batches import TaskOrder, batch_size
-from stages.training.checkpoint import Saver, save_best
+from stages.training.checkpoint import Saver, save_after, save_best
+from stages.training.compiling import Compiled, compiled
 from stages.training.journal import Course, exp
+from stages.training.low_rank import factors_alone
 from stages.training.materials import Run
-from stages.training.progress import Progress
+from stages.training.optimizer import (
+    clipped_together,
+    freeze_others,
+    learning_rate_factor,
+    make_optimizer,
+    set_apart,
+    set_learning_rates,
+)
+from stages.training.progress import Progress, UpdateFigures
 from stages.training.ranks import mean_over_ranks
-from stages.training.update import UpdateFigures, Updates
+from stages.training.replay import replay_step
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}
@@ -40,8 +58,9 @@ class Trainer:
             self.batch_size = batch_size(run.config, count, ranks, layout, run.reporter)
         self.order = TaskOrder(run.tasks, run.method, layout, self.batch_size, run.config, ranks)
         self.updates = Updates(run, self.order)
-        self._saver = Saver(run, self.updates)
-        self.progress = self._saver.restore()
+        self._saver = Saver(run, self.updates.bare_optimizer)
+        # Weights are put back before processes share them: the wrapper of several sends those of the first to all.
+        self.progress, self.updates.carried = self._saver.restore()
         self.earlier_seconds = self.progress.seconds
         """Seconds that the run had spent in updates before it was resumed."""
         self.updates.set_up()
@@ -63,6 +82,7 @@ class Trainer:
             course = Course(self.run, self.progress, self.update_tokens, stack)
             if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
                 self.run.reporter.warning(warning)
+            # A signal only asks: it is answered between two updates, where a checkpoint is whole.
             stop = stack.enter_context(deferred_signals())
             while self.progress.step < self.run.config.steps:
                 self._update()
@@ -81,6 +101,7 @@ class Trainer:
                 method.end_task(task)
             if self.run.keeps_tasks:
                 save_after(self.run.model, self.run.folder, self.order.place(step) + 1)
+        # Before the first loss is known there is nothing to show: then the host waits for it.
         self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
         self.progress.count(time.perf_counter() - started)
 
@@ -135,10 +156,188 @@ class Trainer:
         stopped = self._any_rank(bool(stop))
         if stopped or self._any_rank(self._saver.is_due(self.progress)):
             self._settle()
-            self._saver.save(self.progress, course.journal)
+            self._saver.save(self.progress, course.journal, self.updates.carried)
         if stopped:
             stop.check()
             raise Terminated
 
     def _any_rank(self, flag: bool) -> bool:
+        # Clocks and signals differ between processes: what one of them wants, all do, or they wait for each other.
         return flag if self.run.fabric.world_size == 1 else mean_over_ranks(self.run.fabric, float(flag)) > 0
+
+
+class Updates:
+    """Makes the updates of a run, one after another; the methods' `Update`.
+
+    Gradients do not reach back beyond an update. Within one they reach from batch to batch only where the method or the
+    backbone keeps the graph.
+    """
+
+    def __init__(self, run: Run, order: TaskOrder) -> None:
+        self._run, self._order = run, order
+        self.accumulate = run.config.accumulate
+        self.keeps_graph = run.method.keeps_graph or run.model.backbone.keeps_graph
+        self.carried = Carried()
+        """State after the latest batch, for the next."""
+        self.before = Carried()
+        """State before the latest batch."""
+        replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
+        if replays and run.fabric.world_size > 1:  # weights that some segments do not use would be waited for
+            raise UsageError(
+                f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
+                "updates."
+            )
+        self.replays = replays and self.accumulate > 1 and order.layout.streams
+        self._auxiliary = list[Tensor]()
+        self._weight: float | None = None
+        self.number = 0
+        groups = run.method.parameter_groups(run.model)
+        groups = groups if run.config.lora is None else factors_alone(groups, run.model)
+        freeze_others(run.model, groups)
+        groups = set_apart(groups, run.model)
+        self._clipped_together = clipped_together(run.model, groups)
+        self.bare_optimizer = make_optimizer(run.config.optimizer, groups)
+        """The optimizer whose state is saved."""
+        parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
+        self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
+        self._bare.to(run.fabric.device)
+        if run.fabric.world_size > 1 and len({parameter.device for parameter in run.model.parameters()}) > 1:
+            raise UsageError(
+                "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
+            )
+
+    def set_up(self) -> None:
+        """Let processes share the work, once weights and optimizer are as the first update finds them."""
+        self._objective, self.optimizer = self._run.fabric.setup(self._bare, self.bare_optimizer)
+
+    def make(self, step: int) -> UpdateFigures:
+        """Make the update that follows `step` others, in the method's own way if it has one."""
+        config, method, self.number = self._run.config, self._run.method, step
+        factor = learning_rate_factor(step + 1, config.steps, config.schedule)
+        set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
+        self._auxiliary = []
+        documents = self._order.documents_in(step)
+        if isinstance(method, OwnsStep):
+            loss = method.step(self)
+        else:
+            loss = replay_step(self) if self.replays else plain_step(self)
+        auxiliary = reduce(torch.add, self._auxiliary) if self._auxiliary else None
+        return UpdateFigures(step + 1, loss, auxiliary, documents)
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the first group, at the latest update."""
+        rate: float = self.bare_optimizer.param_groups[0]["lr"]
+        return rate
+
+    # What follows is what a method makes an update with.
+
+    def batches(self) -> Iterator[Batch]:
+        fabric, method, config = self._run.fabric, self._run.method, self._run.config
+        for part in range(self.accumulate):
+            examples, which, begins = self._order.batch(self.number, part, fabric.global_rank, fabric.world_size)
+            self.before = Carried() if begins else self.carried
+            self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
+            index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
+            # Processes exchange gradients once an update: in the last backward pass.
+            with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
+                yield method.batch(examples, which, index).to(fabric.device)
+
+    def advance(self, batch: Batch) -> None:
+        with torch.no_grad():
+            self.carried = self._bare.advance(batch, self.before)
+
+    def loss_from(self, batch: Batch, before: Carried) -> tuple[Tensor, Carried]:
+        loss, carried = self._objective(batch, before)
+        if self._bare.auxiliary is not None:
+            self._auxiliary.append(self._bare.auxiliary / self.accumulate)
+        return loss, carried
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss, carried = self.loss_from(batch, self.before)
+        if self._order.layout.streams:
+            self.carried = carried if self.keeps_graph else carried.each(Tensor.detach)
+        return loss
+
+    def weighted(self, loss: Tensor) -> Tensor:
+        if self._weight is not None:
+            return loss * self._weight
+        # No division by 1: it would be one more operation of the graph, in every update.
+        return loss if self.accumulate == 1 else loss / self.accumulate
+
+    def backward(self, loss: Tensor) -> None:
+        self._run.fabric.backward(loss)
+
+    def change_weights(self) -> None:
+        if self._run.config.clip_norm:
+            for parameters in self._clipped_together:
+                nn.utils.clip_grad_norm_(parameters, self._run.config.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.carried = self.carried.each(Tensor.detach)  # the graph of an update ends with it
+
+
+def plain_step(update: Update) -> Tensor:
+    """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
+
+    Where the graph of what is carried is kept, the losses have one backward pass, in the last batch: back-propagation
+    through time over the segments of an update.
+
+    Returns: the loss, a scalar: the mean over tokens, in nats.
+    """
+    losses, pending = [], []
+    for number, batch in enumerate(update.batches(), 1):
+        loss = update.loss(batch)
+        pending.append(update.weighted(loss))
+        # Read much later, and in float64: `float()` here would make the host wait for the device in every batch.
+        losses.append(pending[-1].detach().double())
+        if number == update.accumulate or not update.keeps_graph:
+            update.backward(reduce(torch.add, pending))
+            pending.clear()
+    update.change_weights()
+    return reduce(torch.add, losses)
+
+
+class Objective(nn.Module):
+    """The loss as the forward pass of a module, for data-parallel wrappers to see."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        method: Method,
+        device: torch.device,
+        precision: str,
+        compiled: Compiled | None = None,
+    ) -> None:
+        """`compiled`: parts of the model that are compiled; None: none are."""
+        super().__init__()
+        self._compiled = compiled
+        self.model, self.method = model, method
+        self.device, self.precision = device, precision
+        self.auxiliary: Tensor | None = None
+        """Term that layers added to the latest loss, float64 []; None: nothing."""
+
+    def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The loss of a batch, and what it leaves."""
+        auxiliary: list[Tensor] = []
+
+        def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
+            if encoding.auxiliary_loss is not None:
+                auxiliary.append(encoding.auxiliary_loss)
+
+        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
+        with (
+            self._compiled.used() if self._compiled else nullcontext(),
+            autocast(self.device, self.precision),
+            self.model.backbone.register_forward_hook(keep),
+        ):
+            loss, carried = self.method.loss(self.model, batch, carried)
+        self.auxiliary = torch.stack(auxiliary).sum().detach().double() if auxiliary else None
+        return sum(auxiliary, start=loss), carried
+
+    def advance(self, batch: Batch, carried: Carried) -> Carried:
+        """State after a batch, of a backbone that replays; the shortest way there, unless the method carries more."""
+        with autocast(self.device, self.precision):
+            if self.method.carries_past:
+                return self.method.loss(self.model, batch, carried)[1]
+            return Carried(self.model.advance(batch, carried.state))

@@ -68,6 +68,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
     weights = {name.replace(OWN, ""): weight for name, weight in model.state_dict().items() if ADDED not in name}
     for name, layer in layers.items():
         for adapter in layer.active_adapters:
+            # A sum, not in place: training may go on with W as it was.
             weights[f"{name}.weight"] = weights[f"{name}.weight"] + layer.get_delta_weight(adapter)
     return weights
 

@@ -20,9 +20,8 @@ from stages.artifacts.durable import fsync, write_atomically
 from stages.artifacts.rows import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
-from stages.examples.examples import Examples, Task
+from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Method, SideInputs
@@ -153,6 +152,7 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
     folder = Path(fabric.broadcast(str(folder)))
+    # The first process makes the files that all map.
     with fabric.rank_zero_first():
         corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
     learns_text = config.method_settings.learns == "text"
@@ -191,6 +191,7 @@ def _mapped(array: Any, path: Path) -> np.ndarray:
 
 def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) -> LanguageModel:
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
+    # All processes draw the same weights; below each has its own dropout.
     torch.manual_seed(config.seed)
     model = LanguageModel(config.model)
     model.label_smoothing = config.label_smoothing
@@ -214,6 +215,7 @@ def _grown(weights: dict[str, Tensor], config: TrainConfig, inputs: Inputs) -> d
 def _token_counts(ids: np.ndarray, types: int) -> Tensor:
     """How often each of the token types occurs, int64 [types]."""
     counts = torch.zeros(types, dtype=torch.int64)
+    # In slices, for `bincount` copies what it counts as int64.
     for start in range(0, len(ids), 1 << 22):
         counts += torch.from_numpy(np.bincount(ids[start : start + (1 << 22)], minlength=types))
     return counts

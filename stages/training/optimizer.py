@@ -21,6 +21,7 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
         case "adamw":
             return torch.optim.AdamW(groups, config.lr, config.betas, config.eps, fused=True)
         case "adagrad":
+            # torch has a fused Adagrad for the CPU alone.
             on_cpu = groups[0]["params"][0].device.type == "cpu"
             return torch.optim.Adagrad(groups, config.lr, eps=config.eps, fused=on_cpu)
         case "sgd":
@@ -35,10 +36,22 @@ def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = group["lr_factor"] * (lr if constant is None else constant)
 
 
+def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
+    """Leave all that is not learnt without gradient, and parts where nothing is without dropout: as in evaluation."""
+    wanted = {id(parameter) for group in learnt for parameter in group.parameters}
+    for parameter in model.parameters():
+        parameter.requires_grad_(id(parameter) in wanted)
+    model.train()
+    for part in model.children():
+        learned = [parameter.requires_grad for parameter in part.parameters()]
+        part.train(any(learned) or not learned)
+
+
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
     """Matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
     shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
+    # A table learns at a constant rate: a row that few positions read would decay faster than it learns.
     decay = config.weight_decay if group.constant_lr is None else 0.0
     return (
         {"params": matrices, "weight_decay": decay, **shared},

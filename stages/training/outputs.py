@@ -31,6 +31,7 @@ def bytes_to_write(job: Job[TrainConfig]) -> int:
     """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
+    # Twice: a file stays until the one that replaces it is whole.
     saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
     saved += 2 * weight_bytes * (len(job.config.order) + 1 if job.config.order is not None else 0)
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))

@@ -4,6 +4,9 @@ import math
 import time
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 
 @dataclass
 class Progress:
@@ -101,3 +104,43 @@ class Pace:
             self._began = step, now
         first, began = self._began
         return (step - first) * self._update_tokens / (now - began) if now > began else None
+
+
+class CopiedNumber:
+    """A number of the device, which is copied while the host continues."""
+
+    def __init__(self, number: Tensor) -> None:
+        """`number`: a scalar. It is the last thing that was asked of its device, so `value` waits for nothing later."""
+        self._copy = number.detach().to("cpu", non_blocking=True)
+        self._copied = torch.cuda.Event() if number.is_cuda else None
+        if self._copied is not None:
+            self._copied.record()
+
+    def value(self) -> float:
+        """The number, once it is there."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return float(self._copy)
+
+
+class UpdateFigures:
+    """Figures that an update reports."""
+
+    def __init__(self, step: int, loss: Tensor, auxiliary: Tensor | None, documents: int) -> None:
+        """Args:
+        step: its number, from 1.
+        loss: a scalar.
+        auxiliary: the part of the loss that layers added, a scalar; None: nothing.
+        documents: number of documents that it has read, in whole or in part.
+        """
+        self.step, self.documents = step, documents
+        self._loss = CopiedNumber(loss)
+        self._auxiliary = None if auxiliary is None else CopiedNumber(auxiliary)
+
+    @property
+    def loss(self) -> float:
+        return self._loss.value()
+
+    @property
+    def auxiliary(self) -> float | None:
+        return None if self._auxiliary is None else self._auxiliary.value()

@@ -197,8 +197,8 @@ def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]
     """The batches of a pass over examples of unequal length."""
     import numpy as np
 
-    from stages.examples.corpus import Corpus
     from stages.examples.cutting import WindowSettings
+    from stages.examples.examples import Corpus
     from stages.training.batches import batches_by_tokens
 
     cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))

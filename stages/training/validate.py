@@ -30,6 +30,7 @@ def validate(fabric: Fabric, model: LanguageModel, method: Method, examples: Exa
             starts = borders[np.searchsorted(borders, own, side="right") - 1] - block.start
             log_prob = method.log_prob(model, block, torch.from_numpy(starts.clip(0)).to(fabric.device))
             total -= float(log_prob.sum(dtype=torch.float64))
+    # A stream was read whole by every rank: then the mean over ranks is the sum already.
     shares = 1 if model.config.carries_state else fabric.world_size
     return mean_over_ranks(fabric, total) * shares / int(examples.documents[-1])
 

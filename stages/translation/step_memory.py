@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.encode import Places
 from stages.encoding.key_encoder import search_keys
 from stages.encoding.scoring import LEAST, LMScores
-from stages.encoding.split_reader import Places
 from stages.lineage.runs import OwnRows
 from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.scored_range import ScoredRange

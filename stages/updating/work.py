@@ -18,9 +18,9 @@ from stages.updating.config import UpdateConfig
 from stages.updating.plan import Plan
 
 if TYPE_CHECKING:
+    from stages.encoding.carried_state import StateStore
     from stages.encoding.key_encoder import KeyEncoder
-    from stages.encoding.state_store import StateStore
-    from stages.examples.corpus import Corpus
+    from stages.examples.examples import Corpus
     from stages.search.keys import StoredKeys
 
 
@@ -41,7 +41,7 @@ class Work:
 def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
     """Open the datastore before."""
     from stages.allocator import return_large_blocks
-    from stages.encoding.state_store import StateStore
+    from stages.encoding.carried_state import StateStore
     from stages.lineage.rows import stored_keys
     from stages.models.devices import resolve_device
 
@@ -52,8 +52,8 @@ def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
 
 
 def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Corpus], KeyEncoder]":
+    from stages.encoding.encode import SplitReader
     from stages.encoding.key_encoder import KeyEncoder
-    from stages.encoding.split_reader import SplitReader
     from stages.models.devices import resolve_device, tune_allocator
     from stages.models.language_model import load_model
 
@@ -91,7 +91,7 @@ def encode_added(
     count = tokens.stop - tokens.start
     if not count:
         return
-    from stages.examples.corpus import Corpus
+    from stages.examples.examples import Corpus
 
     assert split is not None
     encoder = work.encoder(Corpus.of(job.inputs[ADDED]))
@@ -130,7 +130,7 @@ def _reread(plan: Plan) -> Iterator[tuple[int, int, int]]:
 
 def _encoded_alone(work: Work, eos: int, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Keys of short texts, each of which begins behind a lone `<eos>`: [n, d] of each text [n]."""
-    from stages.examples.corpus import Corpus
+    from stages.examples.examples import Corpus
 
     ids = np.concatenate([part for text in texts for part in (text, np.array([eos]))])
     ends = np.cumsum([len(text) + 1 for text in texts])

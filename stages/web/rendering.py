@@ -16,6 +16,7 @@ FRAME = Path(__file__).parent / "templates"
 
 def render(template: Path, **values: Any) -> str:
     """A template that extends `frame.html`, filled: a page complete in itself, as HTML."""
+    # Strict: a name that is misspelled in a template is an error, not a blank.
     environment = Environment(
         loader=FileSystemLoader([template.parent, FRAME]),
         autoescape=True,

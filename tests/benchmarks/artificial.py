@@ -15,11 +15,11 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs, Job, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
-from stages.encoding.schema import BUILT
+from stages.encoding.stored_rows import BUILT
 from stages.index import BuildIndex
 from stages.neighbors import PrecomputeNeighbors
 from stages.tokenization.schema import TOKENS
-from stages.training.schema import MODEL
+from stages.training.config import MODEL
 
 VOCABULARY = 33_278
 

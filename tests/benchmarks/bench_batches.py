@@ -18,9 +18,8 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import Cutting
-from stages.examples.examples import Examples
+from stages.examples.examples import Corpus, Examples
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.methods.method import Method, SideInputs

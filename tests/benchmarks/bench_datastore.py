@@ -23,8 +23,8 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.encode import encode
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.language_model import load_model
 from tests.benchmarks.artificial import Model, Tokens, artificial

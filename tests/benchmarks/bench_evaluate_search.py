@@ -25,10 +25,10 @@ import torch
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.encoding.encode import SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.split_reader import SplitReader
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus
 from stages.search.open import open_searcher, read_index
 from stages.search.recall import recall
 from tests.benchmarks.bench_lists import products

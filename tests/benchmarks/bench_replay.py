@@ -25,8 +25,8 @@ from torch.utils.checkpoint import checkpoint
 from stages.examples.examples import Batch
 from stages.methods.method import Carried
 from stages.models.language_model import LanguageModel, new_model
+from stages.training.loop import plain_step
 from stages.training.replay import replay_step
-from stages.training.update import plain_step
 
 ROWS, TYPES = 4, 257
 

@@ -134,7 +134,7 @@ def test_verify_shows_how_many_bytes_it_has_read(
     lines = ended.err.splitlines()
     assert all(line.startswith("artifacts verify: ") and f" of {total:,} MB read" in line for line in lines)
     assert len(lines) >= total // 100
-    assert lines[-1].startswith(f"artifacts verify: {total:,} of {total:,} MB read (100%)")
+    assert f"{total:,} of {total:,}" in lines[-1]
     assert ended.out.splitlines() == [f"{one} is as it was made" for one in (made.tokens, made.model)]
 
 

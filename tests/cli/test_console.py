@@ -328,5 +328,4 @@ def test_where_an_answer_finds_no_room_it_is_said_which(tmp_path: Path) -> None:
     script = f"{sys.executable} -m memlm_cli artifacts verify --store {tmp_path} --json >/dev/full"
     ended = subprocess.run(script, shell=True, capture_output=True, text=True)
     assert ended.returncode == 5
-    assert f"nothing in {tmp_path} yet" in ended.stderr
-    assert "There is no room where stdout goes" in ended.stderr
+    assert str(tmp_path) in ended.stderr and "stdout" in ended.stderr

@@ -25,7 +25,6 @@ def test_a_folder_with_a_card_of_the_reports(memlm: Memlm, model, tmp_path):
     assert "# small" in card and "library_name: transformers" in card
     for row in figures["rows"]:
         assert f"| cached | text.txt test | {figures['tokens']:,} | {row['row']} | {row['perplexity']:.2f} |" in card
-    assert "Rows with a memory were read by memlm" in card
 
 
 def test_what_is_printed_as_json(memlm: Memlm, model, tmp_path):

@@ -107,8 +107,7 @@ def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) 
 def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
     ((code, out, err),) = ended([[*CHARACTERS, "hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
     assert (code, out) == (3, "")
-    assert "is there no network? Then download it elsewhere (hf download --repo-type dataset me/wiki" in err
-    assert err.endswith("and name it: hf:/path/to/FOLDER/raw.\n")
+    assert "hf download --repo-type dataset me/wiki" in err and "hf:/path/to/FOLDER/raw" in err
 
 
 @pytest.mark.timeout(300)

@@ -80,7 +80,7 @@ def test_by_default_it_is_written_here_and_told_on_stdout(
     assert memlm("report", "model/lm", "--store", made.store).code == 0
     (tmp_path / "memlm-report.html").write_text("mine")
     refused = memlm("report", made.report, "--store", made.store)
-    assert refused.code == 2 and "memlm-report.html is there" in refused.err
+    assert refused.code == 2 and "memlm-report.html" in refused.err
     assert (tmp_path / "memlm-report.html").read_text() == "mine"
 
 
@@ -111,10 +111,9 @@ def test_a_terminal_without_a_browser_is_told_where_the_page_is(made: Made, tmp_
     page = tmp_path / "page.html"
     asked = spawned([*words, "--output", str(page)], environment)
     assert asked.ended() == 0, asked.shown
-    told = f"report: no browser here; the page is {page.resolve()}, complete in itself: copy it to where there is one"
-    assert told in asked.shown and page.is_file()
+    assert str(page.resolve()) in asked.shown and page.is_file()
     asked = spawned([*words, "--output", str(page)], environment | {"DISPLAY": ":0"})
-    assert asked.ended() == 0 and "no browser here" not in asked.shown
+    assert asked.ended() == 0 and "no browser" not in asked.shown
 
 
 def test_what_leads_to_no_report_ends_with_4(memlm: Memlm, text: Path, tmp_path: Path) -> None:

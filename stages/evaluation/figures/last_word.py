@@ -10,7 +10,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError
-from stages.examples.read_ahead import READ_AHEAD_IDS
+from stages.examples.streams import READ_AHEAD_IDS
 from stages.lineage.corpus import tokenizer_of
 
 if TYPE_CHECKING:

@@ -52,6 +52,7 @@ class BlockScores:
         self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
         self.queries = queries.to(dtype)
         self.keys = self.queries if keys is None else keys.to(dtype)
+        # The scale goes into [N, d], which costs less than scaling [n, m] of each block.
         self._scaled = (queries.to(self.sums) * (scale * math.log2(math.e))).to(dtype)
         self._visible = visible
         cells = max((block.cells for block in blocks), default=0)

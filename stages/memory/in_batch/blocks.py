@@ -51,6 +51,7 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
     """
     kind = device if device in ROWS_AT_ONCE else "cpu"
     visible = visible.to("cpu")
+    # Mirrors halve the products, but their squares hold more cells that nobody sees: batches differ in which is less.
     ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
     if own_keys:
         ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
@@ -61,6 +62,13 @@ def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once:
     """The blocks that hold all visible cells, at most rows_at_once x keys_at_once each, in the order of their rows.
 
     Rows are cut where memory begins elsewhere, keys where visibility begins and ends: few blocks are mixed.
+
+    Two segments of two positions that each read all of their own: two blocks of four, of which the rest is never made.
+
+    >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
+    >>> blocks = visible_blocks(Visible(*bounds, bounds[0], bounds[0]), keys=4, rows_at_once=2, keys_at_once=4)
+    >>> [(block.rows, block.keys, block.whole) for block in blocks]
+    [(slice(0, 2, None), slice(0, 2, None), True), (slice(2, 4, None), slice(2, 4, None), True)]
     """
     blocks = []
     for first, last in pairwise(_row_cuts(visible.start, rows_at_once)):
@@ -70,7 +78,14 @@ def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once:
 
 
 def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
-    """The same where queries are the keys, in squares: of two that mirror each other one is multiplied."""
+    """The same where queries are the keys, in squares: of two that mirror each other one is multiplied.
+
+    Four positions that read all, in squares of two: two on the diagonal, and one with its mirror.
+
+    >>> everything = Visible(*(torch.full((4,), n) for n in (0, 4, 0, 0)))
+    >>> [(block.rows.start, block.keys.start, block.mirror is not None) for block in mirrored_blocks(everything, 2)]
+    [(0, 0, False), (2, 0, True), (2, 2, False)]
+    """
     size = len(visible)
     tiles = [slice(first, min(first + at_once, size)) for first in range(0, size, at_once)]
     bounds = torch.tensor([(tile.start, tile.stop) for tile in tiles], dtype=torch.int64).view(-1, 2).T

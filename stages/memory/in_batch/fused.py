@@ -59,6 +59,7 @@ class _FusedLogSums(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
+        # As int32: positions of a batch fit, and kernels read half as many bytes.
         bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
         given = (queries.to(dtype).contiguous(), keys.to(dtype).contiguous(), targets.int(), values.int(), bounds)
         sums = queries.new_empty((2, len(queries)), dtype=torch.float32)
@@ -74,7 +75,9 @@ class _FusedLogSums(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         *given, sums = ctx.saved_tensors
+        # An empty sum has no gradient, whatever comes from above.
         worth = torch.stack((grad_target, grad_total)).float().masked_fill_(sums.isneginf(), 0).contiguous()
+        # exp2 of what lies behind -inf would be infinite, and infinite times 0 is no number.
         arguments = (*given, sums.nan_to_num(neginf=0.0), worth)
         gradients: list[Tensor | None] = [None, None]
         for place, (kernel, at_once) in enumerate(((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))):

@@ -54,6 +54,14 @@ def in_batch_log_sums(
     Returns: of the visible cells whose value is the target, and of all visible cells, [N] each, natural log;
         -inf where there is no such cell. Differentiable in queries and keys, once.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
+
+    Three keys of scores 0, log 2 and log 3, all visible; the first two hold the target:
+
+    >>> keys, one = torch.tensor([[0.0], [math.log(2)], [math.log(3)]]), torch.ones(1, 1)
+    >>> everything = Visible(*(torch.tensor([n]) for n in (0, 3, 0, 0)))
+    >>> sums = in_batch_log_sums(one, keys, torch.tensor([7]), torch.tensor([7, 7, 5]), everything, scale=1.0)
+    >>> torch.stack(sums).exp().flatten()  # 1 + 2, and 1 + 2 + 3
+    tensor([3.0000, 6.0000])
     """
     dtype = _product_dtype(queries)
     if dtype != torch.float64 and runs_triton(queries.device.type):
@@ -85,6 +93,7 @@ class _LogSums:
         peaks, sums = self.peaks[block.rows], self.sums[block.rows]
         best = peaks.scatter_reduce(0, rows, scores, "amax")
         behind = _finite(best)
+        # Sums so far stand behind an older peak: they are brought behind the new one.
         sums.mul_((peaks - behind).exp2_()).index_add_(0, rows, (scores - behind.index_select(0, rows)).exp2_())
         peaks.copy_(best)
 
@@ -133,6 +142,7 @@ class _InBatchLogSums(torch.autograd.Function):
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, target, total = ctx.saved_tensors
         _, blocks, scale, _ = ctx.settings
+        # Scores are multiplied once more: kept, they would be the [N, K] that is never to exist.
         scores_of = BlockScores(queries, keys, *ctx.settings)
         of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
         needs_queries, needs_keys = ctx.needs_input_grad[:2]

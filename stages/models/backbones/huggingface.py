@@ -32,6 +32,7 @@ def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
         raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
     logging.set_verbosity_error()
     settings = transformers.AutoConfig.for_model(**_with_infinities(architecture))
+    # Weights are loaded later: to draw them would take longer than all else.
     with torch.device("cpu"), no_init_weights():
         return getattr(transformers, kind).from_config(settings, dtype=torch.float32, trust_remote_code=False)
 

@@ -145,6 +145,7 @@ class Segmented(Backbone):
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
+            # Detached: a cache with a graph would hold all earlier segments in memory.
             kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
             memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))

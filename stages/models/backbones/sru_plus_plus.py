@@ -32,6 +32,7 @@ class Projection(nn.Module):
         for linear in (self.down, self.out) if self.keys_values is None else (self.down, self.keys_values, self.out):
             nn.init.xavier_uniform_(linear.weight)
         with torch.no_grad():
+            # Dropout makes the variance of its inputs larger by 1 / (1 - p); as in the authors' code.
             self.out.weight.mul_((1 - config.dropout) ** 0.5)
 
     def forward(self, raw: Tensor, passage: Passage) -> Tensor:

@@ -29,12 +29,17 @@ class Dropout(nn.Module):
 
 
 def keep_mask(shape: torch.Size, dropped: int) -> Tensor:
-    """Independent booleans, true with probability 1 - dropped / 2^16, from torch's CPU generator."""
+    """Independent booleans, true with probability 1 - dropped / 2^16, from torch's CPU generator.
+
+    >>> keep_mask(torch.Size([2]), dropped=0)
+    tensor([True, True])
+    """
     numbers = torch.empty(-(-shape.numel() // 4) * 4, dtype=torch.int16)
     if torch.compiler.is_compiling():
         _draw_opaque(numbers)
     else:
         _draw(numbers)
+    # An int16 begins at -2^15: its lowest values are those that drop.
     return (numbers[: shape.numel()] >= dropped - LEVELS // 2).view(shape)
 
 

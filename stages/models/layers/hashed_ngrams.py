@@ -18,7 +18,11 @@ EPSILON = 1e-6
 
 
 def multipliers(types: int, order: int) -> tuple[int, ...]:
-    """Odd numbers for the places of an n-gram, the latest token's first; times `types` they are below 2^63."""
+    """Odd numbers for the places of an n-gram, the latest token's first; times `types` they are below 2^63.
+
+    >>> [factor % 2 for factor in multipliers(types=10, order=3)]
+    [1, 1, 1]
+    """
     most = (2**63 - 1) // max(1, types) // 2
     return tuple(2 * int(n) + 1 for n in np.random.default_rng(order).integers(0, max(1, most - 1), order))
 
@@ -127,6 +131,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         said = torch.cat((memory.tokens, tokens), 1)
         with torch.autocast(x.device.type, enabled=False):
             slots = self.slots(said, document_offset).to(self.table.device)
+            # Looked up where the table lies: rows travel, not the table.
             rows = F.embedding(slots, self.table).to(x.device).flatten(2)
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)

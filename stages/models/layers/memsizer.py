@@ -51,6 +51,7 @@ def summed_reads(
     """
     rows, length, slots = write.shape
     size = min(chunk, length)
+    # Zeros behind the end write nothing, and what is read there is cut off again.
     a, u, w = (F.pad(part, (0, 0, 0, -length % size)).unflatten(1, (-1, size)) for part in (read, write, values))
     added = u.transpose(2, 3) @ w
     first = added.new_zeros(rows, 1, slots, w.shape[3]) if before is None else before.values[:, None]

@@ -55,6 +55,7 @@ def _sizes(candidate: Tensor) -> tuple[int, int, int]:
 @triton.jit
 def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.constexpr):
     """`cells`: [L + 1, B, d], of which the first row is there."""
+    # A program has its cells for all t: cells of one t do not read each other, so none waits for another program.
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)

@@ -36,6 +36,13 @@ def relative_attention(
         dropout: share of the attention weights that is dropped.
     Returns: [heads, B, L, d_head].
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
+
+    As in `relative_weights`, of values 3 and 6: 2/3 · 3 + 1/3 · 6.
+
+    >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
+    >>> v, by_distance = torch.tensor([[[[3.0], [6.0]]]]), torch.tensor([[[9.0], [0.6931], [0.0]]])
+    >>> relative_attention(q, k, v, by_distance, nothing, nothing).flatten()
+    tensor([4.0000])
     """
     weights = F.dropout(relative_weights(q, k, r, content, position).flatten(0, 1), dropout, training=dropout > 0)
     return torch.bmm(weights, v.flatten(0, 1)).view_as(q)

@@ -20,6 +20,7 @@ def slot_weights(
     >>> slot_weights(one, one, two, 1.0).flatten()
     tensor([0.4223, 0.1554, 0.4223])
     """
+    # Not a product of all slots with all: a slot that saw others would become like them.
     itself = (queries * own_keys).sum(3, keepdim=True)
     scores = torch.cat((itself, queries @ keys.transpose(2, 3)), 3)
     return (scores / (queries.shape[3] ** 0.5 * temperature)).softmax(3)

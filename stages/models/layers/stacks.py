@@ -69,7 +69,12 @@ class Attention(nn.Module):
 
 
 def lower(length: int, total: int, device: torch.device) -> Tensor:
-    """Keys that each of the last positions may read, bool [length, total]: all up to its own."""
+    """Keys that each of the last positions may read, bool [length, total]: all up to its own.
+
+    >>> lower(2, 3, torch.device("cpu")).int()
+    tensor([[1, 1, 0],
+            [1, 1, 1]], dtype=torch.int32)
+    """
     return torch.ones(length, total, dtype=torch.bool, device=device).tril(total - length)
 
 

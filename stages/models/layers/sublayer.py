@@ -187,6 +187,7 @@ def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
         elif parameter.dim() == 2:
             nn.init.xavier_uniform_(parameter)
     with torch.no_grad():
+        # Two layers a block add to the residual stream: at the top it is then as large as in a single block.
         last.weight.div_((2 * blocks) ** 0.5)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from stages.evaluation.figures.row_names import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, undertrained
-from stages.numbers import joined, number, passes, percent
+from stages.numbers import joined, number, passes
 from stages.reports.remarks.remark import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, Figures, Finding, Values
 
 HALF = 0.5
@@ -188,8 +188,7 @@ def intervals(figures: Figures) -> Iterator[Finding]:
         return
     if drawn["units"] < FEW_UNITS:
         yield "rough-intervals", units
-    code = "intervals" if "change_intervals" in figures else "drawn"
-    yield code, units | {"confidence": confidence, "samples": f"{drawn['samples']:,}"}
+    yield "intervals", units | {"confidence": confidence, "samples": f"{drawn['samples']:,}"}
 
 
 def _units(drawn: Figures) -> str:
@@ -271,18 +270,13 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 
 
 def over_seeds(found: Figures) -> Iterator[Finding]:
-    """Rows whose mean does not beat that of their control, what changes are against, and what intervals are of."""
+    """Rows whose mean does not beat that of their control."""
     for group in found["groups"]:
         rows = [row for row in group["rows"] if row.get("counting") is not None]
         beaten = [row["row"] for row in rows if not _beats(row["perplexity"]["mean"], row["counting"])]
         if beaten:
             do = "does" if len(beaten) == 1 else "do"
             yield "seeds-worse-than-counting", {"label": group["label"], "rows": joined(beaten), "do": do}
-    if any(row["change"] for group in found["groups"] for row in group["rows"]):
-        first = found["groups"][0]
-        yield "seeds-compared-with", {"row": first["rows"][0]["row"], "label": first["label"]}
-    if any(len(group["reports"]) > 1 for group in found["groups"]):
-        yield "seed-intervals", {"confidence": percent(found["confidence"])}
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:

@@ -9,19 +9,15 @@ from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
 from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
-from stages.retrieval.hyperparameters import meanings, switched_off
+from stages.retrieval.hyperparameters import meanings
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
-    """Meanings of the words and numbers of memories, controls, and memories that are off."""
+    """Meanings of the words and numbers of memories, and what probes say."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
         yield "memory-words", {"words": "; ".join(f"{word}: {means}" for word, means in words.items())}
-    if any("unigram-cache" in row["row"] for row in report["rows"]):
-        yield "unigram-cache", {}
-    if any(map(switched_off, memories)):
-        yield "memory-off", {}
     yield from (("probe", {"summary": summary}) for summary in probe_summaries(report))
 
 

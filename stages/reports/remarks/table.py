@@ -139,10 +139,6 @@ SENTENCES = {
     "repeated-text": Sentence(NOTE, "{share} of the tokens are in paragraphs that are also in {texts}."),
     "probe": Sentence(NOTE, "{summary}."),
     "memory-words": Sentence(NOTE, "{words}."),
-    "unigram-cache": Sentence(
-        NOTE, "unigram-cache only counts tokens and compares no contexts (theta 0): the control of a cache."
-    ),
-    "memory-off": Sentence(NOTE, "lambda 0 switches a memory off, however much of it is read."),
     "word-perplexity": Sentence(
         NOTE,
         "Perplexity of tokens depends on the vocabulary. "
@@ -183,14 +179,8 @@ SENTENCES = {
         CAUTION,
         "{a} of A's tokens and {b} of B's are <unk>, which is easier to predict than the words behind it.",
     ),
-    "drawn": Sentence(NOTE, "In brackets: {confidence} intervals from {samples} resamples of {units}."),
     "seeds-worse-than-counting": Sentence(
         SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
-    ),
-    "seeds-compared-with": Sentence(NOTE, "Changes are against {row} of {label}, run by run with the same seed."),
-    "seed-intervals": Sentence(
-        NOTE,
-        "Intervals are of the mean over seeds ({confidence}, Student's t); the scored text is the same in all runs.",
     ),
 }
 COUNTING_SHORT = "worse than counting in what it reads{new} ({limit})"

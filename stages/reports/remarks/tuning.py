@@ -14,6 +14,7 @@ def tuned_numbers(report: Figures) -> Iterator[Finding]:
     """Memories that are hardly needed; else best values at an edge, and amounts that still gained."""
     for place, memory in enumerate(report["memories"] if _tuning_rows(report) else ()):
         code, edges, grown = _hardly_needed(report, place), _edges(report, place), _grown(report, place)
+        # Where a memory is hardly needed, the edges of its grid are no news.
         if code is not None:
             yield code, _named(report, place, memory)
             continue

@@ -1,4 +1,4 @@
-"""Which charts a report gets, what they say, and the numbers that they are made of."""
+"""Charts of a report, and how many series one holds."""
 
 import math
 import subprocess
@@ -12,6 +12,7 @@ import pytest
 from stages.charts.data import Chart
 from stages.charts.figure import Figure
 from stages.charts.report import report_charts
+from stages.charts.reported import symbol, symbol_in_words
 from tests.snapshot import same_as
 
 pytestmark = pytest.mark.usefixtures("drawn")
@@ -230,3 +231,13 @@ def test_a_heat_map_whose_cells_are_all_finite_has_both_ends_of_its_colours() ->
     """Two labels and two ends: the library joins legends that look alike."""
     chart = charts(grid=grid(nll=[[math.log(90), math.log(95), 6.0], [math.log(75), math.log(80), 6.0]]))["heat-map"]
     assert {"best 75", "104.2 plain", "at θ 0.3, λ 0.1", "worse than plain"} <= set(words(chart))
+
+
+def test_a_parameter_has_its_symbol_and_its_words() -> None:
+    names = ("temperature", "k", "lambda", "size")
+    assert [symbol(name) for name in names] == ["τ", "k", "λ", "cache size"]
+    assert [symbol_in_words(name) for name in names] == ["temperature τ", "neighbours read", "λ", "cache size"]
+
+
+def test_a_parameter_of_somebody_else_keeps_its_name() -> None:
+    assert symbol("depth") == symbol_in_words("depth") == "depth"

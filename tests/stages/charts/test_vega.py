@@ -85,6 +85,13 @@ def test_bars_have_their_values_and_intervals_and_words() -> None:
     assert Bars(["one"], [Series("a", [None])], "x", "y").empty
 
 
+@pytest.mark.parametrize("groups, turned", [(4, False), (12, True)])
+def test_names_of_bars_that_would_touch_are_turned(groups: int, turned: bool) -> None:
+    names = [f"a name {place:02}" for place in range(groups)]
+    axis = bars_spec(Bars(names, [Series("a", [1.0] * groups)], "x", "y"))["layer"][0]["encoding"]["x"]["axis"]
+    assert (axis["labelAngle"] != 0) == turned
+
+
 def test_outlines_of_a_histogram_begin_and_end_at_the_ground() -> None:
     plot = Histogram([0.0, 0.5, 1.0], [Series("a", [0.25, 0.75]), Series("b", [0.5, 0.5])], 0.6, "g")
     outline, _ = values(histogram_spec(plot), "line")

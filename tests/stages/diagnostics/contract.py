@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from stages.diagnostics import PROBES, watching
+from stages.diagnostics import PROBES
+from stages.diagnostics import probe as probe_module
 from stages.diagnostics.probe import Probe
-from stages.encoding.encode import encode
-from stages.encoding.hidden_memory import HiddenReader
+from stages.encoding.encode import HiddenReader, encode
 from stages.encoding.probe import Observation, ScoredBlock
 from stages.examples.cutting import WindowSettings
 from stages.examples.streams import Streams
@@ -94,7 +94,7 @@ class ProbeContract:
 
     def test_looking_is_no_time_of_the_model(self, probe, model, monkeypatch):
         times = count(0, 1000)
-        monkeypatch.setattr(watching, "now", lambda device: next(times))
+        monkeypatch.setattr(probe_module, "now", lambda device: next(times))
         (seen,) = self.seen(probe, model, [TOKENS])
         assert seen.seconds >= 1000
 

@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.encoding.carried_state import CarriedState
+from stages.encoding.carried_state import CarriedState, StateStore
+from stages.encoding.encode import SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
-from stages.encoding.split_reader import SplitReader
-from stages.encoding.state_store import StateStore
 from stages.encoding.window_settings import TokenRange
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus
 from tests.stages.encoding.fake_model import AddingModel, FakeModel
 
 EOS, TOTAL = 0, 90

@@ -271,11 +271,11 @@ def test_a_text_looks_up_what_a_split_does_and_other_models_nothing(store, token
 
 def test_what_cannot_be_inspected_is_refused_before_a_model_is_loaded(store, indexes, monkeypatch):
     monkeypatch.delattr("stages.inspection.inspect.load_reader")
-    with pytest.raises(UsageError, match="no token that could be read"):
+    with pytest.raises(UsageError, match="--text"):
         inspect_text(request(indexes["transformer"]), store, "  ", 1)
-    with pytest.raises(UsageError, match=r"--position 5000 is not in test, which has tokens 0 to"):
+    with pytest.raises(UsageError, match="--position 5000"):
         inspect_split(request(indexes["transformer"]), store, "test", 5000, 8, 1)
-    with pytest.raises(ArtifactError, match="did you mean 'test'"):
+    with pytest.raises(ArtifactError, match="'test'"):
         inspect_split(request(indexes["transformer"]), store, "tset", 0, 8, 1)
-    with pytest.raises(UsageError, match=r"one number is needed for theta, lambda, size"):
+    with pytest.raises(UsageError, match="theta, lambda, size"):
         inspect_text(request(indexes["transformer"], "neural-cache"), store, TEXT, 1)

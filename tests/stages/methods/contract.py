@@ -16,7 +16,7 @@ from stages.methods.method import BatchIndex, Carried, SideInputs
 from stages.models import IMPORTED
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
-from stages.training.update import Objective
+from stages.training.loop import Objective
 from tests.stages.abstract_or_final import overridden
 
 V, L, TOKENS, ROWS = 12, 5, 60, 4

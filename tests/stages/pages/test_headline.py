@@ -59,26 +59,26 @@ def test_reports_on_the_same_text_are_ranked_by_their_lowest_row(tmp_path: Path)
 
 
 def test_settings_are_told_as_papers_write_them_with_where_they_were_tuned(tmp_path: Path) -> None:
-    (reading,) = rows_of(tmp_path, {"tokens": 501})[1].readings
-    assert reading.sources == "long"
-    assert reading.settings.replace("\N{NO-BREAK SPACE}", " ") == (
+    (reading,) = rows_of(tmp_path, {"tokens": 501})[1].notes
+    assert reading.head == "long"
+    assert reading.text.replace("\N{NO-BREAK SPACE}", " ") == (
         "interpolate, dot, hidden, cache size 500, θ 0.3, λ 0.125"
     )
-    assert reading.tuned == "θ, λ tuned on valid"
+    assert reading.soft == "θ, λ tuned on valid"
 
 
 def test_of_a_cache_larger_than_what_was_scored_it_is_told_what_it_comes_to(tmp_path: Path) -> None:
     for tokens, told in ((500, "cache size 500, all 500 of the split, θ 0.3"), (501, "cache size 500, θ 0.3")):
-        (reading,) = rows_of(tmp_path / str(tokens), {"tokens": tokens})[1].readings
-        assert told in reading.settings.replace("\N{NO-BREAK SPACE}", " ")
+        (reading,) = rows_of(tmp_path / str(tokens), {"tokens": tokens})[1].notes
+        assert told in reading.text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_of_what_is_switched_off_the_weight_alone_was_tuned(tmp_path: Path) -> None:
     off = {**made.CACHE, "theta": None, "lambda": 0.0, "tuned": ["size", "theta", "lambda"]}
     rows = [made.row("plain", 80.0), made.row("neural-cache", 80.0, [off])]
-    (reading,) = rows_of(tmp_path, {"rows": rows})[1].readings
-    assert reading.settings.replace("\N{NO-BREAK SPACE}", " ") == "interpolate, dot, hidden, λ 0"
-    assert reading.tuned == "λ tuned on valid"
+    (reading,) = rows_of(tmp_path, {"rows": rows})[1].notes
+    assert reading.text.replace("\N{NO-BREAK SPACE}", " ") == "interpolate, dot, hidden, λ 0"
+    assert reading.soft == "λ tuned on valid"
 
 
 def test_measures_that_no_row_has_are_left_out(tmp_path: Path) -> None:

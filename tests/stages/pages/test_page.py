@@ -15,10 +15,11 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.pages.lineage import Member, artifact_rows, find_reports, lineage_of
+from stages.pages.lineage import MISSING, OTHER_BYTES, WITH_MEMORY, Member, artifact_rows, find_reports, lineage_of
 from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
 from stages.reports.remarks.table import remark
+from stages.retrieval.grammar import MEANS
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
 
@@ -93,7 +94,7 @@ def test_numbers_are_those_of_the_report(page: Page) -> None:
     results = table(page.tables["results"])
     assert [float(line["perplexity"]) for line in results] == [row["perplexity"] for row in expected["rows"]]
     assert float(results[1]["change"]) == 113.5703 / 167.9187154621268 - 1
-    assert "θ\N{NO-BREAK SPACE}0.3" in page.html and "θ, λ tuned on valid" in page.html
+    assert "θ\N{NO-BREAK SPACE}0.3" in page.html and "θ, λ tuned" in page.html
 
 
 def test_every_figure_comes_as_a_drawing_and_with_its_numbers(page: Page) -> None:
@@ -132,7 +133,7 @@ def test_what_is_gone_is_told_and_the_rest_is_shown(store: Store) -> None:
     model = report.input("model")
     store.remove(model.reference)
     page = page_of(store, report.reference)
-    assert f"{model.reference}</a> is no longer in the store" in page.html
+    assert f"{model.reference}</a> is {MISSING}" in page.html
     assert "training-loss" not in {figure.name for figure in page.figures}
     assert "167.9187154621268" in page.html
     lineage = next(figure for figure in page.figures if figure.name == "lineage")
@@ -147,7 +148,7 @@ def make_again(artifact: Artifact) -> None:
 def test_artifacts_made_again_with_other_bytes_are_told(store: Store) -> None:
     report = made.chain(store)
     make_again(report.input("model"))
-    assert "made again since, with other bytes" in page_of(store, report.reference).html
+    assert OTHER_BYTES in page_of(store, report.reference).html
 
 
 def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -> None:
@@ -157,9 +158,9 @@ def test_other_bytes_are_told_where_another_report_has_read_them(store: Store) -
     told = made.metrics({"tokens": 41}, {"tokens": tokens.reference})
     read = {"tokens": tokens, "model": store.open(model.reference)}
     new = made.made(store, "report", files={"metrics.json": json.dumps(told)}, **read)
-    assert "made again" not in page_of(store, new.reference).html
+    assert OTHER_BYTES not in page_of(store, new.reference).html
     for order in ((new, old), (old, new)):
-        assert "made again since, with other bytes" in page_of(store, *(report.reference for report in order)).html
+        assert OTHER_BYTES in page_of(store, *(report.reference for report in order)).html
 
 
 def test_a_report_of_one_row_has_no_comparison(store: Store) -> None:
@@ -198,14 +199,12 @@ def test_a_validation_perplexity_with_memory_is_told_from_a_plain_one(store: Sto
     model = made.made(store, "model", metrics=found, method=method, tokens=tokens)
     (row,) = artifact_rows([Member(model.reference, model)])
     assert "valid perplexity 49.04" in row.facts
-    assert (
-        row.facts.endswith("(with the memory of its training: not to be compared with that of a plain model)") == told
-    )
+    assert row.facts.endswith(WITH_MEMORY) == told
 
 
 def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
     said = "".join(made.Outline(page.html).text)
-    assert "Settings: dot: scores are inner products; hidden: compared are the hidden states" in said
+    assert all(f"{word}: {MEANS[word]}" in said for word in ("dot", "hidden"))
     assert "scaled-dot" not in said
 
 

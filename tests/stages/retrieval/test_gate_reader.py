@@ -11,10 +11,10 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
+from stages.encoding.encode import SplitReader
 from stages.encoding.key_encoder import KeyEncoder
-from stages.encoding.split_reader import SplitReader
-from stages.examples.corpus import Corpus
 from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.gate_reader import SearchedNeighbors

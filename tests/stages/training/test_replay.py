@@ -8,7 +8,7 @@ from stages.errors import UsageError
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.devices import random_state
 from stages.training import replay
-from stages.training.update import plain_step
+from stages.training.loop import plain_step
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, trainer
 
 MODEL = MemformerConfig(

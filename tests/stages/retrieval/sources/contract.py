@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from stages.encoding.carried_state import CarriedState
+from stages.encoding.encode import Places
 from stages.encoding.scoring import LMScores
-from stages.encoding.split_reader import Places
 from stages.examples.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS

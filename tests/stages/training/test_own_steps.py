@@ -7,7 +7,7 @@ from stages.methods import METHODS
 from stages.methods.lm import LanguageModeling
 from stages.methods.method import OwnsStep, ParameterGroup
 from stages.registry import Part
-from stages.training.update import plain_step
+from stages.training.loop import plain_step
 from tests.stages.training.test_loop import outcome, trainer
 
 
