@@ -29,6 +29,8 @@ from stages.lineage.evaluation import (
 )
 from stages.lineage.exact import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
+from stages.lineage.pairs import PAIRS
+from stages.lineage.pairs import SPLIT as PAIRS_SPLIT
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
 from stages.retrieval.reading import Reading, parse_readings
@@ -75,6 +77,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         require_split(read["tokens"], config.split)
         if matched:
             read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
+        if any(reading.reads_pairs for reading in config.readings):
+            read[PAIRS] = read["tokens"]
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -93,13 +97,14 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         options = resolve_options(config.probe_options, inputs.artifacts, splits)
         datastores, matched = datastores_read(inputs.artifacts), inputs.artifacts.get(EXACT)
+        paired = PAIRS in inputs.artifacts
         return config.model_copy(
             update={
                 **windows._asdict(),
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
-                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched),
+                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched, paired),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
                 **resolve_decoding(config, complete, inputs.artifacts),
             }
@@ -239,12 +244,13 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 
-SEARCHED = "translations are searched for with neighbours from an index alone"
+SEARCHED = "translations are searched for with neighbours from an index, or from similar pairs, alone"
 
 
 def _searched(readings: Sequence[Reading]) -> bool:
     """Whether a search for translations can read these memories."""
-    return all(set(one.sources) == {"external"} and one.value("pointers") is None for one in readings)
+    searched = [{"external"}, {"similar-pairs"}]
+    return all(set(one.sources) in searched and one.value("pointers") is None for one in readings)
 
 
 def resolve_decoding(
@@ -300,6 +306,8 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
     """The most neighbours and positions that could be read: those stored beforehand, all rows, the whole split."""
     stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
+    if PAIRS in job.inputs:
+        rows = job.inputs[PAIRS].metrics["splits"][PAIRS_SPLIT]["tokens"]
     length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
     return {"k": rows if stored is None else stored, "size": length}
 

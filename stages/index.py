@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.references import advised
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
@@ -165,7 +165,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return Plan([training, *parts, Part(MERGE, phase=MERGE)], parts)
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        from stages.allocator import return_large_blocks
+        from stages.machine import return_large_blocks
 
         return_large_blocks()
         return Work(plan, _stored_keys(job), job.folder)

@@ -195,12 +195,12 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Plan(shards, splits, arrays=layouts)
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
-        from stages.allocator import return_large_blocks
         from stages.encoding.carried_state import StateStore
         from stages.encoding.encode import SplitReader
         from stages.encoding.key_encoder import KeyEncoder
         from stages.examples.examples import Corpus
         from stages.lineage.rows import DatastoreRows, stored_keys
+        from stages.machine import return_large_blocks
         from stages.models.devices import resolve_device
         from stages.search.open import open_searcher
 

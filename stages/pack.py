@@ -206,7 +206,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
-        from stages.text.bm25_reference import RankBm25
+        from stages.text.bm25 import RankBm25
 
         offsets = _offsets(job, segments)
         return RankBm25(np.split(np.asarray(_ids(job)[: offsets[-1]]), offsets[1:-1]), hidden)

@@ -15,8 +15,8 @@ from stages.evaluation.figures.token_scores import TokenScores
 from stages.lineage.corpus import token_text
 from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
+from stages.text.documents import DocumentNames
 from stages.text.excerpt import Excerpt, SplitText, half_a_line
-from stages.text.names import DocumentNames
 
 FIRST_RANGE = 16
 """Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardJob
@@ -16,14 +17,13 @@ from stages.evaluation.figures.translated import TRANSLATIONS
 from stages.evaluation.plan import Part, translations
 from stages.evaluation.range_reader import RangeReader
 from stages.lineage.corpus import token_text
-from stages.lineage.rows import DatastoreRows
 from stages.numbers import rate
-from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
-from stages.translation.pairs import PairTexts
-from stages.translation.step_memory import Evidence
-from stages.translation.translator import Translator, open_translator, step_memory
+from stages.translation.pairs import PairTexts, pair_texts
+from stages.translation.step_memory import Evidence, StepMemory
+from stages.translation.step_search import step_search
+from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20
 SAMPLES = 1000
@@ -34,11 +34,10 @@ def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightP
     """The translator of a split with a row; with the model alone for None."""
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
-        assert external is not None and isinstance(external.retrieval, IndexSearch)
-        memory, key = (
-            step_memory(policy, external.retrieval, external.encoder.dtype, split),
-            external.encoder.key,
-        )
+        assert external is not None
+        search = step_search(external.retrieval, split)
+        assert search is not None, "the settings were checked"
+        memory, key = StepMemory(policy, search, getattr(torch, external.encoder.dtype)), external.encoder.key
     device = reader.split_reader.device
     return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
 
@@ -135,7 +134,7 @@ def _changed(
     """Sentences whose chrF the first memory changed most, with the pairs that gave its tokens more than the model."""
     scores = [sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]]
     gains = np.subtract(scores[1], scores[0])
-    pairs = PairTexts(DatastoreRows(job.inputs["datastore"]), text)
+    pairs = pair_texts(job.inputs.artifacts, text)
     order = np.argsort(-np.abs(gains), kind="stable")[:MOST_CHANGED]
     return [
         {

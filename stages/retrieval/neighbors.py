@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.rows import RowsByName
+from stages.artifacts.reading import RowsByName
 from stages.lineage.rows import stored_keys
 from stages.lineage.runs import OwnRows
 from stages.search.keys import StoredKeys

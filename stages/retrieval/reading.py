@@ -176,6 +176,11 @@ class Reading(Settings):
         return self._any("reads_datastore")
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether it reads the tokens of pairs that are found for a sentence."""
+        return self._any("reads_pairs")
+
+    @property
     def reads_text(self) -> bool:
         """Whether it looks into the text of an exact index."""
         return self._any("reads_text")
@@ -193,7 +198,7 @@ class Reading(Settings):
     @property
     def neighbors(self) -> int:
         """The most neighbours that are read; 0 for none. Of a completed reading."""
-        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore)
+        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore or s.reads_pairs)
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 
     # Texts
@@ -311,6 +316,8 @@ def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     for spec, reading in zip(specs, readings, strict=True):
         if reading.leaves_searches_out and len(readings) > 1:
             raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
+        if reading.reads_pairs and len(readings) + len(reading.sources) > 2:
+            raise UsageError(f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside.")
     return readings
 
 

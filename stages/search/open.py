@@ -7,9 +7,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-from stages.allocator import PIECE, return_large_blocks
 from stages.errors import ArtifactError, content_of
-from stages.machine import free_memory_bytes
+from stages.machine import PIECE, free_memory_bytes, return_large_blocks
 from stages.numbers import size
 from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index

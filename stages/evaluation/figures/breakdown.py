@@ -14,6 +14,7 @@ from stages.evaluation.figures.matched import Matched, find_matched
 from stages.lineage.corpus import array_digests, token_text
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.exact import EXACT, TEXT
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.retrieval.rows import MemoryRow
 from stages.text.tokens import open_split
@@ -149,10 +150,12 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
                 texts.append(held)
             elif "datastore" not in texts[same].read_by:
                 texts[same] = replace(texts[same], read_by=("model", "datastore"))
+    more = []
     if EXACT in read:
-        matched = _whole(read[EXACT].input(TEXT), str(read[EXACT].config["split"]), EXACT)
-        texts += [] if any(text.digests == matched.digests for text in texts) else [matched]
-    return texts
+        more.append(_whole(read[EXACT].input(TEXT), str(read[EXACT].config["split"]), EXACT))
+    if PAIRS in read:
+        more.append(_whole(read[PAIRS], SPLIT, PAIRS))
+    return texts + [one for one in more if all(text.digests != one.digests for text in texts)]
 
 
 def _whole(tokens: Artifact, split: str, reader: str) -> KnownText:

@@ -17,6 +17,7 @@ from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.exact import EXACT, TEXT
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.metrics import finite, perplexity
 from stages.registry import CODE
@@ -36,7 +37,7 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """And exact indexes."""
+    """And exact indexes, and tokens whose pairs are found."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -86,6 +87,8 @@ class Counting:
             stores.append(self.read["datastore"])
         if any(one.reads_text for one in settings):
             stores.append(self.read[EXACT])
+        if any(one.reads_pairs for one in settings):
+            stores.append(self.read[PAIRS])
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)
@@ -272,7 +275,10 @@ def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[Count
 
 
 def _held(datastore: Artifact) -> Iterator[CountedText]:
-    """The rows of a datastore, by the split that they are of; all of the text of an exact index."""
+    """The rows of a datastore, by the split that they are of; all of the text of an exact index, or of pairs."""
+    if datastore.kind == "tokens":
+        yield whole_split(datastore, SPLIT)
+        return
     if datastore.kind == "index":
         yield whole_split(datastore.input(TEXT), str(datastore.config["split"]))
         return

@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures.control import MOST_TOKENS, CountedText, counted_texts, digests_of
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.exact import EXACT
+from stages.lineage.pairs import PAIRS
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.order import sort_contexts
 from stages.suffixes.text import LONGEST, Text, ranges
@@ -53,7 +54,7 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
     Returns: None where there is no such text, or more than MOST_TOKENS tokens of it.
     """
     datastores = [datastore for datastore, _ in datastores_read(read)]
-    holders = [*datastores, *([read[EXACT]] if EXACT in read else [])]
+    holders = [*datastores, *(read[role] for role in (EXACT, PAIRS) if role in read)]
     own = digests_of(read["tokens"], split)
     texts = [text for text in counted_texts(read["model"], holders) if text.ids != own]
     scored = open_split(read["tokens"].zarr("tokens.zarr"), split)

@@ -12,6 +12,7 @@ SOURCES = Registry(
         "exact-stream": Part.within(HERE, "exact_settings:ExactStreamSettings", "exact:open_stream"),
         "exact": Part.within(HERE, "exact_settings:ExactSettings", "exact:open_exact"),
         "external": Part.within(HERE, "external_settings:ExternalSettings", "external:open_external"),
+        "similar-pairs": Part.within(HERE, "similar_pairs_settings:SimilarPairsSettings", "similar_pairs:open_pairs"),
     },
 )
 """In the order in which sources and their keys are spelled.

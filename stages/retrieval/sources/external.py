@@ -1,7 +1,7 @@
 """Code of the source `external`: neighbours that a search found, and how they are scored."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ class ExternalSource(Source):
     reading: Reading
     device: str
     datastore: Datastore
+    role: ClassVar[str] = "datastore"
+    """Role of the artifact that neighbours are rows of."""
 
     @property
     def recompute(self) -> bool:
@@ -70,7 +72,7 @@ class ExternalSource(Source):
         def of(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
             found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values)
-            return retrieve(external_entries(found), targets[part], rows)
+            return retrieve(external_entries(found), targets[part], rows, self.role)
 
         return of
 

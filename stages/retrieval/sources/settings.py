@@ -29,6 +29,8 @@ class SourceSettings(ReadingOptions):
     """Keys that reports tell of under another name."""
     reads_datastore: ClassVar[bool] = False
     """Whether it reads neighbours; its amount is then their number."""
+    reads_pairs: ClassVar[bool] = False
+    """Whether it finds pairs of sentences and reads neighbours among their tokens; its amount is their number."""
     reads_text: ClassVar[bool] = False
     """Whether it reads the text of an exact index."""
     compares_keys: ClassVar[bool] = True

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
-from stages.artifacts.rows import RowsByName
+from stages.artifacts.reading import RowsByName
 from stages.retrieval.neighbors import NeighborTokens, neighbor_tokens
 
 VALUES = np.array([7, 0, 65_536, 3], np.int32)

@@ -88,7 +88,7 @@ def test_values_have_the_types_of_the_contract():
         ("external:lambda=0.1,size=3", "'size' belongs to 'long' and 'exact-stream' alone"),
         ("local:lambda=0.1,size=3", "'size' belongs to 'long' and 'exact-stream' alone"),
         ("local:lambda=0.1,scope=stream", "'scope' belongs to 'long' alone"),
-        ("long:lambda=0.1,size=3,k=3", "'k' belongs to 'external' alone"),
+        ("long:lambda=0.1,size=3,k=3", "'k' belongs to 'external' and 'similar-pairs' alone"),
         ("long:lambda=0.1,size=3,alpha=1", "'alpha' belongs to 'joint' alone"),
         ("local:reader=joint,lambda=0.1", "'lambda' belongs to 'interpolate' alone"),
         ("long:lambda=0.1", "size is missing: give size=2000, or size=tune"),

@@ -11,7 +11,7 @@ from memlm_cli.app import main
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import ProgressLog, Written
 from stages.artifacts.stage import Execution, Job
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
