@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from memlm_cli.console import Listener, note, on_terminal, say, screen, state
-from stages.numbers import duration, number
+from stages.numbers import duration, figure_name, number
 from stages.reporting import first_process
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -18,11 +18,6 @@ SECONDS_BETWEEN_TICKS = 1.0
 SECONDS_BETWEEN_DRAWINGS = 0.1
 QUIET_SECONDS = 2.0
 """After so long without a word, and without progress, a terminal or a notebook shows that work goes on."""
-
-
-def figure_name(name: str) -> str:
-    """`tokens_per_second` -> `tokens/s`."""
-    return name.replace("_per_second", "/s").replace("_", " ")
 
 
 class Work:

@@ -10,7 +10,7 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.errors import ArtifactError
-from stages.numbers import duration, number, size
+from stages.numbers import duration, figure_name, number, size
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
@@ -215,7 +215,7 @@ def _facts(kind: str, metrics: Mapping[str, Any]) -> Iterator[str]:
 def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
     for name in SPEEDS:
         if isinstance(metrics.get(name), int | float):
-            yield f"{number(metrics[name])} {name.replace('_per_second', '/s')}"
+            yield f"{number(metrics[name])} {figure_name(name)}"
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
         yield from (f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int))
