@@ -1,0 +1,167 @@
+"""Opens the inputs of a training run: examples, the model, and what other stages made for its method.
+
+Arrays that are read at random stay on disk, so that memory does not grow with the corpus.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Execution, Inputs
+from stages.errors import UsageError
+from stages.examples.cutting import WindowSettings
+from stages.examples.examples import Corpus, Examples, Task
+from stages.methods import METHODS
+from stages.methods.config import TRAIN, VALID
+from stages.methods.method import Method, SideInputs
+from stages.models.config import model_of
+from stages.models.devices import resolve_device, tune_allocator
+from stages.models.growth import NOISE, grown
+from stages.models.language_model import LanguageModel
+from stages.models.vocabulary import AdaptiveVocabulary
+from stages.models.weights import start_from
+from stages.reporting import Reporter, Silent
+from stages.training.config import TrainConfig
+from stages.training.low_rank import add_factors
+from stages.training.memmap import DTYPE, map_neighbors, mapped
+from stages.training.ranks import make_fabric
+from stages.training.sources import splits_read
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model, what it learns from, and the folder that keeps its checkpoints."""
+
+    fabric: Fabric
+    config: TrainConfig
+    model: LanguageModel
+    method: Method
+    tasks: Sequence[Task]
+    """Learnt one after another; a corpus is a stream of one."""
+    valid: Examples | None
+    folder: Path
+    listener: Reporter
+    checkpoint_seconds: float
+
+    @property
+    def keeps_tasks(self) -> bool:
+        """Whether the weights after each task are kept."""
+        return self.config.order is not None and self.fabric.is_global_zero
+
+    @property
+    def reporter(self) -> Reporter:
+        """The reporter of the first process; the others say nothing."""
+        return self.listener if self.fabric.is_global_zero else Silent()
+
+
+def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> Run:
+    """Open what is trained, with checkpoints in `folder`, which the first rank tells the others."""
+    tune_allocator()
+    fabric = make_fabric(resolve_device(execution.device))
+    folder = Path(fabric.broadcast(str(folder)))
+    # The first process makes the files that all map.
+    with fabric.rank_zero_first():
+        corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
+    learns_text = config.method_settings.learns == "text"
+    if not learns_text and fabric.world_size > 1:
+        raise UsageError(f"Method {config.method!r} learns in one process: start it without torchrun.")
+    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    return Run(
+        fabric,
+        config,
+        _make_model(config, inputs, corpus, fabric.global_rank),
+        METHODS.load(config.method)(config.method_settings, side_inputs),
+        corpus.tasks(TRAIN, cutting, config.order),
+        corpus.examples(VALID, cutting) if VALID in splits_read(inputs["tokens"]) and learns_text else None,
+        folder,
+        execution.reporter,
+        execution.checkpoint_seconds,
+    )
+
+
+def read_corpus(tokens: Artifact, folder: Path) -> Corpus:
+    """The splits that training reads: ids of the training split are mapped into `folder`, all else is in memory."""
+    stored, arrays = Corpus.of(tokens), dict[str, Any]()
+    for split in splits_read(tokens):
+        for name in stored.read:
+            array = stored.arrays[f"{split}/{name}"]
+            large = split == TRAIN and name.endswith("ids")
+            arrays[f"{split}/{name}"] = (
+                _mapped(array, folder / f"{name}-{split}.npy") if large else np.asarray(array[:])
+            )
+    return Corpus.of(tokens, arrays)
+
+
+def _mapped(array: Any, path: Path) -> np.ndarray:
+    return mapped(path, array.shape, array.dtype, lambda start, stop: array[start:stop])
+
+
+def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) -> LanguageModel:
+    """The model before the first step, the same on every rank; each rank then draws its own dropout."""
+    # All processes draw the same weights; below each has its own dropout.
+    torch.manual_seed(config.seed)
+    model = LanguageModel(config.model)
+    model.label_smoothing = config.label_smoothing
+    if "init" in inputs:
+        start_from(model, inputs["init"].file("model.safetensors"), lambda weights: _grown(weights, config, inputs))
+    elif isinstance(model.vocabulary, AdaptiveVocabulary):
+        model.vocabulary.sort_by(_token_counts(corpus.arrays[f"{TRAIN}/ids"], len(model.vocabulary.rank)))
+    if config.lora is not None:
+        add_factors(model, config.lora)
+    torch.manual_seed(config.seed + rank)
+    return model
+
+
+def _grown(weights: dict[str, Tensor], config: TrainConfig, inputs: Inputs) -> dict[str, Tensor]:
+    """The weights of a model to begin from, as wide and as deep as they are to be."""
+    if config.wider == config.deeper == 1:
+        return weights
+    return grown(weights, model_of(inputs["init"]), config.wider, config.deeper, NOISE, config.seed)
+
+
+def _token_counts(ids: np.ndarray, types: int) -> Tensor:
+    """How often each of the token types occurs, int64 [types]."""
+    counts = torch.zeros(types, dtype=torch.int64)
+    # In slices, for `bincount` copies what it counts as int64.
+    for start in range(0, len(ids), 1 << 22):
+        counts += torch.from_numpy(np.bincount(ids[start : start + (1 << 22)], minlength=types))
+    return counts
+
+
+def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
+    """The packing, the neighbours or the keys that a run was given; large arrays are mapped into `folder`."""
+    if "batches" in inputs:
+        packed: Any = inputs["batches"].zarr("batches.zarr")
+        return SideInputs(packing=np.asarray(packed["order"][:]))
+    if config.method_settings.reads_background:
+        cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+        return SideInputs(background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, cutting))
+    if "episodes" in inputs:
+        return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
+    if "neighbors" in inputs:
+        splits = splits_read(inputs["tokens"])
+        return SideInputs(
+            neighbor_tokens=map_neighbors(inputs["neighbors"], splits, config.method_settings.neighbors_read, folder)
+        )
+    return SideInputs()
+
+
+def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
+    """Room that the mapped arrays of a run take until it ends."""
+    splits = inputs["tokens"].metrics["splits"]
+    looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
+    return (int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read) * DTYPE.itemsize
+
+
+def passing_bytes(inputs: Inputs) -> int:
+    """Room that is taken only while the mapped arrays are made, before the first step."""
+    if "neighbors" not in inputs:
+        return 0
+    return int(inputs["neighbors"].find("datastore").metrics["rows"]) * DTYPE.itemsize
