@@ -189,6 +189,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if work.plan.unit_files is not None:
             work.plan.unit_files.write(output, scoring.number(shard), scored.nll(), shard.start, shard.stop)
         output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
+        # a model that diverged would make every figure infinite: one message says it
         if output.record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "

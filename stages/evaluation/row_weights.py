@@ -62,6 +62,7 @@ class RowWeights:
 
     def policies(self, before: str | None = None) -> list[WeightPolicy]:
         """The policy of every row, with the choices made before a pass, or, for None, all of them."""
+        # made once a pass, since a fitted network is read from its record
         if before not in self._policies:
             spreads = self._record(self._passes[0].sample.key)["spreads"] if self._passes else None
             policies = open_policies(self._rows, bool(self._passes), spreads)
