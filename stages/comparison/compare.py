@@ -27,6 +27,7 @@ from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.row_names import TRANSLATIONS, counting
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
+from stages.numbers import figure_name
 from stages.reporting import Progress, unheard
 from stages.reports.tables import Cell, Group, Row, Table, share
 from stages.text.tokens import TokenSplit, open_split
@@ -255,7 +256,7 @@ def matrices_table(found: Mapping[str, Any]) -> Table:
     """A line for each figure and each test, after the last task."""
     groups = []
     for one in found["rows"]:
-        lines = {name.replace("_", " "): values for name, values in one["figures"].items()}
+        lines = {figure_name(name): values for name, values in one["figures"].items()}
         lines |= {f"test {task}": values for task, values in one["tests"].items()}
         rows = [
             Row([Cell(name), share(x), share(y), share(d, "+")]) for name, (x, y, d) in lines.items() if d is not None

@@ -15,7 +15,7 @@ from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
 from stages.evaluation.figures.row_names import CHANGED
-from stages.numbers import number
+from stages.numbers import figure_name, number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bucket_table
@@ -161,7 +161,7 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
     caption = (
         "Accuracy after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     )
-    return Table("Results", ("Memory", *(name.replace("_", " ") for name in FIGURES)), groups, caption)
+    return Table("Results", ("Memory", *map(figure_name, FIGURES)), groups, caption)
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:
