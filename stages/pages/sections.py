@@ -16,7 +16,7 @@ from stages.charts.training import FIGURES, Journal, stream_charts, training_cha
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
-from stages.evaluation.figures.translated import CHANGED
+from stages.evaluation.figures.row_names import CHANGED
 from stages.numbers import figure_name, number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
