@@ -22,7 +22,8 @@ from stages.lineage.pairs import PAIRS
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,
@@ -143,6 +144,7 @@ def _hidden_memory(
     """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
     if "gate_neighbors" not in read:
         return None
+    # without the last value, -1, which stands for a missing neighbour
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
     return open_hidden_memory(read, options, read.get("datastore"), values)
 
