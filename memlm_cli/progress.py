@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from memlm_cli.console import Listener, note, on_terminal, say, screen, state
-from stages.numbers import duration, number
+from stages.numbers import duration, figure_name, number
 from stages.reporting import first_process
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -18,11 +18,6 @@ SECONDS_BETWEEN_TICKS = 1.0
 SECONDS_BETWEEN_DRAWINGS = 0.1
 QUIET_SECONDS = 2.0
 """After so long without a word, and without progress, a terminal or a notebook shows that work goes on."""
-
-
-def figure_name(name: str) -> str:
-    """`tokens_per_second` -> `tokens/s`."""
-    return name.replace("_per_second", "/s").replace("_", " ")
 
 
 class Work:
@@ -45,7 +40,7 @@ class Work:
     def line(self) -> str:
         """`30 of 1,000 steps (3%), loss 4.25, 16:10 left`."""
         counted = f"{self.done:,} of {self.total:,} {self.unit} ({self.done / max(self.total, 1):.0%})"
-        return ", ".join([counted, *self._words(), *self._time_left()])
+        return ", ".join([counted, *self._words(), *(self._time_left() or self._silence())])
 
     def bar(self) -> str:
         """The same for a terminal, as wide as that is, drawn by tqdm."""
@@ -66,6 +61,11 @@ class Work:
         """`["1:05 left"]`, less while nothing is reported; empty where it is not known, or over."""
         left = self._left - (self._clock() - self._heard)
         return [f"{duration(left)} left"] if left > 0 else []
+
+    def _silence(self) -> list[str]:
+        """`["working, 95 s"]`, since something was reported, where that is longer than all was to take."""
+        silent = int(self._clock() - self._heard)
+        return [f"working, {silent} s"] if silent >= SECONDS_BETWEEN_LINES else []
 
 
 class ConsoleReporter:

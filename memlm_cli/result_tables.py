@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.console import note, on_terminal, say
-from memlm_cli.progress import figure_name
 from memlm_cli.tables import cell_text, show_table, table, title_of
 from stages.errors import ArtifactError
-from stages.numbers import size
+from stages.numbers import figure_name, size
 from stages.reporting import first_process
 from stages.text.tokens import SPLITS
 

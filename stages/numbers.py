@@ -101,6 +101,15 @@ def spread_out(values: Iterable[float]) -> bool:
     return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
 
 
+def figure_name(name: str) -> str:
+    """The name of a figure for people.
+
+    >>> figure_name("tokens_per_second"), figure_name("valid_loss")
+    ('tokens/s', 'valid loss')
+    """
+    return name.replace("_per_second", "/s").replace("_", " ")
+
+
 def passes(count: float) -> str:
     """`0.5 passes`, `1 pass`, `7.9 passes`: nobody needs more digits."""
     shown = number(round(count, 1)) if count >= 1 else f"{count:.2g}"

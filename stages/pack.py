@@ -151,6 +151,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         from stages.text.packing import DocumentsApart, chain, same_document
 
         found = [np.load(job.folder / shard.file) for shard in plan.shards]
+        # chains begin at random segments, and the same permutation is what the packing is compared with
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None

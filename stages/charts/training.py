@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
 from stages.charts.reported import in_charts
+from stages.numbers import figure_name
 
 RATE = "learning rate"
 
@@ -57,7 +58,7 @@ FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
 def named_figures(metrics: Mapping[str, Any]) -> dict[str, str]:
     """Names of the figures of a stream as a person reads them: AP and AP+ are those of perplexities."""
     own = {"average": "AP", "forgetting": "AP+"} if metrics.get("score") else {}
-    return {name: own.get(name, name.replace("_", " ")) for name in FIGURES}
+    return {name: own.get(name, figure_name(name)) for name in FIGURES}
 
 
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side
+from stages.charts.data import Bars, HeatMap, Histogram, Lines, Share, Side, SmallerIsBetter
 from stages.charts.palette import CELLS, LIGHT, SERIES, SHARES
 from stages.numbers import number, percent, spread_out
 
@@ -98,8 +98,7 @@ def lines_spec(plot: Lines) -> Spec:
         ys = [*(min(y, top) for y in ys), plot.level.value]
         looks.append(Look(plot.level.label, LIGHT["ink"], DASH, DASHED))
         levels = [_rule({"y": plot.level.value}, y={"field": "y", "type": "quantitative"})]
-    x = {"field": "x", "type": "quantitative", "title": plot.across, **_across(plot, xs)}
-    y = {"field": "y", "type": "quantitative", "title": plot.up, **_upward(plot, ys)}
+    x, y = _quantity("x", plot.across, *_across(plot, xs)), _quantity("y", plot.up, *_upward(plot, ys))
     written = percent if plot.percent else number
     layers, signs = [], []
     for (look, line), style, has_signs in zip(drawn, looks, marked, strict=False):
@@ -152,28 +151,18 @@ def bars_spec(plot: Bars) -> Spec:
     ]
     beside_each_other = (len(one) + len(other) for one, other in pairwise(plot.groups))
     turned = LETTER / 2 * max(beside_each_other, default=0) > WIDTH / len(plot.groups)
-    x = {
-        "field": "x",
-        "type": "nominal",
-        "title": plot.across,
-        "axis": {"labelAngle": -35 if turned else 0, "domain": False, "ticks": False},
-    }
+    x: Spec = {"field": "x", "type": "nominal", "title": plot.across}
+    x |= {"axis": {"labelAngle": -35 if turned else 0, "domain": False, "ticks": False}}
     x |= {"scale": {"domain": list(plot.groups), "paddingInner": 0.2, "paddingOuter": 0.1}}
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": plot.up,
-        "axis": {"tickCount": 5} | (SIGNED if plot.signed else {}),
-        "scale": {"padding": 10},
-    }
+    y = _quantity("y", plot.up, {"tickCount": 5} | (SIGNED if plot.signed else {}), {"padding": 10})
     beside = {"field": "series", "type": "nominal", "scale": {"domain": list(range(len(looks)))}}
-    whisker = {"type": "rule", "stroke": LIGHT["ink"], "strokeWidth": 1.4}
-    stroke = {"type": "point", "shape": "stroke", "size": 64, "stroke": LIGHT["ink"], "strokeWidth": 1.4, "opacity": 1}
+    ink = {"stroke": LIGHT["ink"], "strokeWidth": 1.4}
+    stroke = ink | {"type": "point", "shape": "stroke", "size": 64, "opacity": 1}
     return _framed(
         looks if len(looks) > 1 else [],
         layer(bars, {"type": "bar"}, x, y, xOffset=beside, fill=AS_IT_IS | {"field": "fill"}),
         layer([{"y": 0}], {"type": "rule", "stroke": LIGHT["strong-rule"]}, None, y),
-        layer(ends, whisker, x, y, y2={"field": "y2"}, xOffset=beside),
+        layer(ends, ink | {"type": "rule"}, x, y, y2={"field": "y2"}, xOffset=beside),
         *(layer(ends, stroke, x, y | {"field": end}, xOffset=beside) for end in ("y", "y2")),
     )
 
@@ -182,19 +171,16 @@ def histogram_spec(plot: Histogram) -> Spec:
     """Steps from edge to edge, those of the first series filled, and the mean as a line upwards."""
     looks = [Look(one.label, SERIES[place % len(SERIES)], DASH) for place, one in enumerate(plot.series)]
     edges = list(plot.edges)
-    x = {"field": "x", "type": "quantitative", "title": plot.across, "scale": {"zero": False, "nice": False}}
-    x |= {"axis": PLAIN | {"tickCount": 7}}
-    y = {"field": "y", "type": "quantitative", "title": "share", "axis": {"tickCount": 5} | PERCENT}
+    x = _quantity("x", plot.across, PLAIN | {"tickCount": 7}, {"zero": False, "nice": False})
+    y = _quantity("y", "share", {"tickCount": 5} | PERCENT)
     layers = []
     for place, (one, look) in enumerate(zip(plot.series, looks, strict=True)):
         shares = zip([edges[0], *edges], [0, *one.values, 0], strict=True)
         steps = [{"x": edge, "y": share or 0} for edge, share in shares]
-        if place == 0:
-            mark = {"type": "area", "interpolate": "step-after", "fill": look.colour, "fillOpacity": 0.3}
-            layers.append(layer(steps, mark, x, y, order=None))
-        layers.append(
-            layer(steps, {"type": "line", "interpolate": "step-after", "stroke": look.colour}, x, y, order=None)
-        )
+        marks: list[Spec] = [{"type": "line", "stroke": look.colour}]
+        marks[:0] = [{"type": "area", "fill": look.colour, "fillOpacity": 0.3}] if place == 0 else []
+        for mark in marks:
+            layers.append(layer(steps, mark | {"interpolate": "step-after"}, x, y, order=None))
     return _framed(
         [*looks, Look(f"mean {number(plot.mean)}", LIGHT["ink"], DASH, DASHED)],
         *layers,
@@ -205,7 +191,7 @@ def histogram_spec(plot: Histogram) -> Spec:
 def heat_map_spec(plot: HeatMap) -> Spec:
     """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
     columns, rows = len(plot.values), len(plot.values[0])
-    cells = [
+    cells: list[Spec] = [
         {"x": x, "y": y, "fill": colour_of(value, plot), "words": _words(plot, x, y)}
         for x, column in enumerate(plot.values)
         for y, value in enumerate(column)
@@ -217,23 +203,24 @@ def heat_map_spec(plot: HeatMap) -> Spec:
     mark = {"type": "rect", "stroke": LIGHT["paper"], "strokeWidth": 0.6}
     layers = [layer(cells, mark, across, up, fill=AS_IT_IS | {"field": "fill"})]
     if isinstance(plot.colours, Share):
-        ends = f"0: {plot.colours.zero}", f"1: {plot.colours.one}"
-        layers.append(_colour_key(SHARES, *ends))
+        layers.append(_colour_key(SHARES, f"0: {plot.colours.zero}", f"1: {plot.colours.one}"))
     else:
-        x, y = best(plot.values)
-        smallest = number(plot.values[x][y])
-        star = {"type": "point", "shape": STAR, "size": 150, "fill": LIGHT["paper"], "stroke": LIGHT["ink"]}
-        star |= {"strokeWidth": 0.6, "opacity": 1}
-        where = f"at {plot.across.name} {plot.across.labels[x]}, {plot.up.name} {plot.up.labels[y]}"
-        layers.append(layer([{"x": x, "y": y, "words": f"best: {smallest}"}], star, across, up))
-        layers.append(
-            _colour_key(CELLS[::-1], f"best {smallest}", f"{number(plot.colours.limit)} {plot.colours.label}".strip())
-        )
-        found = {cell["fill"] for cell in cells}
-        words = {LIGHT["worse"]: f"worse than {plot.colours.label}", LIGHT["diverged"]: "diverged"}
-        beyond = [Look(label, colour, BLOCK) for colour, label in words.items() if colour in found]
-        layers.append(_legend([Look(where, LIGHT["soft"], STAR), *beyond], "bottom"))
+        layers += _best(plot, plot.colours, {cell["fill"] for cell in cells}, across, up)
     return {"width": width, "height": height, "layer": layers}
+
+
+def _best(plot: HeatMap, colours: SmallerIsBetter, shown: set[str], across: Spec, up: Spec) -> Iterator[Spec]:
+    """A star in the best cell, and what the colours that are shown mean."""
+    x, y = best(plot.values)
+    smallest = f"best {number(plot.values[x][y])}"
+    star = {"type": "point", "shape": STAR, "size": 150, "fill": LIGHT["paper"], "stroke": LIGHT["ink"]}
+    star |= {"strokeWidth": 0.6, "opacity": 1}
+    yield layer([{"x": x, "y": y, "words": smallest.replace(" ", ": ")}], star, across, up)
+    yield _colour_key(CELLS[::-1], smallest, f"{number(colours.limit)} {colours.label}".strip())
+    where = f"at {plot.across.name} {plot.across.labels[x]}, {plot.up.name} {plot.up.labels[y]}"
+    words = {LIGHT["worse"]: f"worse than {colours.label}", LIGHT["diverged"]: "diverged"}
+    beyond = [Look(label, colour, BLOCK) for colour, label in words.items() if colour in shown]
+    yield _legend([Look(where, LIGHT["soft"], STAR), *beyond], "bottom")
 
 
 def signed(value: float) -> str:
@@ -281,6 +268,12 @@ def layer(values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **
     axes = {name: axis for name, axis in (("x", x), ("y", y)) if axis is not None}
     words = {"description": {"field": "words"}} if has_words else {}
     return {"data": {"values": values}, "mark": mark | {"aria": has_words}, "encoding": axes | encoding | words}
+
+
+def _quantity(field: str, title: str, axis: Spec, scale: Spec | None = None) -> Spec:
+    """The encoding of a number."""
+    found: Spec = {"field": field, "type": "quantitative", "title": title, "axis": axis}
+    return found if scale is None else found | {"scale": scale}
 
 
 def _rule(at: Spec, **axes: Spec) -> Spec:
@@ -341,12 +334,12 @@ def _line_sign(look: int) -> str:
     return DASH + SIGNS[look % len(SIGNS)]
 
 
-def _across(plot: Lines, xs: Sequence[float]) -> Spec:
+def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
     """Axis and scale of the numbers across: logarithmic where ticks reach far, with a place for zero."""
     scale: Spec = {"domain": [min(xs), max(xs)], "nice": False, "zero": False, "padding": 8}
     axis: Spec = PLAIN | {"labelOverlap": "greedy"}
     if plot.ticks is None:
-        return {"axis": axis | {"tickCount": 7}, "scale": scale}
+        return axis | {"tickCount": 7}, scale
     place: Callable[[float], float] = float
     positive = [x for x in xs if x > 0]
     if min(xs) >= 0 and spread_out(positive):
@@ -354,7 +347,7 @@ def _across(plot: Lines, xs: Sequence[float]) -> Spec:
         scale |= {"type": "log"} if min(xs) else {"type": "symlog", "constant": min(positive)}
         place = math.log if min(xs) else lambda x: math.log1p(x / min(positive))
     near = NEAR * (place(max(xs)) - place(min(xs)))
-    return {"axis": axis | {"values": list(_apart(plot.ticks, place, near))}, "scale": scale}
+    return axis | {"values": list(_apart(plot.ticks, place, near))}, scale
 
 
 def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float) -> Iterator[float]:
@@ -370,7 +363,7 @@ def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float)
             yield tick
 
 
-def _upward(plot: Lines, ys: Sequence[float]) -> Spec:
+def _upward(plot: Lines, ys: Sequence[float]) -> tuple[Spec, Spec]:
     """Axis and scale of the numbers upwards: logarithmic where they reach far, unless shares or asked not to."""
     low, high = min(ys), max(ys)
     room = 0 if high > low else abs(high) / 10 or 1.0
@@ -380,5 +373,5 @@ def _upward(plot: Lines, ys: Sequence[float]) -> Spec:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
         heads = (1, 2, 5) if len(powers) < 4 else (1,)
         values = [head * 10.0**power for power in powers for head in heads]
-        return {"axis": axis | {"values": values}, "scale": scale | {"type": "log"}}
-    return {"axis": axis | {"tickCount": 5}, "scale": scale}
+        return axis | {"values": values}, scale | {"type": "log"}
+    return axis | {"tickCount": 5}, scale

@@ -8,7 +8,7 @@ import numpy as np
 
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError
-from stages.evaluation.figures.frequency import BOUNDS, Frequencies, buckets, find_frequencies
+from stages.evaluation.figures.breakdown import BOUNDS, Frequencies, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.places import Places, Units, scored_places, units_of
 from stages.evaluation.figures.token_scores import TokenScores

@@ -12,31 +12,32 @@ from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
 from stages.evaluation.similar_pairs import datastore_of, open_similar_pairs
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
-from stages.lineage.exact import EXACT, text_splits
+from stages.lineage.indexes import EXACT, text_splits
 from stages.lineage.pairs import PAIRS
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,
     IndexSearch,
+    PointerSearch,
     StoredNeighbors,
     open_datastore,
 )
-from stages.retrieval.pointers import PointerSearch
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
 from stages.search.open import open_searcher
+from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.open import open_contexts
 from stages.text.tokens import open_split
 
 

@@ -15,7 +15,7 @@ from stages.encoding.encode import HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.memory.search_gate import SearchGate
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State

@@ -1,4 +1,4 @@
-"""Translations of a split: shards of them, their BLEU, and the sentences that memory changed most."""
+"""Translations of a split: shards, BLEU of rows and of candidates, and the sentences that memory changed most."""
 
 import json
 import time
@@ -14,10 +14,13 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.translated import TRANSLATIONS
-from stages.evaluation.plan import Part, translations
+from stages.evaluation.plan import Plan, translations
+from stages.evaluation.range_pass import Part
 from stages.evaluation.range_reader import RangeReader
+from stages.evaluation.row_weights import RowWeights
 from stages.lineage.corpus import token_text
 from stages.numbers import rate
+from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
 from stages.translation.pairs import PairTexts, pair_texts
@@ -180,3 +183,44 @@ def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, 
 
 def _file(part: Part) -> str:
     return f"scratch/{part.key}.jsonl"
+
+
+# Numbers of memory chosen by BLEU
+
+
+def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part) -> dict[str, Any]:
+    """The record of a shard: BLEU of the first sentences, translated with a row at one point of its grid."""
+    split, policy = job.config.tune_split, weights.policies(weights.first)[part.row - 1]
+    assert split is not None and isinstance(policy, Grid), "numbers of a grid are tuned"
+    translator = open_row(job, reader, policy.at(policy.candidates[part.candidate]), split)
+    text = token_text(job.inputs["tokens"])
+    sources, targets = (sentences(job, split, side, part.start, part.stop) for side in ("source", "target"))
+    found = [translator.text_of(one.tokens) for one in translator.translate(sources, part.start)]
+    references = [text.decoded(ids[:-1].tolist()) for ids in targets]
+    return {"bleu": corpus_scores(found, references, job.config.bleu).bleu}
+
+
+def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
+    """The candidate of each row, from 0, that has the highest BLEU, the first of equals; none where none was tried."""
+    return {row: scores.index(max(scores)) for row, scores in _scores(job, plan).items()}
+
+
+def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights) -> dict[str, Any]:
+    """The `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty where none was tried."""
+    if not plan.tries:
+        return {}
+    rows = []
+    for row, scores in _scores(job, plan).items():
+        policy = weights.policies()[row]
+        assert isinstance(policy, Grid)
+        points = policy.describe_points([policy.grids[0].point_at(*one) for one in policy.candidates])
+        tried = [{**point, "bleu": score} for point, score in zip(points, scores, strict=True)]
+        rows.append({"row": policy.row.name, "candidates": tried})
+    return {"bleu": {"sentences": plan.tries[0].stop, "rows": rows}}
+
+
+def _scores(job: ShardJob[EvaluateConfig], plan: Plan) -> Mapping[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for part in plan.tries:
+        found.setdefault(part.row - 1, []).append(job.record(part.key)["bleu"])
+    return found

@@ -22,10 +22,11 @@ from stages.models.backbones.huggingface import causal_model
 from stages.models.backbones.transformer import Transformer
 from stages.models.backbones.window_configs import HuggingFaceConfig, TransformerConfig
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
 from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
+from stages.models.weights import load_model
 from stages.pretrained.checkpoint import TOLERANCE, largest_difference, scores_of
 from stages.pretrained.damage import quiet
 
@@ -157,6 +158,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
     with quiet():
         causal = causal_model(config.architecture).eval()
         causal.load_state_dict(_weights(causal, ours), assign=True)
+        # Loading by assignment has replaced the table that input and output share.
         causal.tie_weights()
         difference = largest_difference(ours, scores_of(causal))
         if not difference < TOLERANCE:

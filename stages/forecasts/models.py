@@ -11,7 +11,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
-from stages.lineage.exact import EXACT
+from stages.lineage.indexes import EXACT
 from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE
@@ -21,8 +21,8 @@ from stages.tasks.episodes import EpisodesConfig, layouts
 from stages.tasks.plan import plan_stream
 from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
-from stages.training.materials import mapped_bytes
 from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
+from stages.training.training_data import mapped_bytes
 
 
 class EvaluateForecast(Forecast[EvaluateConfig]):

@@ -14,7 +14,7 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
@@ -22,16 +22,15 @@ from stages.examples.examples import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.lineage.corpus import token_text
-from stages.lineage.exact import TEXT
+from stages.lineage.indexes import TEXT
 from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
-from stages.retrieval.retrieved import MatchedEntries
 from stages.retrieval.rows import MemoryRow
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import MatchedEntries, ScoredRange
 from stages.retrieval.sources.source import Source
-from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.grid import Fixed
 from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy, restored
 from stages.text.documents import DocumentNames, names_file, read_runs

@@ -14,15 +14,15 @@ from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.lineage.exact import EXACT, exact_index, named_apart
+from stages.lineage.indexes import EXACT, exact_index, named_apart
 from stages.lineage.pairs import PAIRS
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.retrieval import sources as memory_sources
-from stages.retrieval.grammar import Comparison
-from stages.retrieval.reading import Reading, parse_reading, parse_readings
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.grammar import parse_reading, parse_readings
+from stages.retrieval.reading import Comparison, Reading
+from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.weights import CHOICES
 
 

@@ -7,7 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.references import advised
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
-from stages.lineage.exact import text_splits
+from stages.lineage.indexes import text_splits
 from stages.lineage.pairs import SPLIT
 from stages.lineage.sources import own_splits
 from stages.search.config import excluding_fewer

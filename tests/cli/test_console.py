@@ -11,7 +11,7 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from memlm_cli.console import answer, answer_part, say
-from memlm_cli.progress import ConsoleReporter, figure_name
+from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
 
 
@@ -89,7 +89,7 @@ def test_time_left_falls_while_nothing_is_reported(capsys: pytest.CaptureFixture
     told = ("1:10 left", "40.0 s left", "10.0 s left")
     assert capsys.readouterr().err.splitlines() == [
         *(f"evaluate: 2 of 4 shards (50%), {left}" for left in told),
-        "evaluate: 2 of 4 shards (50%)",
+        "evaluate: 2 of 4 shards (50%), working, 90 s",
     ]
 
 
@@ -157,11 +157,6 @@ def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys:
         assert "1/4" in screen.getvalue().rpartition("\r")[2]
     assert cleared.strip() == ""
     assert capsys.readouterr().out == "before\nbetween\n"
-
-
-def test_names_are_readable() -> None:
-    assert figure_name("tokens_per_second") == "tokens/s"
-    assert figure_name("valid_loss") == "valid loss"
 
 
 @pytest.mark.parametrize(("writer", "stream"), [("answer", "stdout"), ("say", "stderr")])

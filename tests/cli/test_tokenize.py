@@ -23,9 +23,9 @@ def test_the_table_of_splits_is_on_stderr_made_or_cached(memlm: Memlm, text: Pat
 @pytest.mark.parametrize(
     ("splits", "said"),
     [
-        ({"train": "a", "valid": "a", "test": "b"}, "train, valid and test hold the same text"),
-        ({"train": "a", "test": "ba"}, "train and test hold the same text"),
-        ({"train": "c", "valid": "a", "test": "b"}, "valid and test hold the same text"),
+        ({"train": "a", "valid": "a", "test": "b"}, "train, valid and test hold"),
+        ({"train": "a", "test": "ba"}, ": train and test hold"),
+        ({"train": "c", "valid": "a", "test": "b"}, ": valid and test hold"),
         ({"train": "a", "valid": "c"}, None),
         ({"train": "ab"}, None),
     ],
@@ -38,9 +38,9 @@ def test_a_text_that_stands_in_several_splits_is_warned_of(
     words = [word for split, names in splits.items() for name in names for word in (f"--{split}", f"{name}.txt")]
     ended = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
     assert ended.code == 0, ended.err
-    assert (said or "hold the same text") in ended.err if said else "hold the same text" not in ended.err
+    assert (" hold " in ended.err, (said or "") in ended.err) == (said is not None, True)
     again = memlm("tokenize", *(tmp_path / word if word.endswith(".txt") else word for word in words))
-    assert ("hold the same text" in again.err) == (said is not None), "cached, too"
+    assert (" hold " in again.err) == (said is not None), "cached, too"
 
 
 def test_the_store_in_a_folder_of_text_is_no_text(memlm: Memlm, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from stages.memory.external import Neighbors, best_first, external_entries, scal
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 

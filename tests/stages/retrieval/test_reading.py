@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.memory.readers import READERS
-from stages.retrieval.reading import parse_reading, parse_readings
+from stages.retrieval.grammar import parse_reading, parse_readings, reading_name
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_every_reading_is_spelled_as_it_reads_back(typed):
     ],
 )
 def test_rows_have_the_names_of_the_papers(typed, name):
-    assert parse_reading(typed).name(trained=True) == name
+    assert reading_name(parse_reading(typed), trained=True) == name
 
 
 def test_the_readers_own_number_is_lambda_or_alpha():

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from stages.lineage.runs import OwnRows, Runs
+from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, IndexSearch
-from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource
-from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.grid import Fixed
 from stages.translation.decoder import Step
 from stages.translation.step_memory import StepMemory
 from stages.translation.step_search import IndexSteps

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.memory.entries import find_matches, joined
 from stages.memory.readers.reader import Joint
-from stages.retrieval.retrieved import MatchedEntries, Retrieved, retrieve
+from stages.retrieval.scored_range import MatchedEntries, Retrieved, retrieve
 from tests.oracles import memory as oracle
 from tests.stages.memory.test_entries import VOCABULARY, cells_of, log_or_absent, memories
 

@@ -4,11 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.suffixes.changing import kept, merged, others, ranked, staying
-from stages.suffixes.cutting import Stretches, borders, grouped, taken
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.order import Order, sort_contexts
-from stages.suffixes.text import Text
+from stages.suffixes.shards import Stretches, borders, grouped, kept, merged, others, ranked, staying, taken
+from stages.suffixes.text import Order, Text, sort_contexts
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 3), max_size=12).map(tuple), min_size=1, max_size=9)
 Corpus = tuple[np.ndarray, np.ndarray]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.artifacts.store import Store
-from stages.evaluation.figures import matched
-from stages.evaluation.figures.matched import in_match, longest_matches
+from stages.evaluation.figures import texts
+from stages.evaluation.figures.texts import in_match, longest_matches
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import array, small_model, small_tokens
 
@@ -52,17 +52,17 @@ def test_matches_are_those_of_all_substrings(seed: int, vocabulary: int, scored:
 def test_a_report_tells_shares_and_rows_outside_long_matches(
     tmp_path, monkeypatch: pytest.MonkeyPatch, score: str
 ) -> None:
-    monkeypatch.setattr(matched, "LENGTHS", (2, 3))
-    monkeypatch.setattr(matched, "NEW_BELOW", 3 if score == "all" else 2)
+    monkeypatch.setattr(texts, "LENGTHS", (2, 3))
+    monkeypatch.setattr(texts, "NEW_BELOW", 3 if score == "all" else 2)
     store = Store(tmp_path / "store")
     model = small_model(store, small_tokens(store))
     report = evaluated(store, model, "long:size=5,lambda=0.2", score=score)
     tokens = model.input("tokens")
-    texts = [
+    parts = [
         documents(*(array(tokens, "tokens.zarr", f"{split}/{name}") for name in ("ids", "doc_offsets")))
         for split in ("test", "train")
     ]
-    matches = slow_matches(*texts)
+    matches = slow_matches(*parts)
     figures = json.loads((report.path / "metrics.json").read_text())["outside_matches"]
     (text,) = figures["texts"]
     assert (text["corpus"], text["split"], text["tokens"]) == (tokens.reference, "train", 90)

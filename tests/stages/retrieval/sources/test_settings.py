@@ -3,9 +3,9 @@ import pytest
 from stages.artifacts.store import Store
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.readers.settings import JOINT_TEMPERATURES
-from stages.retrieval.reading import parse_reading
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.grammar import parse_reading
 from stages.retrieval.sources.external import is_recomputed
+from stages.retrieval.sources.settings import resolve_reading
 from tests.stages.small_store import small_model, small_tokens
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from stages.search.automatic import resolve
 from stages.search.build import build_whole, train
-from stages.search.comparing import wrong_rows
 from stages.search.config import IndexConfig, Keys
 from stages.search.keys import StoredKeys
 from stages.search.open import read_index
+from stages.search.quality import wrong_rows
 
 ROWS, DIM = 400, 8
 KINDS = {
@@ -57,7 +57,7 @@ def test_an_index_of_more_or_fewer_rows_is_found(tmp_path: Path, kind: str, rows
 
 
 def test_rows_that_are_missing_are_found_beyond_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.search.comparing.SAMPLE_BYTES", 1)
+    monkeypatch.setattr("stages.search.quality.SAMPLE_BYTES", 1)
     keys = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float32)
     path = made(tmp_path, keys, "ivf-flat")
     assert wrong_rows(path, StoredKeys(keys, 100)) is None
