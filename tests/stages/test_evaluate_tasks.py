@@ -23,7 +23,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.tasks.config import EvaluateTasksConfig
