@@ -8,7 +8,6 @@ from torch import Tensor
 
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig
-from stages.models.language_model import LanguageModel
 
 NOISE = 0.01
 """Deviation of what is added to the inputs of copies, so that they learn to differ (ELLE)."""
@@ -29,17 +28,6 @@ def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneCon
         )
     widths = {name: getattr(sizes, name) * wider for name in ("width", "heads", "ffn_width")}
     return config.model_copy(update={**widths, "layers": sizes.layers * deeper})
-
-
-def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int) -> None:
-    """Let a model become so many times as wide and as deep, where it is; see `grown`."""
-    if wider == deeper == 1:
-        return
-    plain = model.config.model_copy(update={"head": None})
-    config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
-    made = LanguageModel(config).to(next(model.parameters())).train(model.training)
-    made.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
-    model.config, model.vocabulary, model.backbone = made.config, made.vocabulary, made.backbone
 
 
 def grown(

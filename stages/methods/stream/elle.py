@@ -16,7 +16,7 @@ from stages.methods.stream.classifying import add_gradients
 from stages.methods.stream.config import ElleConfig
 from stages.methods.stream.memory import DRAW, KEEP, KeepsDocuments
 from stages.methods.stream.spelled import Spelling
-from stages.models.growth import grow
+from stages.models.growth import grown, grown_config
 from stages.models.language_model import LanguageModel
 
 RECOVER = KEEP + 1
@@ -86,6 +86,17 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
         """The mean over all tokens."""
         hidden = model.read(batch).hidden
         return model.loss(batch.rows(hidden), batch.rows(batch.targets)), Carried()
+
+
+def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int) -> None:
+    """Let a model become so many times as wide and as deep, where it is; see `grown`."""
+    if wider == deeper == 1:
+        return
+    plain = model.config.model_copy(update={"head": None})
+    config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
+    made = LanguageModel(config).to(next(model.parameters())).train(model.training)
+    made.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
+    model.config, model.vocabulary, model.backbone = made.config, made.vocabulary, made.backbone
 
 
 def spelling_of(model: LanguageModel, examples: Examples) -> Spelling:
