@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 PERPLEXITY = "perplexity"
-"""What R holds of a model of text, instead of accuracy: `score` of its metrics."""
+"""Measure of a model of text, instead of accuracy: `score` of its metrics."""
 Matrix = Float[np.ndarray, "rows K"]
 
 
