@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli import completion
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError
 
 if TYPE_CHECKING:

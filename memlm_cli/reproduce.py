@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.command_words import command_words, on_top_of_preset
-from stages.artifacts.advice import store_words
 from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.references import store_words
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

@@ -19,7 +19,7 @@ from memlm_cli.options import NOT_OPTIONS, Common
 from memlm_cli.progress import telling
 from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:

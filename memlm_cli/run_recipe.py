@@ -14,7 +14,7 @@ from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from pipelines.command_words import command_words
-from stages.artifacts.advice import store_words
+from stages.artifacts.references import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:

@@ -93,8 +93,8 @@ def _name_of(paths: Sequence[str]) -> str:
 
 
 def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
-    from stages.text.finding import find_files
     from stages.text.records import TextFile
+    from stages.tokenization.corpora import find_files
 
     found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
     return [TextFile.of(path) for path in found]

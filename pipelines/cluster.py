@@ -18,6 +18,7 @@ from typing import Any
 
 from pipelines.executor import Finished, Reporters, StageExecutor, StageRun
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.executors.executor import Failed
 from stages.artifacts.executors.machines import (
     NO_ROOM,
     SECONDS_OF_PATIENCE,
@@ -32,7 +33,6 @@ from stages.artifacts.executors.machines import (
     require_shared,
     resources,
 )
-from stages.artifacts.executors.worker import Failed
 from stages.artifacts.make import Outcome, ResolvedWork, Status, make, plan
 from stages.artifacts.stage import Execution, ShardedStage
 from stages.artifacts.store import Store

@@ -6,19 +6,18 @@ policies observe; a last shard records what they choose. Then the split that is 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows
-from stages.errors import ArtifactError, UsageError
-from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.schema import REPORT
+from stages.errors import ArtifactError
+from stages.evaluation.config import REPORT, EvaluateConfig
+from stages.evaluation.decoding import SEARCHED, resolve_decoding, searched
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -27,13 +26,15 @@ from stages.lineage.evaluation import (
     memory_source,
     require_same_scored,
 )
-from stages.lineage.exact import EXACT, exact_index, named_apart
+from stages.lineage.indexes import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
+from stages.lineage.pairs import PAIRS
+from stages.lineage.pairs import SPLIT as PAIRS_SPLIT
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
-from stages.retrieval.reading import Reading, parse_readings
-from stages.retrieval.resolve import resolve_reading
-from stages.translation.settings import DecodingSettings
+from stages.retrieval.grammar import parse_readings
+from stages.retrieval.reading import Reading
+from stages.retrieval.sources.settings import resolve_reading
 
 if TYPE_CHECKING:
     from stages.encoding.carried_state import StateStore
@@ -75,6 +76,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         require_split(read["tokens"], config.split)
         if matched:
             read[EXACT] = exact_index(read["tokens"], read["model"], named, store)
+        if any(reading.reads_pairs for reading in config.readings):
+            read[PAIRS] = read["tokens"]
         if references.get("baseline") is not None:
             read["baseline"] = store.get(references["baseline"], "report")
             require_same_scored(read["baseline"], read["tokens"], config.split, config.score)
@@ -93,13 +96,14 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         complete = [resolve_reading(r, inputs.artifacts, splits) for r in readings]
         options = resolve_options(config.probe_options, inputs.artifacts, splits)
         datastores, matched = datastores_read(inputs.artifacts), inputs.artifacts.get(EXACT)
+        paired = PAIRS in inputs.artifacts
         return config.model_copy(
             update={
                 **windows._asdict(),
                 **options,
                 "memory": tuple(reading.spelled for reading in complete),
                 "tune_split": tune_split,
-                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched),
+                "exclude": resolve_exclusion(config.exclude, inputs["tokens"], splits, datastores, matched, paired),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
                 **resolve_decoding(config, complete, inputs.artifacts),
             }
@@ -111,7 +115,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
         if "index" in job.inputs and "neighbors" not in job.inputs:
             tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not _searched(job.config.readings):
+        if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not searched(job.config.readings):
             job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-mt of an index is")
         return plan_evaluation(job)
 
@@ -143,7 +147,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return Work(plan, reader, weights, StateStore(job.folder, reader.split_reader.device))
 
     def run_shard(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part") -> ShardOutput:
-        from stages.evaluation.bleu_tuning import best_points, try_point
+        from stages.evaluation.translations import best_points, try_point
 
         output = ShardOutput(job.folder)
         match shard.task:
@@ -183,7 +187,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if scores is not None:
             scores.write(output, scoring.number(shard), token_scores(scored))
         if work.plan.unit_files is not None:
-            work.plan.unit_files.write(output, scoring.number(shard), scored, shard.start, shard.stop)
+            work.plan.unit_files.write(output, scoring.number(shard), scored.nll(), shard.start, shard.stop)
         output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
         if output.record["nll"][0] is None:
             raise ArtifactError(
@@ -195,14 +199,13 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.figure import write_figures
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
-        from stages.evaluation.bleu_tuning import bleu_figures
         from stages.evaluation.figures import report
         from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
         from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights
-        from stages.evaluation.translations import write_translations
+        from stages.evaluation.translations import bleu_figures, write_translations
         from stages.reports.remarks.table import REPORT, remarks_on
         from stages.retrieval.weights import CHOICES
 
@@ -239,53 +242,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return {name: made[name] for name in report.HEADLINE if name in made}
 
 
-SEARCHED = "translations are searched for with neighbours from an index alone"
-
-
-def _searched(readings: Sequence[Reading]) -> bool:
-    """Whether a search for translations can read these memories."""
-    return all(set(one.sources) == {"external"} and one.value("pointers") is None for one in readings)
-
-
-def resolve_decoding(
-    config: EvaluateConfig, readings: Sequence[Reading], read: Mapping[str, Artifact]
-) -> dict[str, Any]:
-    """Settings of translations: those of pairs of sentences, none of text of one language.
-
-    Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
-    """
-    asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
-    by_bleu = config.tune_by == "bleu"
-    asked += ["tune_by"] if by_bleu else []
-    model = model_of(read["model"])
-    if not model.reads.source:
-        if asked:
-            option = asked[0].replace("_", "-")
-            legal = ": tune by perplexity" * (option == "tune-by")
-            text = f"{read['tokens'].reference} is text of one language"
-            raise UsageError(f"--{option} is of translations, and {text}{legal}.")
-        return {}
-    searched = _searched(readings) and "neighbors" not in read
-    if config.beam == 0 and by_bleu:
-        raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
-    if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and searched)):
-        return {"beam": 0, "length_penalty": None, "max_length": None}
-    if not model.reads.decodes:
-        raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
-    if not searched:
-        raise UsageError(
-            f"{SEARCHED.capitalize()}: name an index and external memory, or --beam 0 for perplexity without BLEU."
-        )
-    from stages.evaluation.figures.bleu import require_sacrebleu
-
-    require_sacrebleu(config.bleu)
-    if by_bleu:
-        from stages.evaluation.bleu_tuning import require_few_points
-
-        require_few_points(readings)
-    return dict(config.decoding)
-
-
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:
     """The readings that are asked for, or what the model's method is read with."""
     if config.memory is not None:
@@ -300,6 +256,8 @@ def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
     """The most neighbours and positions that could be read: those stored beforehand, all rows, the whole split."""
     stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
+    if PAIRS in job.inputs:
+        rows = job.inputs[PAIRS].metrics["splits"][PAIRS_SPLIT]["tokens"]
     length = job.inputs["tokens"].metrics["splits"][job.config.split]["tokens"]
     return {"k": rows if stored is None else stored, "size": length}
 

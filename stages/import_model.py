@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.stage import Execution, InputFile, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, InputFile, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import Spelling, StageConfig
 from stages.errors import ArtifactError, ResourceError, UsageError
@@ -22,7 +22,7 @@ from stages.numbers import size
 from stages.training.config import MODEL
 
 if TYPE_CHECKING:
-    from stages.pretrained.size import ModelSize
+    from stages.pretrained.model import ModelSize
 
 CHECKPOINT = "checkpoint"
 """Role of the files of the pretrained model."""
@@ -53,7 +53,7 @@ class ImportConfig(StageConfig):
     """Settings of the model; found in its files."""
 
 
-class ImportModel(Stage[ImportConfig]):
+class ImportModel(SerialStage[ImportConfig]):
     """Takes a causal model, an encoder or an encoder-decoder over from transformers; roles: `tokens`, and files
     `checkpoint`."""
 
@@ -99,8 +99,7 @@ class ImportModel(Stage[ImportConfig]):
         _require_memory(job.config, job.inputs)
         from safetensors.torch import save_file
 
-        from stages.pretrained.imported import Imported
-        from stages.pretrained.model import read_weights
+        from stages.pretrained.model import Imported, read_weights
 
         assert isinstance(job.config.model, Imported)
         location, tokens = _location(job.inputs), job.inputs["tokens"]
@@ -121,8 +120,7 @@ class ImportModel(Stage[ImportConfig]):
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
     """The size of the imported model, by the headers of its files."""
-    from stages.pretrained.imported import Imported
-    from stages.pretrained.size import model_size
+    from stages.pretrained.model import Imported, model_size
 
     assert isinstance(config.model, Imported)
     return model_size(_location(inputs), config.model)
@@ -149,7 +147,7 @@ def _location(inputs: Inputs) -> Any:
 def _require_own_tokens(model: BackboneConfig, location: Any, tokens: Artifact) -> None:
     """Raises: ArtifactError unless the tokens are those of the model's own tokenizer."""
     from stages.pretrained.tokenizer import same_tokenizer
-    from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
+    from stages.text.huggingface import PretrainedTokenizer, SpecialTokens
 
     own = tokens.metrics["tokenizer"] == PretrainedTokenizer.kind
     own = own and tokens.metrics["vocabulary_size"] <= (model.vocab_size or 0)

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.references import advised
 from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage import exact
-from stages.lineage.indexes import LEARNED, index_before
+from stages.lineage.indexes import LEARNED, exact_index_before, index_before
 from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
@@ -165,7 +164,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         return Plan([training, *parts, Part(MERGE, phase=MERGE)], parts)
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        from stages.allocator import return_large_blocks
+        from stages.machine import return_large_blocks
 
         return_large_blocks()
         return Work(plan, _stored_keys(job), job.folder)
@@ -194,6 +193,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
+        # an index that lacks keys only makes reports a little worse: nobody would notice
         if searcher.rows != keys.rows:
             raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
         kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
@@ -220,11 +220,11 @@ def _disagrees(index: Artifact) -> str | None:
         return None
     if made_of.kind == "tokens":
         from stages.suffixes.comparing import wrong_contexts
-        from stages.suffixes.open import open_contexts
+        from stages.suffixes.indexing import open_contexts
 
         return wrong_contexts(open_contexts(index))
     from stages.lineage.rows import stored_keys
-    from stages.search.comparing import wrong_rows
+    from stages.search.quality import wrong_rows
 
     return wrong_rows(index.file(INDEX_FILE), stored_keys(made_of))
 
@@ -239,7 +239,7 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         read = _kind(config).inputs(config, references, store)
-        before = None if config.index != EXACT else exact.index_before(read[TEXT], references.get("update"), store)
+        before = None if config.index != EXACT else exact_index_before(read[TEXT], references.get("update"), store)
         return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
@@ -292,7 +292,7 @@ def _part_file(part: Part) -> Path:
 
 def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -> dict[str, Any]:
     """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
-    from stages.search.recall import measure
+    from stages.search.quality import measure
 
     queries = _sample(job, keys.rows)
     job.reporter.info(f"measuring recall with {queries:,} queries, each compared with {keys.rows:,} keys")
@@ -309,6 +309,7 @@ def _sample(job: Job[IndexConfig], rows: int) -> int:
     datastore = job.inputs["datastore"].metrics
     changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
     share = changed / (rows + datastore["forgotten"])
+    # keys that stayed are found as before: only what changed can have changed recall
     return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 

@@ -19,7 +19,7 @@ from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import corpus_of, require_split
-from stages.lineage.exact import require_vectors
+from stages.lineage.indexes import require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.numbers import percent, rate
@@ -195,12 +195,12 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Plan(shards, splits, arrays=layouts)
 
     def open(self, job: ShardJob[NeighborsConfig], plan: Plan) -> Work:
-        from stages.allocator import return_large_blocks
         from stages.encoding.carried_state import StateStore
         from stages.encoding.encode import SplitReader
         from stages.encoding.key_encoder import KeyEncoder
         from stages.examples.examples import Corpus
         from stages.lineage.rows import DatastoreRows, stored_keys
+        from stages.machine import return_large_blocks
         from stages.models.devices import resolve_device
         from stages.search.open import open_searcher
 
@@ -236,6 +236,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             output.write(split.neighbors, number, ids[block])
             output.write(split.distances, number, distances[block])
         found = np.flatnonzero(ids[:, 0] >= 0)
+        # values of the nearest rows lie anywhere: sorted by shard, each shard is read once
         nearest = take_values(work.values, ids[found, 0])
         hits = nearest == np.asarray(work.tokens[shard.split].ids[shard.start : shard.stop])[found]
         output.record |= {
@@ -259,6 +260,7 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     found = max(config.k, int(config.candidates or 0)) * ROW_BYTES
     fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // found, MOST_QUERIES)
     queries = max(FEWEST_QUERIES, fitting)
+    # a shard of work writes whole shards of Zarr, so that no two writers share a file
     rows = min(rows_per_shard(config.k * ROW_BYTES), queries)
     return queries // rows * rows, rows
 

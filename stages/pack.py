@@ -151,6 +151,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         from stages.text.packing import DocumentsApart, chain, same_document
 
         found = [np.load(job.folder / shard.file) for shard in plan.shards]
+        # chains begin at random segments, and the same permutation is what the packing is compared with
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
@@ -206,7 +207,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
 
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
-        from stages.text.bm25_reference import RankBm25
+        from stages.text.bm25 import RankBm25
 
         offsets = _offsets(job, segments)
         return RankBm25(np.split(np.asarray(_ids(job)[: offsets[-1]]), offsets[1:-1]), hidden)

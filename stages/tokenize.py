@@ -19,9 +19,8 @@ from stages.text.config import GIVEN, TokenizeConfig
 from stages.tokenization.schema import TOKENS
 
 if TYPE_CHECKING:
-    from stages.tokenization.encoded import Work
+    from stages.tokenization.encoded import VocabularyShard, WordsShard, Work
     from stages.tokenization.spooling import TextShard
-    from stages.tokenization.vocabulary import VocabularyShard, WordsShard
 
     AnyShard = TextShard | WordsShard | VocabularyShard
 
@@ -47,16 +46,15 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
         return find_inputs(config, references, store)
 
     def resolve(self, config: TokenizeConfig, inputs: Inputs, execution: Execution) -> TokenizeConfig:
-        from stages.tokenization.automatic import resolve_automatic
         from stages.tokenization.size_warnings import warn_of_shared_files
-        from stages.tokenization.sources import shared_files
+        from stages.tokenization.sources import resolve_automatic, shared_files
 
         warn_of_shared_files(shared_files(inputs), execution.reporter)
         return config.model_copy(update=resolve_automatic(config, inputs, execution.reporter))
 
     def plan(self, job: Job[TokenizeConfig]) -> Plan:
+        from stages.tokenization.encoded import vocabulary_shards
         from stages.tokenization.spooling import counts_words, spooled_shards
-        from stages.tokenization.vocabulary import vocabulary_shards
 
         texts = spooled_shards(job)
         return Plan([*(vocabulary_shards(texts) if counts_words(job.config, job.inputs) else []), *texts], texts)
@@ -67,18 +65,18 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
         return Work(job.folder)
 
     def run_shard(self, job: ShardJob[TokenizeConfig], work: "Work", shard: "AnyShard") -> ShardOutput:
-        from stages.tokenization import vocabulary
+        from stages.tokenization import encoded
         from stages.tokenization.encoded import encode_shard
 
-        if isinstance(shard, vocabulary.WordsShard):
-            return vocabulary.split_words(job.config, job.folder, work.spool, shard)
-        if isinstance(shard, vocabulary.VocabularyShard):
-            lines = [job.record(words.key)["lines"] for words in vocabulary.vocabulary_shards(shard.texts)[:-1]]
-            return vocabulary.make_vocabulary(job.config, job.folder, lines, shard)
+        if isinstance(shard, encoded.WordsShard):
+            return encoded.split_words(job.config, job.folder, work.spool, shard)
+        if isinstance(shard, encoded.VocabularyShard):
+            lines = [job.record(words.key)["lines"] for words in encoded.vocabulary_shards(shard.texts)[:-1]]
+            return encoded.make_vocabulary(job.config, job.folder, lines, shard)
         return encode_shard(job.folder, work, shard)
 
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
-        from stages.text.pretrained import special_ids
+        from stages.text.huggingface import special_ids
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble, write_tasks
         from stages.tokenization.encoded import eos_rule

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DONE = "training"
 
 
-class Train(Stage[TrainConfig]):
+class Train(SerialStage[TrainConfig]):
     """Train a language model on the `train` split of tokens, watching the `valid` split if there is one."""
 
     name: ClassVar[str] = "train"

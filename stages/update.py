@@ -23,8 +23,7 @@ from stages.models.config import model_of
 from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
-from stages.updating.plan import TABLES, Plan, plan_change
-from stages.updating.tables import write_sources_and_names, write_tables
+from stages.updating.plan import TABLES, Plan, plan_change, write_sources_and_names, write_tables
 from stages.updating.work import Work, copy_rows, encode_added, encode_again, open_work
 
 

@@ -16,7 +16,7 @@ from pipelines.recipe import load_recipe, shipped_recipes
 from pipelines.settings import assignment, merged, validated
 from stages.memory.readers import READERS
 from stages.models.layers import STREAM_ATTENTION
-from stages.retrieval.reading import parse_readings
+from stages.retrieval.grammar import parse_readings
 from stages.tasks.config import EvaluateTasksConfig
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset

@@ -22,8 +22,7 @@ from stages.registry import OUTSIDE, Part, import_outside
 from stages.retrieval.grammar import parse_phrase
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources import SOURCES
 from stages.retrieval.sources.settings import SourceSettings
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs

@@ -20,7 +20,7 @@ from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
 from stages.artifacts.manifest import wrong_manifest
 from stages.artifacts.schema import Count, Figures
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.encoding.encode import SplitReader, encode
@@ -36,10 +36,10 @@ from stages.models.backbone import Backbone, Encoding
 from stages.models.config import BackboneConfig, Reads, StateArray
 from stages.models.language_model import load_model
 from stages.registry import Part
-from stages.text.word import WordTokenizer
+from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenization.schema import TOKENS
 from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
-from tests.stages.artifacts.test_checked_arrays import rewritten
+from tests.stages.artifacts.test_reading import rewritten
 
 V, EOS, LONGEST = 24, 0, 7
 
@@ -150,7 +150,7 @@ class PairsConfig(StageConfig):
     sentences: dict[str, int] = Field({"train": 300, "valid": 40, "test": 40})
 
 
-class MakePairs(Stage[PairsConfig]):
+class MakePairs(SerialStage[PairsConfig]):
     """Source sentences of random words, and as target word by word its partner."""
 
     name = "make-pairs"

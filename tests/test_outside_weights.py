@@ -21,8 +21,7 @@ from stages.inspection.request import reported_readings
 from stages.memory import weight_network
 from stages.memory.readers.settings import GRID
 from stages.memory.weight_network import Positions
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights import WEIGHTS
 from stages.retrieval.weights.per_context import PerContext

@@ -26,7 +26,7 @@ SHELVES = {
         "how-to",
         "try which-method tokenize train evaluate recipes shell report compare inspect-and-generate translate",
     ),
-    "Explanation": ("explanation", "retrieval-leaks lm knn-lm neural-cache trime spalm transformer-xl"),
+    "Explanation": ("explanation", "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl"),
     "Reference": ("reference", "streams memories artifacts reliability house"),
     "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
 }

@@ -270,7 +270,7 @@ def _require_unused(store: "Store", going: list[str]) -> None:
 
     It names all that would break: what was made of that, too.
     """
-    from stages.artifacts.advice import advised
+    from stages.artifacts.references import advised
     from stages.errors import UsageError
 
     # All are opened before one is removed: a wrong reference leaves the store as it is.

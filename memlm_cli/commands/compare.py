@@ -13,7 +13,7 @@ from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOp
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import table
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ def export(
 ) -> None:
     """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
     from stages.artifacts.store import Store
+    from stages.export.export import check_export_folder
     from stages.export.export import export as exported
-    from stages.export.folder import check_export_folder
 
     # Before the model is loaded: a folder of somebody else is not written over.
     check_export_folder(output)

@@ -10,7 +10,7 @@ from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
 from memlm_cli.output_files import open_page, tell_page
-from stages.artifacts.advice import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from stages.pages.page import Page

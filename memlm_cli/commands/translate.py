@@ -47,7 +47,7 @@ def translate(
     if wanted.text is not None:
         require_text("--text", wanted.text)
     opened = Store(store, verify_inputs=verify_inputs)
-    translator = open_line_translator(Request(source=source, **dict(reading)), opened, wanted)
+    translator = open_line_translator(Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted)
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
     lines = _Lines() if wanted.text is None else wanted.text.split("\n")

@@ -136,7 +136,7 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Commo
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
     """The page; `more` is said there of what was planned."""
     from memlm_cli.reproduce import baseline_remarks, script
-    from stages.artifacts.advice import store_words
+    from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
     from stages.pages.title import short_title

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.references import REMOVE, advised
 from stages.errors import ArtifactError, UsageError, content_of
 
 if TYPE_CHECKING:
-    from stages.artifacts.checked_arrays import CheckedGroup
+    from stages.artifacts.reading import CheckedGroup
 
 
 class Home(Protocol):
@@ -177,7 +177,7 @@ class Artifact:
         """A Zarr group of this artifact (`tokens.zarr`), for reading; its arrays are as their stage writes them."""
         import zarr
 
-        from stages.artifacts.checked_arrays import CheckedGroup
+        from stages.artifacts.reading import CheckedGroup
 
         with content_of(self.file(f"{name}/zarr.json")):
             return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))

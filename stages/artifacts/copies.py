@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact, ancestors
 from stages.artifacts.bucket import Bucket
@@ -20,7 +19,7 @@ from stages.artifacts.durable import disk_failure, remove_folder
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.lock import ATTEMPT, held
 from stages.artifacts.manifest import MANIFEST, Manifest, parse_manifest, wrong_manifest
-from stages.artifacts.references import is_id, split_reference
+from stages.artifacts.references import REMOVE, advised, is_id, split_reference
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter

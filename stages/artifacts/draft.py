@@ -14,8 +14,7 @@ from stages.artifacts.checksums import FileEntry, find_damage
 from stages.artifacts.durable import fsync, fsync_folders, full_disk, make_folder, remove_folder, write_atomically
 from stages.artifacts.lock import Attempt
 from stages.artifacts.manifest import MANIFEST, Manifest
-from stages.artifacts.output import Background, ShardOutput, settled
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import Background, ProgressLog, ShardOutput, Written, settled
 from stages.errors import ArtifactError, DataError, ResourceError
 
 if TYPE_CHECKING:

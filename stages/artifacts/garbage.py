@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.artifacts.advice import REMOVE, advised
 from stages.artifacts.artifact import Artifact, needed_for
 from stages.artifacts.durable import REMOVED, delete, remove_folder
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import Attempt, held, is_held
+from stages.artifacts.references import REMOVE, advised
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError
 from stages.reporting import Silent

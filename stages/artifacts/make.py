@@ -1,29 +1,95 @@
-"""Making an artifact: its identity, the lock, the draft, the manifest. The only place that knows all of it."""
+"""Making an artifact: its identity, the lock, the draft, its shards on an executor, the manifest.
+
+The only place that knows all of it.
+"""
 
 import platform
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal
 
-from stages.artifacts.advice import REMOVE, advised
+from stages.artifacts import EXECUTORS
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import write_stamps
 from stages.artifacts.draft import Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, make_folder
+from stages.artifacts.executors.executor import Executor, ShardTask
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import held
 from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, identity
-from stages.artifacts.runner import run_stage
-from stages.artifacts.stage import C, Execution, Inputs, Job, Stage
+from stages.artifacts.output import Written
+from stages.artifacts.references import REMOVE, advised
+from stages.artifacts.stage import C, Execution, Inputs, Job, SerialStage, Shard, ShardedStage, Stage
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
+from stages.numbers import size
 from stages.registry import outside_code
+
+
+def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
+    """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
+    if isinstance(stage, SerialStage):
+        done: dict[str, Any] = stage.run(job)
+        return done
+    assert isinstance(stage, ShardedStage)
+    with job.draft.first_look():
+        plan = stage.plan(job)
+    for layout in plan.arrays:
+        job.draft.create(layout)
+    if plan.bytes:
+        job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
+        job.draft.expect(plan.bytes)
+    run_shards(stage, job, plan)
+    metrics: dict[str, Any] = stage.finish(job, plan)
+    return metrics
+
+
+def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any) -> None:
+    """Compute and commit all shards that are not committed yet, phase after phase.
+
+    Raises: what a shard raised; the same call goes on behind what is committed.
+    """
+    draft, reporter = job.draft, job.reporter
+    shards = plan.shards
+    waiting = [shard for shard in shards if not draft.done(shard.key)]
+    done = len(shards) - len(waiting)
+    if draft.resumed:
+        reporter.info(f"resumed: {done} of {len(shards)} shards")
+    if waiting:
+        reporter.progress(done, len(shards), "shards")
+
+    def commit(written: Written) -> None:
+        nonlocal done
+        draft.append(written)
+        done += 1
+        reporter.progress(done, len(shards), "shards")
+
+    draft.flush()
+    task = ShardTask(stage, job.for_shards(), plan)
+    executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
+    with closing(executor):
+        for _, phase in groupby(waiting, attrgetter("phase")):
+            together = list(phase)
+            if together[0].title is not None:
+                reporter.info(together[0].title)
+            executor.run(chains_of(together))
+
+
+def chains_of(shards: Iterable[Shard]) -> list[list[Shard]]:
+    """Shards that belong together, in order, each chain where its first shard stands."""
+    chains: dict[str, list[Shard]] = {}
+    for shard in shards:
+        chains.setdefault(f"shard {shard.key}" if shard.chain is None else f"chain {shard.chain}", []).append(shard)
+    return list(chains.values())
+
 
 Status = Literal["made", "resumed", "cached"]
 
@@ -130,7 +196,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
         )
     _require_folder(store)
     lock_file = store.lock_file(work.kind, work.id)
-    helped = stage.follow(work.config, work.inputs, execution)
+    helped = isinstance(stage, SerialStage) and stage.follow(work.config, work.inputs, execution)
     try:
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
             if store.has(work.kind, work.id):

@@ -1,17 +1,142 @@
-"""Output of a shard: files under their final names inside the draft, known to nobody until they are committed."""
+"""Output of shards and other units of work, and the log of a draft in which they are committed.
 
-from collections.abc import Callable, Iterable, Mapping
+A shard's files have their final names inside the draft, and are known to nobody until they are committed: one line of
+JSON in the log, appended when they are durable. Each line has a checksum. Nothing from the first line on that is not as
+it was written is believed.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from stages.artifacts.arrays import ArrayLayout
-from stages.artifacts.checksums import FileEntry, file_entry
-from stages.artifacts.durable import fsync, fsync_folders
-from stages.artifacts.progress import Written
+from stages.artifacts.checksums import FileEntry, canonical_json, file_entry, find_damage
+from stages.artifacts.durable import fsync, fsync_folders, write_atomically
+from stages.artifacts.references import require_inside, stays_inside
+from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+@dataclass(frozen=True)
+class Written:
+    """Output of a piece of work, durable under its final names; in the log it is committed.
+
+    `files`: relative to the draft. `record`: what its stage noted about it. `seconds`: of wall-clock time since the
+    commit before it. `discarded`: files of earlier pieces that nobody needs now that this one is there.
+    """
+
+    key: str
+    files: Mapping[str, FileEntry]
+    record: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    discarded: Sequence[str] = ()
+
+
+_WRITTEN = TypeAdapter(Written)
+
+
+def read_record(log: Path, key: str) -> dict[str, Any]:
+    """Note about a committed piece of work, for a process that does not hold the log.
+
+    Raises: ArtifactError if the log is not as it was written, or lacks it.
+    """
+    for line in reversed(_complete_lines(log)):
+        unit = _parsed(line)
+        if unit is None:
+            break
+        if unit.key == key:
+            return dict(unit.record)
+    raise ArtifactError(f"{log} is damaged: it has no sound record of {key}. Run the same command again.")
+
+
+def _spelled(unit: Written) -> str:
+    content = json.loads(json.dumps(asdict(unit), allow_nan=False))
+    return json.dumps(content | {"check": _checksum(content)}) + "\n"
+
+
+def _parsed(line: str) -> Written | None:
+    """The unit of a line; None if it is not as it was written."""
+    try:
+        content = json.loads(line)
+        if content.pop("check") != _checksum(content):
+            return None
+        unit = _WRITTEN.validate_python(content)
+        return unit if all(map(stays_inside, (*unit.files, *unit.discarded))) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(canonical_json(content).encode(), digest_size=8).hexdigest()
+
+
+def _complete_lines(log: Path) -> list[str]:
+    if not log.exists():
+        return []
+    *complete, _torn = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return complete
+
+
+class ProgressLog:
+    """Log of the units of work that are complete and on disk; the only proof of completeness that resuming trusts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.units: dict[str, Written] = {}
+        self.damaged_lines = 0
+        """Lines that `load` cut off: the first that was not as it was written, and all behind it."""
+        self._owners: dict[str, str] = {}
+
+    def load(self, folder: Path) -> None:
+        """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again.
+
+        Discarded files that are still there are deleted. Raises: ArtifactError if a link leads out of the folder.
+        """
+        lines = _complete_lines(self.path)
+        for number, unit in enumerate(map(_parsed, lines)):
+            if unit is None:
+                self.damaged_lines = len(lines) - number
+                break
+            self._note(unit)
+        discarded = {file for unit in self.units.values() for file in unit.discarded} - self._owners.keys()
+        require_inside(folder, discarded)
+        for file in discarded:
+            (folder / file).unlink(missing_ok=True)
+        damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
+        for key in damaged:
+            del self.units[key]
+        self._rewrite()
+
+    def append(self, unit: Written) -> None:
+        """Record a unit whose files are durable; on return the record is durable too."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(_spelled(unit))
+            file.flush()
+            os.fsync(file.fileno())
+        self._note(unit)
+
+    def _note(self, unit: Written) -> None:
+        """Take a unit in behind all others, and what it discards out of the units that wrote it."""
+        self.units.pop(unit.key, None)
+        self.units[unit.key] = unit
+        self._owners |= dict.fromkeys(unit.files, unit.key)
+        for file in unit.discarded:
+            owner = self.units.get(self._owners.pop(file, ""))
+            if owner is not None:
+                kept = {name: entry for name, entry in owner.files.items() if name != file}
+                self.units[owner.key] = replace(owner, files=kept)
+
+    def _rewrite(self) -> None:
+        write_atomically(self.path, "".join(map(_spelled, self.units.values())))
 
 
 class ShardOutput:

@@ -1,7 +1,11 @@
-"""How artifacts are spelled and where they lie: `kind/id`, `kind/name`, or a path; and names of their files."""
+"""References of artifacts (`kind/id`, `kind/name`, or a path), names of their files, and commands about them.
+
+Commands are what messages recommend: they run as they are printed.
+"""
 
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from os.path import commonpath, dirname, join, realpath
 from pathlib import Path
@@ -82,3 +86,22 @@ def _entries(folder: Path) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+DEFAULT_STORE = Path("memlm-store")
+"""Folder of artifacts where the user names none."""
+
+REMOVE = ("artifacts", "rm", "--force")
+"""The command that removes a damaged artifact."""
+
+
+def advised(store: Path, *words: str) -> str:
+    """A command about artifacts of a store, as a user types it."""
+    return shlex.join(["memlm", *words, *store_words(store)])
+
+
+def store_words(store: Path) -> list[str]:
+    """Options that name a store; none if a new command finds it by itself."""
+    if store == DEFAULT_STORE or str(store) == os.environ.get("MEMLM_STORE"):
+        return []
+    return ["--store", str(store)]

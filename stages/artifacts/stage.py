@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import PROGRESS, Draft
-from stages.artifacts.output import ShardOutput
-from stages.artifacts.progress import read_record
+from stages.artifacts.output import ShardOutput, read_record
 from stages.artifacts.schema import Schema
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -134,19 +133,20 @@ class Stage(ABC, Generic[C]):
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
 
+
+class SerialStage(Stage[C], Generic[C]):
+    """A stage whose work is a sequence, as training is: one process does it in one call, and commits as it goes."""
+
+    @abstractmethod
+    def run(self, job: Job[C]) -> dict[str, Any]:
+        """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""
+
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
         """Where several processes make one artifact together: help the first one, and write nothing.
 
         Returns: whether this process is a helper, whose help is now done; by default there are none.
         """
         return False
-
-    def run(self, job: Job[C]) -> dict[str, Any]:
-        """Do the work in `job.draft`, going on from what is committed there; returns the metrics.
-
-        A `ShardedStage` has none: `stages.artifacts.runner` runs its shards.
-        """
-        raise NotImplementedError(f"{self.name} has no run")
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progres
 
 
 def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress) -> dict[str, np.ndarray]:
-    from stages.text.vocabulary import words
+    from stages.text.tokenizer import words
     from stages.text.words import word_spelling
 
     tokenizer = tokenizer_of(tokens)

@@ -8,15 +8,15 @@ import numpy as np
 
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError
-from stages.evaluation.figures.frequency import BOUNDS, Frequencies, buckets, find_frequencies
+from stages.evaluation.figures.breakdown import BOUNDS, Frequencies, buckets, find_frequencies
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.places import Places, Units, scored_places, units_of
 from stages.evaluation.figures.token_scores import TokenScores
 from stages.lineage.corpus import token_text
 from stages.metrics import perplexity
 from stages.reporting import Progress, unheard
+from stages.text.documents import DocumentNames
 from stages.text.excerpt import Excerpt, SplitText, half_a_line
-from stages.text.names import DocumentNames
 
 FIRST_RANGE = 16
 """Tokens in the first range of positions; every further range is twice as long, so that its end doubles."""

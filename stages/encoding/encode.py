@@ -99,6 +99,8 @@ class SplitReader:
     by_document: bool
     device: torch.device
     precision: str
+    in_pieces: bool = False
+    """Whether it reads the first window in pieces that go on from each other, as a recurrent model can."""
 
     def encode(
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None
@@ -108,8 +110,10 @@ class SplitReader:
 
     def blocks(self, model: LanguageModel, split: str, start: int, stop: int) -> Iterator[Block]:
         """Tokens [start, stop) of a split as a model reads them."""
-        examples = self.corpus.examples(split, model.config.cutting(self.windows, self.by_document))
-        return examples.blocks(start, stop)
+        cutting = model.config.cutting(self.windows, self.by_document)
+        if self.in_pieces:
+            cutting = cutting._replace(way="stream")
+        return self.corpus.examples(split, cutting).blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:
         """The documents and windows of tokens [start, stop); segments of a stream are windows here, too."""

@@ -1,16 +1,21 @@
 """Settings of an evaluation. Free of torch."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from stages.artifacts.schema import Expected, Figures, Schema, anything, between
 from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS
 from stages.diagnostics.passage import spelled_passage
 from stages.encoding.window_settings import WindowedConfig
-from stages.retrieval.reading import Reading, parse_readings
+from stages.retrieval.grammar import parse_readings
+from stages.retrieval.reading import Reading
 from stages.search.config import checked_exclusion
 from stages.translation.settings import DecodingSettings, LengthPenalty, MaxLength
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 READING = Spelling("SOURCES[:key=value,…]", repeated=True)
 
@@ -107,3 +112,34 @@ class EvaluateConfig(WindowedConfig):
     def readings(self) -> tuple[Reading, ...]:
         """The readings of `memory`, parsed; none for None."""
         return parse_readings(self.memory or ())
+
+
+class RowFigures(Figures):
+    """Metrics of one row of a report."""
+
+    row: str
+    perplexity: float | None
+    nll: float | None
+
+
+class ReportFigures(Figures):
+    """Metrics of a report."""
+
+    rows: Annotated[list[RowFigures], Field(min_length=1)]
+    method: str
+    split: str
+    score: Literal["all", "last-word"]
+    memories: list[dict[str, Any]]
+
+
+def score_arrays(report: "Artifact", name: str) -> Expected | None:
+    """The arrays of `scores.zarr`; values are compared with infinity and nan where they are averaged."""
+    tokens = report.metrics.get("tokens")
+    if name == "scores.zarr/target":
+        types = report.input("tokens").metrics["vocabulary_size"]
+        return Expected((tokens,), ("int32",), between(0, types, "ids of the vocabulary"))
+    shape = (tokens, None) if name == "scores.zarr/logp_memory" else (tokens,)
+    return Expected(shape, ("float32",), anything)
+
+
+REPORT = Schema(ReportFigures, score_arrays)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.evaluation.figures import report
+from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting
-from stages.evaluation.figures.frequency import chance_accuracy, type_counts
 from stages.evaluation.figures.intervals import change_intervals
 from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
 from stages.evaluation.figures.tuned import learned_figures
 from stages.lineage.evaluation import reads_neighbors
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
@@ -170,7 +171,11 @@ def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> d
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
     counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
     vocabulary = tokens.metrics["vocabulary_size"]
-    stored: Any = job.inputs["datastore"].zarr("datastore.zarr")["values"]
+    stored: Any
+    if PAIRS in job.inputs:
+        stored = job.inputs[PAIRS].zarr("tokens.zarr")[f"{SPLIT}/ids"]
+    else:
+        stored = job.inputs["datastore"].zarr("datastore.zarr")["values"]
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 

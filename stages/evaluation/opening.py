@@ -7,16 +7,18 @@ import numpy as np
 import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.rows import RowsByName
+from stages.artifacts.reading import RowsByName
 from stages.diagnostics import PROBES
 from stages.diagnostics.probe import Probe
 from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
+from stages.evaluation.similar_pairs import datastore_of, open_similar_pairs
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
-from stages.lineage.exact import EXACT, text_splits
+from stages.lineage.indexes import EXACT, text_splits
+from stages.lineage.pairs import PAIRS
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
@@ -25,16 +27,16 @@ from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,
     IndexSearch,
+    PointerSearch,
     StoredNeighbors,
     open_datastore,
 )
-from stages.retrieval.pointers import PointerSearch
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
 from stages.search.open import open_searcher
+from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.open import open_contexts
 from stages.text.tokens import open_split
 
 
@@ -64,7 +66,11 @@ def open_range_reader(
     """
     reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
-    external = _external_memory(read, readings, model, reader, exclude) if "datastore" in read else None
+    external = None
+    if "datastore" in read:
+        external = _external_memory(read, readings, model, reader, exclude)
+    elif PAIRS in read:
+        external = open_similar_pairs(read, readings[0], model, reader)
     datastore = None if external is None else external.datastore
     matched = _matched_text(read, exclude)
     rows = _rows(read, readings, windows, device, datastore, None if matched is None else matched.contexts)
@@ -91,6 +97,8 @@ def open_rows(
     if "datastore" in read:
         keys, values = stored_keys(read["datastore"]), torch.empty(0, dtype=torch.int32, device=device)
         datastore = Datastore(keys, values, read["index"].config["metric"], is_lossless(read))
+    elif PAIRS in read:
+        datastore = datastore_of(torch.empty(0, dtype=torch.int32, device=device), 0, readings[0])
     return _rows(read, readings, windows, device, datastore)
 
 

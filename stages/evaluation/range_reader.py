@@ -15,7 +15,7 @@ from stages.encoding.encode import HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.memory.search_gate import SearchGate
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
@@ -167,7 +167,13 @@ class RangeReader:
     @property
     def carries_state(self) -> bool:
         """Whether the model, or another that makes search keys, carries a state from range to range."""
-        return self.model.config.carries_state or self._encoder_carries_state
+        own = self.model.config.carries_state or self.split_reader.in_pieces
+        return own or self._encoder_carries_state
+
+    @property
+    def beginning(self) -> CarriedState:
+        """The past of the first token of a split: nothing, which a window that is read in pieces goes on from, too."""
+        return CarriedState(state={} if self.split_reader.in_pieces else None)
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
         """Seconds that recomputing distances from stored keys took for a row; later rows find them there."""

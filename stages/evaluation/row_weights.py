@@ -10,7 +10,7 @@ import torch
 
 from stages.artifacts.output import ShardOutput
 from stages.evaluation.figures.tuned import Tuned, TunedRow
-from stages.evaluation.plan import Part, RangePass
+from stages.evaluation.range_pass import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
 from stages.retrieval.rows import MemoryRow
@@ -173,7 +173,11 @@ def tuned_row(policy: WeightPolicy, tokens: int) -> TunedRow:
 
 
 def sample_ranges(total: int) -> list[tuple[int, int]]:
-    """A few short ranges spread evenly over `total` tokens."""
+    """A few short ranges spread evenly over `total` tokens.
+
+    >>> sample_ranges(100), len(sample_ranges(10_000))
+    ([(0, 100)], 8)
+    """
     starts = np.linspace(0, max(0, total - SAMPLE_TOKENS), SAMPLE_RANGES).astype(int)
     return [(start, min(start + SAMPLE_TOKENS, total)) for start in sorted(set(starts.tolist()))]
 

@@ -10,16 +10,14 @@ from torch import Tensor
 
 from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
-from stages.evaluation.figures.breakdown import Breakdown
-from stages.evaluation.figures.frequency import Frequencies
-from stages.evaluation.figures.last_word import is_best
+from stages.evaluation.figures.breakdown import Breakdown, Frequencies
+from stages.evaluation.figures.places import is_best
 from stages.evaluation.figures.tuned import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.policy import Weight, WeightPolicy
 
 
@@ -210,6 +208,7 @@ def _correct(
 ) -> Tensor:
     """Whether each target is the argmax once memory, if any is retrieved, is read; bool [c]."""
     correct = [targets.new_empty(0, dtype=torch.bool)]
+    # a whole distribution a token is too large for all tokens at once
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
     for start in range(0, len(hidden), step):
         part = slice(start, start + step)

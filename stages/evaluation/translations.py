@@ -1,4 +1,4 @@
-"""Translations of a split: shards of them, their BLEU, and the sentences that memory changed most."""
+"""Translations of a split: shards, BLEU of rows and of candidates, and the sentences that memory changed most."""
 
 import json
 import time
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardJob
@@ -13,17 +14,19 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.evaluation.figures.translated import TRANSLATIONS
-from stages.evaluation.plan import Part, translations
+from stages.evaluation.plan import Plan, translations
+from stages.evaluation.range_pass import Part
 from stages.evaluation.range_reader import RangeReader
+from stages.evaluation.row_weights import RowWeights
 from stages.lineage.corpus import token_text
-from stages.lineage.rows import DatastoreRows
 from stages.numbers import rate
-from stages.retrieval.neighbors import IndexSearch
+from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
-from stages.translation.pairs import PairTexts
-from stages.translation.step_memory import Evidence
-from stages.translation.translator import Translator, open_translator, step_memory
+from stages.translation.pairs import PairTexts, pair_texts
+from stages.translation.step_memory import Evidence, StepMemory
+from stages.translation.step_search import step_search
+from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20
 SAMPLES = 1000
@@ -34,11 +37,10 @@ def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightP
     """The translator of a split with a row; with the model alone for None."""
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
-        assert external is not None and isinstance(external.retrieval, IndexSearch)
-        memory, key = (
-            step_memory(policy, external.retrieval, external.encoder.dtype, split),
-            external.encoder.key,
-        )
+        assert external is not None
+        search = step_search(external.retrieval, split)
+        assert search is not None, "the settings were checked"
+        memory, key = StepMemory(policy, search, getattr(torch, external.encoder.dtype)), external.encoder.key
     device = reader.split_reader.device
     return open_translator(reader.model, job.inputs["tokens"], config.decoding, device, config.precision, memory, key)
 
@@ -135,7 +137,7 @@ def _changed(
     """Sentences whose chrF the first memory changed most, with the pairs that gave its tokens more than the model."""
     scores = [sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]]
     gains = np.subtract(scores[1], scores[0])
-    pairs = PairTexts(DatastoreRows(job.inputs["datastore"]), text)
+    pairs = pair_texts(job.inputs.artifacts, text)
     order = np.argsort(-np.abs(gains), kind="stable")[:MOST_CHANGED]
     return [
         {
@@ -181,3 +183,44 @@ def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, 
 
 def _file(part: Part) -> str:
     return f"scratch/{part.key}.jsonl"
+
+
+# Numbers of memory chosen by BLEU
+
+
+def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part) -> dict[str, Any]:
+    """The record of a shard: BLEU of the first sentences, translated with a row at one point of its grid."""
+    split, policy = job.config.tune_split, weights.policies(weights.first)[part.row - 1]
+    assert split is not None and isinstance(policy, Grid), "numbers of a grid are tuned"
+    translator = open_row(job, reader, policy.at(policy.candidates[part.candidate]), split)
+    text = token_text(job.inputs["tokens"])
+    sources, targets = (sentences(job, split, side, part.start, part.stop) for side in ("source", "target"))
+    found = [translator.text_of(one.tokens) for one in translator.translate(sources, part.start)]
+    references = [text.decoded(ids[:-1].tolist()) for ids in targets]
+    return {"bleu": corpus_scores(found, references, job.config.bleu).bleu}
+
+
+def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
+    """The candidate of each row, from 0, that has the highest BLEU, the first of equals; none where none was tried."""
+    return {row: scores.index(max(scores)) for row, scores in _scores(job, plan).items()}
+
+
+def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights) -> dict[str, Any]:
+    """The `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty where none was tried."""
+    if not plan.tries:
+        return {}
+    rows = []
+    for row, scores in _scores(job, plan).items():
+        policy = weights.policies()[row]
+        assert isinstance(policy, Grid)
+        points = policy.describe_points([policy.grids[0].point_at(*one) for one in policy.candidates])
+        tried = [{**point, "bleu": score} for point, score in zip(points, scores, strict=True)]
+        rows.append({"row": policy.row.name, "candidates": tried})
+    return {"bleu": {"sentences": plan.tries[0].stop, "rows": rows}}
+
+
+def _scores(job: ShardJob[EvaluateConfig], plan: Plan) -> Mapping[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for part in plan.tries:
+        found.setdefault(part.row - 1, []).append(job.record(part.key)["bleu"])
+    return found

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples, HasTasks
+from stages.examples.padding import padded
 from stages.examples.streams import Streams
 
 
@@ -68,13 +69,11 @@ class Documents(Examples, HasTasks):
 
     def batch(self, which: np.ndarray) -> LabelledBatch:
         documents, lengths, starts = self.chosen[which], self.lengths[which], self.starts(which)
-        inputs = np.full((len(which), int(lengths.max())), self.eos, np.int64)
-        targets, places = inputs.copy(), np.zeros_like(inputs)
-        for row, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-            targets[row, :length] = self.ids[start : start + length]
-            inputs[row, 1:length] = targets[row, : length - 1]
-            places[row, :length] = np.arange(start, start + length)
-        mask = np.arange(inputs.shape[1]) < lengths[:, None]
+        spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        targets, mask = padded([np.asarray(self.ids[start:stop]) for start, stop in spans], self.eos)
+        shifted = np.concatenate((np.full((len(which), 1), self.eos), targets[:, :-1]), 1)
+        inputs = np.where(mask, shifted, self.eos)
+        places = np.where(mask, starts[:, None] + np.arange(mask.shape[1]), 0)
         return LabelledBatch(
             inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),

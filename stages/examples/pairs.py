@@ -7,13 +7,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.orders import token_batches
+from stages.examples.padding import padded_rows
 from stages.examples.streams import ReadAhead
 from stages.examples.windows import Window
+
+Padded = tuple[np.ndarray, np.ndarray]
+"""Rows int64 [B, L], and which of their tokens count, bool [B, L]."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,15 @@ class Pairs(Examples):
         return self.documents[which]
 
     def batch(self, which: np.ndarray) -> Batch:
-        target = _rows(self.ids, self.documents[which], self.lengths[which], self.eos)
-        source = _rows(self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos)
+        target = padded_rows(self.ids, self.documents[which], self.lengths[which], self.eos)
+        source = padded_rows(self.source_ids, self.sources[which], np.diff(self.sources)[which], self.eos)
         return self._batch(which, target, source)
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
         """A block is whole sentences, of which the first and the last may be scored in part."""
         if start == stop:
             return
-        first, last = self._documents_of(start, stop)
+        first, last = self.documents_of(start, stop)
         tokens = ReadAhead(self.ids, int(self.documents[last]))
         source_tokens = ReadAhead(self.source_ids, int(self.sources[last]))
         for begin, end in token_batches(self.sizes[first:last], batch_tokens):
@@ -79,38 +82,34 @@ class Pairs(Examples):
             yield Block(a, b, windows, batch, continues=False)
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        return self._windows(np.arange(*self._documents_of(start, stop))) if start < stop else []
+        return self._windows(np.arange(*self.documents_of(start, stop))) if start < stop else []
 
-    def _documents_of(self, start: int, stop: int) -> tuple[int, int]:
+    def documents_of(self, start: int, stop: int) -> tuple[int, int]:
         """The first sentence that tokens [start, stop) belong to, and the one behind the last."""
         first, last = np.searchsorted(self.documents, (start, stop - 1), side="right").tolist()
         return first - 1, last
+
+    def source(self, number: int) -> np.ndarray:
+        """Tokens of a source sentence, `<eos>` at its end, int64 [S]."""
+        return np.asarray(self.source_ids[self.sources[number] : self.sources[number + 1]], np.int64)
 
     def _windows(self, which: np.ndarray) -> list[Window]:
         bounds = zip(self.documents[which].tolist(), self.documents[which + 1].tolist(), strict=True)
         return [Window(begin, end, begin) for begin, end in bounds]
 
-    def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> Padded:
         """Rows of sentences that follow each other in storage."""
         begin, end = offsets[which[0]], offsets[which[-1] + 1]
-        return _rows(tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos)
+        return padded_rows(tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos)
 
-    def _batch(self, which: np.ndarray, target: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor]) -> Batch:
-        targets, mask = target
+    def _batch(self, which: np.ndarray, target: Padded, source: Padded) -> Batch:
+        targets, mask, *of_source = map(torch.from_numpy, (*target, *source))
         begin = torch.full((len(which), 1), self.eos)
         return Batch(
             inputs=torch.cat((begin, targets[:, :-1]), 1),
             targets=targets,
             places=self.starts(which)[:, None] + np.arange(targets.shape[1]),
             mask=mask,
-            source=source[0],
-            source_mask=source[1],
+            source=of_source[0],
+            source_mask=of_source[1],
         )
-
-
-def _rows(ids: Any, starts: np.ndarray, lengths: np.ndarray, padding: int) -> tuple[Tensor, Tensor]:
-    """Sentences of some ids as rows, int64 [B, L], and which of their tokens count, bool [B, L]."""
-    place = np.arange(lengths.max())
-    mask = place < lengths[:, None]
-    rows = np.where(mask, ids[np.where(mask, starts[:, None] + place, 0)], padding)
-    return torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(mask)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stages.artifacts.artifact import Artifact
-from stages.export.folder import Form
+from stages.export import Form
 from stages.numbers import measured, number
 from stages.pages.headline import Row, headline, shown
 from stages.pages.lineage import Member, artifact_rows, lineage_of

@@ -11,7 +11,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
 from stages.forecasts.forecast import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
-from stages.lineage.exact import EXACT
+from stages.lineage.indexes import EXACT
 from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE

@@ -18,8 +18,7 @@ from stages.search.config import IndexConfig
 from stages.suffixes.indexing import CONTEXTS_PER_SHARD, GROUP, SORTING_BYTES, TEXT, opened_bytes, scratch_bytes
 from stages.updating.change import Change
 from stages.updating.config import TAKEN_OVER, UpdateConfig
-from stages.updating.plan import row_layouts
-from stages.updating.tables import bytes_of_sources_and_names, longer_layouts
+from stages.updating.plan import bytes_of_sources_and_names, longer_layouts, row_layouts
 
 
 class DatastoreForecast(Forecast[DatastoreConfig]):

@@ -12,16 +12,15 @@ import numpy as np
 from stages.artifacts.stage import Inputs
 from stages.examples import PAIRS
 from stages.forecasts.forecast import Cost, Forecast, Work
-from stages.text.aligned import SIDES
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
-from stages.text.pretrained import special_ids
+from stages.text.huggingface import special_ids
 from stages.text.records import TextFile, beginnings
 from stages.text.spool import SHARD_CHARACTERS, Pieces
 from stages.text.survey import text_bytes
 from stages.text.tokenizer import EosRule, TextTokenizer
 from stages.text.tokens import SPLITS
-from stages.tokenization.aligned import aligned_text
+from stages.tokenization.aligned import SIDES, aligned_text
 from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.encoded import eos_rule

@@ -1,4 +1,4 @@
-"""Writing text token by token."""
+"""Writing text token by token, and drawing a token from a distribution."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import numpy as np
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.generation.request import GenerationRequest
-from stages.generation.sampling import draw, probabilities
 from stages.generation.stream import Attributed, Attribution, Stream
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
@@ -51,7 +50,7 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
         drafted = [] if wanted.draft == "none" else draft_exact(stream, left - 1)
         block = stream.read_range(drafted)
         for number, log_p in enumerate(stream.each_log_probs(block)):
-            token = draw(probabilities(log_p, wanted.sampling), random)
+            token = draw(probabilities(log_p, wanted.temperature, wanted.top_k, wanted.top_p), random)
             if wanted.stop_at_eos and token == reader.text.eos:
                 return
             right = number < len(drafted) and token == drafted[number]
@@ -60,6 +59,7 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
             found = None if attribution is None else attribution.of(block, token)
             left -= 1
             yield GeneratedToken(token, float(np.exp(log_p[token])), found, right)
+            # what was drafted behind a wrong guess was read in a text that is not this one
             if not right:
                 break
 
@@ -87,3 +87,49 @@ def draft_exact(stream: Stream, most: int) -> list[int]:
     following = contexts.text.known[place + 1 : place + min(most, DRAFTED)]
     end = place + 1 + int((np.append(following, 0) == 0).argmax())  # where its document ends
     return [int(token) for token in contexts.text.ids[place:end]]
+
+
+def probabilities(
+    log_p: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> np.ndarray:
+    """The distribution that a token is drawn from, float64 [V], summing to 1; of equals the lower id is kept first.
+
+    Args:
+        log_p: log-probabilities of all tokens, natural log, [V]; -inf is allowed.
+        temperature: they are divided by it; 0 takes the most probable token.
+        top_k, top_p: then only that many tokens are kept, and of these the fewest that hold that probability.
+
+    >>> probabilities(np.log([0.5, 0.3, 0.2]), top_p=0.7).round(3).tolist()  # two hold 0.8
+    [0.625, 0.375, 0.0]
+
+    Source: top-p is the nucleus of Holtzman et al. 2020 (arXiv:1904.09751), section 3.1.
+    """
+    log_p = log_p.astype(np.float64)
+    if temperature == 0:
+        certain = np.zeros(len(log_p))
+        certain[log_p.argmax()] = 1
+        return certain
+    with np.errstate(over="ignore"):
+        weights = np.exp((log_p - log_p.max()) / temperature)
+    if top_k is None and top_p is None:
+        return weights / weights.sum()
+    # stable: of equals the lower id is kept, on every machine
+    order = np.argsort(-weights, kind="stable")[:top_k]
+    kept = weights[order] / weights[order].sum()
+    if top_p is not None:
+        order = order[: np.searchsorted(np.cumsum(kept), top_p) + 1]
+    drawn = np.zeros(len(log_p))
+    drawn[order] = weights[order] / weights[order].sum()
+    return drawn
+
+
+def draw(probability: np.ndarray, random: np.random.Generator) -> int:
+    """A token by its probability: the first whose cumulative probability exceeds one uniform number.
+
+    >>> [draw(np.array([0.0, 1.0, 0.0]), np.random.default_rng(seed)) for seed in (0, 1)]
+    [1, 1]
+    """
+    cumulative = np.cumsum(probability)
+    token = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
+    # rounding may put the number at the very end, behind the last token that can be drawn
+    return min(token, int(np.flatnonzero(probability)[-1]))

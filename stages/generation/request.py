@@ -1,14 +1,11 @@
 """A request for text. Free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stages.config import Settings
 from stages.errors import UsageError
-
-if TYPE_CHECKING:
-    from stages.generation.sampling import Sampling
 
 
 class GenerationRequest(Settings):
@@ -40,10 +37,3 @@ class GenerationRequest(Settings):
         if self.draft != "none" and self.attribute:
             raise UsageError("--attribute reads one token at a time: leave --draft out.")
         return self
-
-    @property
-    def sampling(self) -> "Sampling":
-        """How tokens are drawn."""
-        from stages.generation.sampling import Sampling
-
-        return Sampling(self.temperature, self.top_k, self.top_p)

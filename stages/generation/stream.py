@@ -11,6 +11,7 @@ from stages.evaluation.range_reader import RangeReader
 from stages.inspection.contexts import Context, Contexts, EnteredContext, EnteredContexts
 from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
+from stages.models.layers.settings import reads_in_pieces
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.policy import WeightPolicy
@@ -30,7 +31,11 @@ class Stream:
         """
         self.passage = Passage(prompt)
         self.reader = reader.of_passage(self.passage)
-        self._history = self.reader.carried(PASSAGE, len(prompt)) if prompt else CarriedState()
+        if in_pieces(self.reader.range_reader):
+            self.reader = _read_in_pieces(self.reader, True)
+            self._fit(0)
+        reads = self.reader.range_reader
+        self._history = self.reader.carried(PASSAGE, len(prompt)) if prompt else reads.beginning
         self._block: ScoredRange | None = None
         self._after = self._history
 
@@ -45,11 +50,20 @@ class Stream:
         The target of the last stands for no token.
         """
         place = len(self.passage)
+        self._fit(1 + len(drafted))
         for token in (*drafted, ANY):
             self.passage.append(token)
         result = self.reader.read_range(PASSAGE, place, len(self.passage), self._history)
         self._block, self._after = result.scored_range, result.after
         return result.scored_range
+
+    def _fit(self, added: int) -> None:
+        """Read as windows slide from where a text would be longer than the first: nothing of that goes on behind it."""
+        split_reader = self.reader.range_reader.split_reader
+        if split_reader.in_pieces and len(self.passage) + added > split_reader.windows.context:
+            self.reader = _read_in_pieces(self.reader, False)
+            if added:
+                self._history = replace(self._history, state=None)
 
     def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
         """Log-probabilities of every token at the first position with all memories read, natural log, [V]."""
@@ -77,6 +91,17 @@ class Stream:
             self._history = reader.past(PASSAGE, start, stop, self._history)
         else:
             self._history = _ending_with(_cut_short(block, number + 1, reader.needs), token)
+
+
+def in_pieces(reader: RangeReader) -> bool:
+    """Whether a text is read in pieces: the model can, and no memory looks at the inputs of windows."""
+    return reads_in_pieces(reader.model.config) and reader.hidden_memory is None and not reader.needs.window_keys
+
+
+def _read_in_pieces(reader: MemoryReader, whether: bool) -> MemoryReader:
+    of_range = reader.range_reader
+    split_reader = replace(of_range.split_reader, in_pieces=whether, by_document=False)  # a text is one document
+    return replace(reader, range_reader=replace(of_range, split_reader=split_reader))
 
 
 def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None) -> Tensor:

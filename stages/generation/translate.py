@@ -7,20 +7,22 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import require_sources
-from stages.lineage.rows import DatastoreRows
+from stages.lineage.pairs import PAIRS
 from stages.models.config import model_of
 from stages.models.devices import resolve_precision
-from stages.retrieval.neighbors import IndexSearch
 from stages.translation.beam import Hypothesis
-from stages.translation.pairs import PairTexts
+from stages.translation.pairs import PairTexts, pair_texts
 from stages.translation.settings import TranslationRequest
-from stages.translation.translator import Translator, open_translator, step_memory
+from stages.translation.step_memory import StepMemory
+from stages.translation.step_search import step_search
+from stages.translation.translator import Translator, open_translator
 
 
 class TranslatedToken(NamedTuple):
@@ -78,12 +80,14 @@ class LineTranslator:
 
     @cached_property
     def _pairs(self) -> PairTexts:
-        return PairTexts(DatastoreRows(self.reader.read["datastore"]), self.reader.text)
+        return pair_texts(self.reader.read, self.reader.text)
 
 
 def open_line_translator(request: Request, store: Store, wanted: TranslationRequest) -> LineTranslator:
     """The model and memories that a request names. Raises: UsageError, ArtifactError where they do not translate."""
     found = find(request, store, None)
+    if request.tokens is not None and PAIRS not in found.read:
+        raise UsageError("--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…")
     require_sources(model_of(found.read["model"]), found.read["tokens"])
     reader = load_reader(found, request)
     model, device = reader.range_reader.model, reader.range_reader.split_reader.device
@@ -92,8 +96,12 @@ def open_line_translator(request: Request, store: Store, wanted: TranslationRequ
     if reader.policy is None:
         if wanted.attribute:
             raise UsageError("--attribute shows the pairs of a datastore, and none is read: name an index.")
-    elif external is None or not isinstance(external.retrieval, IndexSearch):
-        raise UsageError("Each step searches an index, and reads its neighbours alone: --memory external:…, or none.")
     else:
-        memory, key = step_memory(reader.policy, external.retrieval, external.encoder.dtype), external.encoder.key
+        search = None if external is None else step_search(external.retrieval)
+        if external is None or search is None:
+            raise UsageError(
+                "Each step searches an index, or similar pairs, and reads their neighbours alone: "
+                "--memory external:…, similar-pairs:…, or none."
+            )
+        memory, key = StepMemory(reader.policy, search, getattr(torch, external.encoder.dtype)), external.encoder.key
     return LineTranslator(reader, open_translator(model, found.read["tokens"], wanted, device, precision, memory, key))

@@ -14,7 +14,7 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
@@ -22,19 +22,19 @@ from stages.examples.examples import Corpus
 from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.lineage.corpus import token_text
-from stages.lineage.exact import TEXT
+from stages.lineage.indexes import TEXT
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
-from stages.retrieval.retrieved import MatchedEntries
 from stages.retrieval.rows import MemoryRow
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import MatchedEntries, ScoredRange
 from stages.retrieval.sources.source import Source
-from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.grid import Fixed
 from stages.retrieval.weights.policy import Shares as OfReading
 from stages.retrieval.weights.policy import WeightPolicy, restored
+from stages.text.documents import DocumentNames, names_file, read_runs
 from stages.text.excerpt import SplitText, TokenText
-from stages.text.names import DocumentNames, names_file, read_runs
 from stages.text.tokens import open_split
 
 
@@ -85,7 +85,7 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
                 values = part.entries.values.long()
                 carried = weight * shares.memories[:, number, None]
                 role, matched = "" if part.ids is None else part.role, None
-                if part.ids is not None and role != "datastore":
+                if part.ids is not None and role not in ("datastore", PAIRS):
                     matched = part.entries.scores
                 entries.append(ReadEntries(number, role, where, values, weight, carried, matched))
         yield shares, entries
@@ -142,7 +142,9 @@ class MemoryReader:
             yield from read_entries(self.policy, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text that a datastore was made of, or that an exact index holds: token i is row i."""
+        """The text that a datastore was made of, or that an exact index or pairs hold: token i is row i."""
+        if datastore.kind == "tokens":
+            return SplitText.of(datastore.zarr("tokens.zarr"), SPLIT, self.text)
         if datastore.kind == "index":
             tokens, split = datastore.input(TEXT), str(datastore.config["split"])
             opened, names = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
@@ -166,7 +168,7 @@ class MemoryReader:
         No memory enters hidden states: what is kept of a position is from before that.
         """
         reader = replace(self.range_reader, hidden_memory=None, probes={})
-        past = CarriedState(0 if reader.carries_state else max(0, start - reader.needs.reach))
+        past = reader.beginning if reader.carries_state else CarriedState(max(0, start - reader.needs.reach))
         while past.start < start:
             past = reader.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past

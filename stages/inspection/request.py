@@ -14,14 +14,15 @@ from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
-from stages.lineage.exact import EXACT, exact_index, named_apart
+from stages.lineage.indexes import EXACT, exact_index, named_apart
+from stages.lineage.pairs import PAIRS
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of
 from stages.retrieval import sources as memory_sources
-from stages.retrieval.grammar import Comparison
-from stages.retrieval.reading import Reading, parse_reading, parse_readings
-from stages.retrieval.resolve import resolve_reading
+from stages.retrieval.grammar import parse_reading, parse_readings
+from stages.retrieval.reading import Comparison, Reading
+from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.weights import CHOICES
 
 
@@ -140,7 +141,10 @@ def find(
     asked = _asked(request, report, model)
     stored = None if asked is None else any(reading.reads_datastore for reading in asked)
     matched = matches or (asked is not None and any(reading.reads_text for reading in asked))
+    paired = asked is not None and any(reading.reads_pairs for reading in asked)
     references, named = named_apart(request.references, store, matched)
+    if paired and references["tokens"] is None and report is not None:
+        references["tokens"] = report.input("tokens").reference
     memory = memory_source(source, references, store, stored)
     if memory is None and stored:
         memory = _reported_memory(report)
@@ -152,6 +156,8 @@ def find(
         if named is None and report is not None and EXACT in report.manifest.inputs:
             named = report.input(EXACT)
         read[EXACT] = exact_index(read["tokens"], model, named, store)
+    if paired:
+        read[PAIRS] = read["tokens"]
     if split is None:
         read["tokens"] = with_passage(read["tokens"])
     else:

@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError, did_you_mean
-from stages.evaluation.figures.frequency import BOUNDS, find_frequencies
+from stages.evaluation.figures.breakdown import BOUNDS, find_frequencies
 from stages.evaluation.figures.token_scores import open_scores
 
 GAINS, LOSSES, RARE = "gains", "losses", "rare"

@@ -58,7 +58,7 @@ def token_text(tokens: Artifact) -> "TokenText":
 
 def tokenizer_of(tokens: Artifact) -> "TextTokenizer":
     """The tokenizer of a tokens artifact. Raises: as `token_text`."""
-    from stages.text.open_tokenizer import open_tokenizer
+    from stages.text.huggingface import open_tokenizer
 
     with content_of(tokens.file(TOKENIZER), DataError):
         tokenizer = open_tokenizer(tokens.file(TOKENIZER))

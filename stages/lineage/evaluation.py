@@ -7,7 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, corpus_of, require_scoring, tokenizer_digest
-from stages.lineage.exact import is_exact, require_vectors
+from stages.lineage.indexes import is_exact, require_vectors
 from stages.lineage.neighbors import require_queries
 from stages.lineage.sources import tokenizer_of
 from stages.models.config import model_of

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.references import advised
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
-from stages.lineage.exact import text_splits
+from stages.lineage.indexes import text_splits
+from stages.lineage.pairs import SPLIT
 from stages.lineage.sources import own_splits
 from stages.search.config import excluding_fewer
 
@@ -49,6 +50,7 @@ def resolve_exclusion(
     splits: Sequence[str],
     datastores: Sequence[tuple[Artifact, Artifact | None]],
     matched: Artifact | None = None,
+    paired: bool = False,
 ) -> str | None:
     """Rows that tokens may not find; None where no datastore was made of what is read.
 
@@ -58,8 +60,9 @@ def resolve_exclusion(
         splits: the split that is scored, then the one that is tuned on, if any.
         datastores: each datastore that is read, with its stored neighbours if these are read.
         matched: the exact index, if one is read.
+        paired: whether pairs of the tokens are found for each sentence, which is then never found itself.
     Raises: UsageError if a split is in a datastore and nothing was asked for. Also if stored neighbours were found
-        with another exclusion.
+        with another exclusion, and if a sentence were to find itself.
     """
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
         exclude = "document"
@@ -78,6 +81,9 @@ def resolve_exclusion(
     if matched is not None and exclude is None and not held.isdisjoint(splits):
         split = next(split for split in splits if split in held)
         raise UsageError(_leak(split, split == splits[0], matched, None))
+    held |= {SPLIT} if paired else set()
+    if paired and SPLIT in splits and exclude != "document":
+        raise UsageError(f"--exclude {exclude}: no sentence of {SPLIT!r} finds its own pair: --exclude document.")
     return exclude if found or not held.isdisjoint(splits) else None
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.rows import Rows
+from stages.artifacts.reading import Rows
 from stages.lineage.runs import OwnRows, Runs
 from stages.lineage.sources import RowSource, is_updated, sources_of, split_of
-from stages.text.names import DocumentNames, NamedRun, names_file, read_runs, runs_between
+from stages.text.documents import DocumentNames, NamedRun, names_file, read_runs, runs_between
 from stages.text.tokens import TokenSplit, open_split
 
 if TYPE_CHECKING:

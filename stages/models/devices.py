@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stages.allocator import set_thresholds
 from stages.errors import ResourceError, UsageError
+from stages.machine import set_thresholds
 
 if TYPE_CHECKING:
     import torch

@@ -17,8 +17,8 @@ from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
 from stages.reports.remarks.gains import tied
 from stages.reports.tables import Note
-from stages.retrieval.grammar import MEANS
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
+from stages.retrieval.reading import MEANS
 
 CONFIDENCE = 0.95
 

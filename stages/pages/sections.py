@@ -20,7 +20,7 @@ from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bucket_table
 from stages.reports.tables import Cell, Group, Row, Table, figure, share
-from stages.text.names import names_in
+from stages.text.documents import names_in
 
 Item = Chart | Table
 

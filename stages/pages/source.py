@@ -12,7 +12,7 @@ from stages.evaluation.figures.row_names import SHUT
 from stages.pages.lineage import Member
 from stages.reports.remarks.remark import Remark
 from stages.reports.remarks.table import REPORT, remarks_on
-from stages.text.names import names_file, read_runs
+from stages.text.documents import names_file, read_runs
 
 METRICS = "metrics.json"
 LongerRemarks = Callable[[Artifact], Sequence[Remark]]

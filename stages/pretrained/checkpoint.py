@@ -1,14 +1,82 @@
-"""Settings and weights of a pretrained model, as transformers reads them."""
+"""A pretrained model as transformers reads it: settings, weights, parts, and scores that memlm's are compared with."""
 
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from stages.errors import DataError
+from stages.models.backbone import Inputs
+from stages.models.config import BackboneConfig
+from stages.models.language_model import LanguageModel
 from stages.pretrained.damage import reading, require_sizes
 from stages.pretrained.location import Location
+
+FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
+"""Names of the feed-forward part of a block, in the order in which it is looked for."""
+T5_FEED_FORWARD = "DenseReluDense"
+"""That of T5, inside a layer that has its norm, too."""
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
+"""Settings that bend the scores before the softmax."""
+LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
+"""Names of the factor in an embedding that scales its rows."""
+
+
+def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
+    """The module whose input is g: the feed-forward part of the last block; None where a block has none.
+
+    Blocks are the outermost list of as many modules as the model has layers.
+
+    >>> lists = nn.ModuleDict({"layers": nn.ModuleList(nn.ModuleDict({"mlp": nn.Linear(2, 2)}) for _ in range(3))})
+    >>> last_feed_forward(lists, 3)
+    'layers.2.mlp'
+    """
+    stacks = [
+        (name, module)
+        for name, module in blocks.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == layers
+    ]
+    if not stacks:
+        return None
+    name, stack = min(stacks, key=lambda found: found[0].count("."))
+    inside = dict(stack[-1].named_children())
+    part = next((part for part in FEED_FORWARD if part in inside), None)
+    if part is None:
+        part = next((one for one, _ in stack[-1].named_modules() if one.endswith(f".{T5_FEED_FORWARD}")), None)
+    return None if part is None else f"{name}.{layers - 1}.{part}"
+
+
+def longest_window(settings: Any) -> int | None:
+    """Positions that a model has; None: any number."""
+    names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
+    found = next((getattr(settings, name) for name in names if getattr(settings, name, None)), None)
+    return None if found is None else int(found)
+
+
+def head_settings(causal: Any, name: str) -> dict[str, Any]:
+    """How scores of the vocabulary come from the hidden state, as settings of a memlm model, where the model says so.
+
+    Raises: DataError if it scores no vocabulary.
+    """
+    head, settings = causal.get_output_embeddings(), causal.config
+    if head is None:
+        raise DataError(f"{name} scores no vocabulary: it is no causal language model.")
+    scale = float(getattr(settings, "logit_scale", None) or 1) / float(getattr(settings, "logits_scaling", None) or 1)
+    cap = next((getattr(settings, cap) for cap in CAPS if getattr(settings, cap, None)), None)
+    return {
+        "score_scale": scale,
+        "score_bias": getattr(head, "bias", None) is not None,
+        "score_cap": None if cap is None else float(cap),
+    }
+
+
+def input_scale(causal: Any) -> float:
+    """Factor by which the model's own lookup multiplies rows of its table (Gemma: √d)."""
+    lookup = causal.get_input_embeddings()
+    return next((float(getattr(lookup, name)) for name in LOOKUP_SCALES if hasattr(lookup, name)), 1.0)
+
 
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
 """Where the model lay and how it was packed: nothing of what it computes."""
@@ -91,3 +159,82 @@ def _require_numbers(location: Location, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise DataError(f"{location.spec} holds weights that are no numbers (nan or infinite): {name}.")
+
+
+TOLERANCE = 1e-3
+"""Nats by which log-probabilities may differ from transformers' own, summed in another order."""
+PROBE = (2, 12)
+"""Windows and inputs that both are compared on."""
+LOUD = 100.0
+"""Largest score on the probe once hidden states are multiplied: a cap that memlm does not know shows there."""
+
+
+class Scored(NamedTuple):
+    """Scores of a probe by transformers: tokens [B, L], the factor of hidden states, log-probabilities."""
+
+    tokens: Tensor
+    factor: float
+    log_probs: Tensor
+
+
+def scores_of(causal: Any) -> list[Scored]:
+    """A probe as it is, and with hidden states so large that every bend of the scores shows."""
+    tokens = _probe(causal)
+    return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
+
+
+def reads_ahead(causal: Any) -> bool:
+    """Whether the score of a token depends on those behind it, as in an encoder, whose perplexity means nothing."""
+    tokens = _probe(causal)
+    others = tokens.clone()
+    others[:, -1] = tokens[:, 0]
+    factor = _loud(causal, tokens)
+    before, after = (_scored(causal, each, factor).log_probs[:, :-1] for each in (tokens, others))
+    return not bool((before - after).abs().max() < TOLERANCE)
+
+
+def _probe(causal: Any) -> Tensor:
+    types = causal.get_input_embeddings().num_embeddings
+    return torch.randint(types, PROBE, generator=torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def _loud(causal: Any, tokens: Tensor) -> float:
+    """Factor that makes the largest score of a probe `LOUD`, as long as nothing bends it."""
+    return LOUD / max(float(causal(tokens).logits.abs().max()), 1e-6)
+
+
+@torch.no_grad()
+def _scored(causal: Any, tokens: Tensor, factor: float) -> Scored:
+    head = causal.get_output_embeddings()
+    hook = head.register_forward_pre_hook(lambda _, arguments: (factor * arguments[0],))
+    try:
+        return Scored(tokens, factor, causal(tokens).logits.log_softmax(-1))
+    finally:
+        hook.remove()
+
+
+@torch.no_grad()
+def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
+    """Nats between log-probabilities of a model, read without its prefix, and those of transformers; nan counts."""
+    differences = []
+    for tokens, factor, log_probs in wanted:
+        hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
+        differences.append((model.log_probs(hidden) - log_probs.flatten(0, 1)).abs().max())
+    return float(torch.stack(differences).max())
+
+
+def as_stored(config: BackboneConfig, weights: dict[str, Tensor]) -> LanguageModel:
+    """The model that would be stored, in float32, to be compared with that of transformers."""
+    model = LanguageModel(config)
+    model.load_state_dict(weights, assign=True)
+    return model.float().eval()
+
+
+def require_same(location: Location, what: str, difference: float) -> None:
+    """Raises: DataError for `what` that differs: anything that is left out here would change every number after."""
+    if not difference < TOLERANCE:
+        raise DataError(
+            f"{location.spec} computes {what} in a way that memlm does not know: they differ by {difference:.2g} from "
+            "those of transformers. It cannot be imported."
+        )

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from stages.errors import DataError
 from stages.models.backbones.huggingface import encoder_blocks, model_of_settings, pooled
 from stages.models.backbones.window_configs import TextEncoderConfig
-from stages.pretrained.anatomy import longest_window
-from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.checkpoint import PROBE, architecture, as_stored, load, longest_window, require_all, require_same
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
-from stages.pretrained.scores import PROBE, as_stored, require_same
 from stages.pretrained.tokenizer import tokens_around
 
 KIND = "AutoModel"

@@ -10,11 +10,18 @@ from stages.errors import DataError, UsageError, did_you_mean
 from stages.models.backbones.huggingface import encoder_decoder, sides_of
 from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
 from stages.models.language_model import LanguageModel
-from stages.pretrained.anatomy import input_scale, last_feed_forward, longest_window
-from stages.pretrained.checkpoint import architecture, load, require_all
+from stages.pretrained.checkpoint import (
+    architecture,
+    as_stored,
+    input_scale,
+    last_feed_forward,
+    load,
+    longest_window,
+    require_all,
+    require_same,
+)
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.location import Location
-from stages.pretrained.scores import as_stored, require_same
 from stages.pretrained.tokenizer import ids_of, vocabulary_of
 
 KIND = "AutoModelForSeq2SeqLM"

@@ -1,6 +1,6 @@
-"""A model of transformers, taken apart into the vocabulary and the blocks of a model of memlm."""
+"""A model of transformers, taken apart into the vocabulary and the blocks of a model of memlm; and its size."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,8 +8,22 @@ from torch import Tensor
 from stages.errors import DataError, UsageError
 from stages.models.backbones.huggingface import blocks_of, causal_model
 from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
-from stages.pretrained.anatomy import head_settings, input_scale, last_feed_forward, longest_window
-from stages.pretrained.checkpoint import architecture, load, read_settings, require_all
+from stages.models.language_model import LanguageModel
+from stages.pretrained.checkpoint import (
+    architecture,
+    as_stored,
+    head_settings,
+    input_scale,
+    largest_difference,
+    last_feed_forward,
+    load,
+    longest_window,
+    read_settings,
+    reads_ahead,
+    require_all,
+    require_same,
+    scores_of,
+)
 from stages.pretrained.damage import reading, require_parameters
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
 from stages.pretrained.encoder_decoder import (
@@ -18,9 +32,9 @@ from stages.pretrained.encoder_decoder import (
     describe_encoder_decoder,
     encoder_decoder_weights,
 )
-from stages.pretrained.imported import Imported
 from stages.pretrained.location import Location
-from stages.pretrained.scores import as_stored, largest_difference, reads_ahead, require_same, scores_of
+
+Imported = HuggingFaceConfig | HuggingFaceEncoderDecoderConfig | TextEncoderConfig
 
 
 def describe(location: Location, prefix: int | None, languages: Languages = NO_LANGUAGES) -> Imported:
@@ -108,3 +122,47 @@ def _blocks(causal: Any) -> dict[str, Tensor]:
     found = {f"backbone.model.{name}": weight.detach().clone() for name, weight in blocks.state_dict().items()}
     causal.base_model.set_input_embeddings(table)
     return found
+
+
+FULL = torch.float32
+TABLES = ("vocabulary.embedding", "vocabulary.output")
+
+
+class ModelSize(NamedTuple):
+    """Size of a model as it is stored."""
+
+    parameters: int
+    bytes: int
+    memory: int
+    """Bytes of memory that reading it takes at the least: transformers' model and what is stored, both in float32
+    while their scores are compared, and the weights as they are stored."""
+
+
+def model_size(location: Location, config: Imported) -> ModelSize:
+    """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
+    with torch.device("meta"):
+        weights = LanguageModel(config).state_dict()
+    dtype = _stored_type(location, config)
+    kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
+    parameters = sum(weight.numel() for weight in weights.values())
+    stored = sum(weight.numel() * kept[name].itemsize for name, weight in weights.items())
+    compared = sum(weight.numel() * FULL.itemsize for name, weight in weights.items() if kept[name] != FULL)
+    return ModelSize(parameters, stored, parameters * FULL.itemsize + stored + compared)
+
+
+def _stored_type(location: Location, config: Imported) -> torch.dtype:
+    """Resolve `dtype="auto"` of transformers: the type in the settings, else that of the first weights."""
+    named = config.architecture.get("dtype")
+    if named is None and location.gguf is None:
+        named = _first_type(location)
+    found = getattr(torch, str(named), FULL)
+    return found if isinstance(found, torch.dtype) else FULL
+
+
+def _first_type(location: Location) -> str:
+    from safetensors import safe_open
+
+    file = next(path for path in location.weights() if path.suffix == ".safetensors")
+    with reading(location, "model"), safe_open(file, framework="pt") as opened:
+        types = (opened.get_slice(name).get_dtype() for name in opened.keys())  # noqa: SIM118
+        return {"F16": "float16", "BF16": "bfloat16"}.get(next(types, ""), "float32")

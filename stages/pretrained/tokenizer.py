@@ -6,8 +6,7 @@ from typing import Any
 from stages.errors import DataError, UsageError
 from stages.pretrained.damage import reading
 from stages.pretrained.location import TOKENIZER_FILES, Location
-from stages.text.open_tokenizer import load_tokenizer
-from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
+from stages.text.huggingface import PretrainedTokenizer, SpecialTokens, load_tokenizer
 
 USUAL_END = "<|endoftext|>"
 """Usual end of a text, for models whose `eos` ends a turn of a dialogue."""

@@ -152,6 +152,7 @@ class SearchedNeighbors:
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
         """Search keys float32 [n, d], going on from the last ones of the split, if they end before these."""
         place, state = self._read.get(split, (0, None))
+        # text before the last that was read: nothing that is carried fits, so it is read from its beginning
         if place > start:
             place, state = 0, None
         encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))

@@ -1,51 +1,28 @@
-"""The text after `--memory`, `SOURCES[:key=value,…]` -> its sources and settings. Free of torch.
+"""The text after `--memory`, `SOURCES[:key=value,…]` -> readings; and the names of the papers. Free of torch.
 
 >>> parse_phrase("long+local:size=50,lambda=.1")
 Phrase(sources=('local', 'long'), settings={'size': '50', 'lambda': '.1'})
->>> written_out("trime")
+>>> NAMED["trime"]
 ('local:similarity=scaled-dot,reader=joint,temperature=tune',)
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal, NamedTuple
+from functools import cache
+from math import prod
+from typing import NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import ValidationError
 
 from stages.errors import UsageError, did_you_mean
-from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions
+from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
 from stages.registry import import_outside
+from stages.retrieval.reading import Comparison, Reading, default_reader
 from stages.retrieval.sources import SOURCES
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-TEMPERATURE = Hyperparameter("τ", "temperature τ", means="divides scores: the larger, the less the nearest count")
-THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the nearest count")
-Similarity = Literal["dot", "scaled-dot", "l2"]
-
-
-MEANS = {
-    "dot": "scores are inner products",
-    "scaled-dot": "scores are inner products, divided by the square root of their dimensions",
-    "l2": "scores are minus the squared distance",
-    "hidden": "compared are the hidden states that the next token is predicted from",
-    "ffn-input": "compared is what enters the last feed-forward layer",
-}
-"""How a reading compares, and what: the words of `similarity` and `key`."""
-
-
-class Comparison(ReadingOptions):
-    """How a position finds entries alike."""
-
-    similarity: Similarity | None = None
-    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
-    key: Literal["hidden", "ffn-input"] | None = None
-    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
-    temperature: Annotated[Choice[Positive] | None, TEMPERATURE] = None
-    """τ: scores are divided by it."""
-    theta: Annotated[Choice[NotNegative] | None, THETA] = None
-    """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
-
+K = TypeVar("K", bound=ReadingOptions)
+LARGEST_GRID = 1 << 20
+"""Maximum number of points of one reading's grid: every shard keeps its sums over the tuning split."""
 
 NONE = "none"
 """The plain model."""
@@ -87,16 +64,6 @@ class Phrase(NamedTuple):
         return self.settings.get("reader", default_reader())
 
 
-def default_reader() -> str:
-    """The reader of a reading that names none."""
-    return READERS.names()[0]
-
-
-def shared_keys() -> tuple[str, ...]:
-    """Keys that every reading understands."""
-    return ("reader", *Comparison.names())
-
-
 def owners() -> dict[str, list[str]]:
     """Keys that only some sources or readers understand -> these."""
     found: dict[str, list[str]] = {}
@@ -105,11 +72,6 @@ def owners() -> dict[str, list[str]]:
             for key in registry.settings(name).names():
                 found.setdefault(key, []).append(name)
     return found
-
-
-def written_out(spec: str) -> tuple[str, ...]:
-    """The readings that the name of a row stands for; of what is no name, itself."""
-    return NAMED.get(spec, (spec,))
 
 
 def parse_phrase(spec: str) -> Phrase:
@@ -121,7 +83,7 @@ def parse_phrase(spec: str) -> Phrase:
     head, _, tail = spec.partition(":")
     import_outside()  # whose keys are legal, too
     owned = owners()
-    sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, (*shared_keys(), *owned)))
+    sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned)))
     for source in sources:
         _require_source(spec, source)
     if len(set(sources)) < len(sources):
@@ -135,6 +97,60 @@ def parse_phrase(spec: str) -> Phrase:
         if key in owned and not set(owned[key]) & {*sources, phrase.reader}:
             raise UsageError(f"--memory {spec}: {key!r} belongs to {' and '.join(map(repr, owned[key]))} alone.")
     return phrase
+
+
+def parse_reading(spec: str) -> Reading:
+    """The reading that a text describes; the names of rows are for `parse_readings`.
+
+    Raises: UsageError that names the text and what is wrong with it.
+
+    >>> reading = parse_reading("long:size=200/100,lambda=.10,scope=stream")
+    >>> reading.value("size"), reading.weight, reading.choices
+    ((100, 200), (0.1,), ['size'])
+    >>> reading.spelled
+    'long:lambda=0.1,size=100/200'
+    >>> parse_reading("external:lambda=tune").temperature
+    'tune'
+    """
+    phrase = parse_phrase(spec)
+    try:
+        reading = _checked(phrase)
+    except ValidationError as error:
+        raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
+    _require_few_points(reading)
+    return reading
+
+
+@cache
+def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
+    """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
+
+    Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
+        reading that is not the first: it needs the vocabulary's scores as the model gives them, for
+        a learned weight of one that is not the last, and for `searched` of one that is not alone.
+    """
+    if NONE in specs and len(specs) > 1:
+        raise UsageError("--memory none is the plain model and stands alone.")
+    specs = tuple(one for spec in specs if spec != NONE for one in NAMED.get(spec, (spec,)))
+    readings = tuple(map(parse_reading, specs))
+    for spec, reading in zip(specs[1:], readings[1:], strict=False):
+        if reading.reader_settings.needs_scores:
+            raise UsageError(
+                f"--memory {spec}: only the first reading may be {reading.reader}, later ones have no scores of the "
+                f"vocabulary; put it first, or read with reader={default_reader()}."
+            )
+    for spec, reading in zip(specs, readings[:-1], strict=False):
+        if reading.per_context:
+            raise UsageError(
+                f"--memory {spec}: only the last reading may learn its {reading.weight_name}: put it last, or give "
+                f"{reading.weight_name}=tune."
+            )
+    for spec, reading in zip(specs, readings, strict=True):
+        if reading.leaves_searches_out and len(readings) > 1:
+            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
+        if reading.reads_pairs and len(readings) + len(reading.sources) > 2:
+            raise UsageError(f"--memory {spec}: similar-pairs stands alone: no search finds other neighbours beside.")
+    return readings
 
 
 Kind = tuple[tuple[str, ...], str]
@@ -154,6 +170,12 @@ def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
     return plain if reader == default_reader() else f"{plain} ({reader})"
 
 
+def reading_name(reading: Reading, trained: bool) -> str:
+    """As `row_name`, of a reading; a cache that is blind to what keys say has a name of its own."""
+    name = row_name(reading.sources, reading.reader, trained)
+    return name.replace("neural-cache", "unigram-cache") if reading.theta == (0.0,) else name
+
+
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
     """Name in the papers of readings of these kinds on top of each other; None: they have none.
 
@@ -171,6 +193,54 @@ def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
 def _kind(spec: str) -> Kind:
     head, _, tail = spec.partition(":")
     return tuple(head.split("+")), dict(pair.split("=") for pair in tail.split(",")).get("reader", default_reader())
+
+
+def shortest(reading: Reading) -> str:
+    """The shortest way to type a reading: the name of a row that it is part of, else as it is spelled.
+
+    >>> shortest(parse_reading("external:lambda=tune"))
+    'knn-lm'
+    """
+    spelled = reading.spelled
+    named = ((name, parse_reading(spec).spelled) for name, specs in NAMED.items() for spec in specs)
+    return next((name for name, other in named if other == spelled), spelled)
+
+
+# What is wrong with a text
+
+
+def _require_few_points(reading: Reading) -> None:
+    """Raises: UsageError for a grid whose sums nobody lives to see."""
+    numbers = {name: reading.value(name) for name in reading.tunable}
+    counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
+    if prod(counts.values()) > LARGEST_GRID:
+        sizes = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
+        raise UsageError(
+            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({sizes}); at most "
+            f"{LARGEST_GRID:,} are tuned in one go: give fewer numbers, and refine about the best."
+        )
+
+
+def _checked(phrase: Phrase) -> Reading:
+    """With temperature `tune`, if its weight is left open and neither τ nor θ is given.
+
+    The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
+    """
+
+    def parsed(keys: type[K]) -> K:
+        return keys.model_validate(keys.own(phrase.settings))
+
+    reading = Reading(
+        sources=phrase.sources,
+        reader=phrase.reader,
+        comparison=parsed(Comparison),
+        reader_settings=parsed(READERS.settings(phrase.reader)),
+        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
+    )
+    is_open = isinstance(reading.reader_settings.weight, str)
+    if is_open and (reading.temperature, reading.theta) == (None, None):
+        return reading.changed({"temperature": "tune"})
+    return reading
 
 
 def _settings(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -209,3 +279,12 @@ def _suggestion(spec: str) -> str:
     sources, _, own = NAMED[name][0].partition(":")
     keys = dict(pair.partition("=")[::2] for pair in f"{own},{tail}".split(",") if pair)
     return f": --memory {sources}:{','.join(f'{key}={value}' for key, value in keys.items())}"
+
+
+def _explain(error: ValidationError) -> str:
+    """The first thing that is wrong, in a sentence."""
+    first = error.errors()[0]
+    place = next((str(part) for part in first["loc"]), "")
+    reason = first["msg"].removeprefix("Value error, ").rstrip(".")
+    given = "" if isinstance(first["input"], dict | Reading) else f" (given: {first['input']})"
+    return f"{place}: {reason}{given}" if place else reason

@@ -121,9 +121,14 @@ def score_spread(scores: Tensor, similarity: str) -> float:
 
     For `l2` the median distance to the k-th neighbour, else the median of how far its score lies
     below the best; 1 if that is not positive.
+
+    >>> scores = torch.tensor([[-1.0, -2.0, -4.0]])
+    >>> score_spread(scores, "dot"), score_spread(scores, "l2")
+    (3.0, 4.0)
     """
     last = scores.masked_fill(scores.isneginf(), torch.inf).amin(-1)
     spread = -last if similarity == "l2" else scores[:, 0] - last
+    # a position that retrieves nothing has no spread
     spread = spread[spread.isfinite()]
     median = float(spread.median()) if len(spread) else 0.0
     return median if median > 0 else 1.0
@@ -143,7 +148,12 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
     Args:
         nll: as `grid_nll` gives it, summed over a split.
         allowed: for each reading, the cut-offs that may be chosen.
+
+    >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0, 0.5), cutoffs=(4,), weights=(0.1, 0.2))
+    >>> best_point(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)]).points
+    (Point(cutoff=4, scale=0.5, weight=0.1),)
     """
+    # argmin would take the first number that is none
     masked = np.where(np.isnan(nll), np.inf, nll)
     for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])

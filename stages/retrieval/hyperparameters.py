@@ -7,7 +7,7 @@ from typing import Any
 from stages.memory.hyperparameter import Hyperparameter
 from stages.memory.readers import READERS
 from stages.numbers import number
-from stages.retrieval.grammar import Comparison
+from stages.retrieval.reading import Comparison
 from stages.retrieval.sources import SOURCES
 
 

@@ -15,7 +15,7 @@ from stages.memory.readers import READERS
 from stages.memory.recent import Recent, Similarity, recent_entries
 from stages.metrics import perplexity as perplexity_of
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, ReadingGrid, best_point, score_spread
-from stages.retrieval.retrieved import retrieve
+from stages.retrieval.scored_range import retrieve
 from stages.retrieval.weights.grid import grid_nll
 
 

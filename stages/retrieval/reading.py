@@ -1,35 +1,93 @@
-"""One reading of a memory with all its settings, checked. Free of torch."""
+"""One reading of a memory with all its settings, checked; and the settings that every source has. Free of torch."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cache
-from math import prod
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import SerializeAsAny, ValidationError, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
+from stages.artifacts.artifact import Artifact
 from stages.config import Settings
-from stages.errors import UsageError, did_you_mean
-from stages.memory.hyperparameter import Hyperparameter, ReadingOptions, Tune
+from stages.errors import did_you_mean
+from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
-from stages.retrieval.grammar import (
-    NAMED,
-    NONE,
-    Comparison,
-    Phrase,
-    Similarity,
-    default_reader,
-    parse_phrase,
-    row_name,
-    written_out,
-)
-from stages.retrieval.sources import SOURCES
-from stages.retrieval.sources.settings import SourceSettings
 from stages.retrieval.weights import typed_policies
 
-K = TypeVar("K", bound=ReadingOptions)
-LARGEST_GRID = 1 << 20
-"""Maximum number of points of one reading's grid: every shard keeps its sums over the tuning split."""
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+TEMPERATURE = Hyperparameter("τ", "temperature τ", means="divides scores: the larger, the less the nearest count")
+THETA = Hyperparameter("θ", means="multiplies scores: the larger, the more the nearest count")
+Similarity = Literal["dot", "scaled-dot", "l2"]
+
+
+MEANS = {
+    "dot": "scores are inner products",
+    "scaled-dot": "scores are inner products, divided by the square root of their dimensions",
+    "l2": "scores are minus the squared distance",
+    "hidden": "compared are the hidden states that the next token is predicted from",
+    "ffn-input": "compared is what enters the last feed-forward layer",
+}
+"""How a reading compares, and what: the words of `similarity` and `key`."""
+
+
+class Comparison(ReadingOptions):
+    """How a position finds entries alike."""
+
+    similarity: Similarity | None = None
+    """None: `scaled-dot` for a model trained by `trime*`; else the metric of the index, or `dot` without one."""
+    key: Literal["hidden", "ffn-input"] | None = None
+    """None: the key of the datastore; without one that of its training for `trime*`, else `hidden`."""
+    temperature: Annotated[Choice[Positive] | None, TEMPERATURE] = None
+    """τ: scores are divided by it."""
+    theta: Annotated[Choice[NotNegative] | None, THETA] = None
+    """θ = 1/τ: scores are multiplied by it; 0 makes all entries equal."""
+
+
+Past = Literal["stream", "document"]
+"""How far back tokens are read that were scored before: to the beginning of the split, or of the document."""
+
+
+class SourceSettings(ReadingOptions):
+    """Name of the source for people."""
+
+    word: ClassVar[str] = "memory"
+    """Name of the source for people."""
+    means: ClassVar[str] = ""
+    """Meaning of its entries."""
+    amount: ClassVar[str]
+    """The amount that its cut-offs count: one of its keys, or a name of `reported`."""
+    reported: ClassVar[Mapping[str, Hyperparameter]] = {}
+    """Numbers that reports tell beside those of its keys."""
+    reported_as: ClassVar[Mapping[str, str]] = {}
+    """Keys that reports tell of under another name."""
+    reads_datastore: ClassVar[bool] = False
+    """Whether it reads neighbours; its amount is then their number."""
+    reads_pairs: ClassVar[bool] = False
+    """Whether it finds pairs of sentences and reads neighbours among their tokens; its amount is their number."""
+    reads_text: ClassVar[bool] = False
+    """Whether it reads the text of an exact index."""
+    compares_keys: ClassVar[bool] = True
+    """Whether it compares representations; else tokens, and its scores are lengths of matches."""
+    reads_windows: ClassVar[bool] = False
+    """Whether it matters to it where the windows or segments of a split begin."""
+
+    def past(self, reset: str) -> Past | None:
+        """The tokens before each that it may read; None: none of them.
+
+        Args:
+            reset: `document` where windows begin anew at every document, else `none`.
+        """
+        return None
+
+    @abstractmethod
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        """The reading with what these artifacts decide for this source; see `resolve_reading`."""
+
+
+def default_reader() -> str:
+    """The reader of a reading that names none."""
+    return READERS.names()[0]
 
 
 class Reading(Settings):
@@ -176,6 +234,11 @@ class Reading(Settings):
         return self._any("reads_datastore")
 
     @property
+    def reads_pairs(self) -> bool:
+        """Whether it reads the tokens of pairs that are found for a sentence."""
+        return self._any("reads_pairs")
+
+    @property
     def reads_text(self) -> bool:
         """Whether it looks into the text of an exact index."""
         return self._any("reads_text")
@@ -193,30 +256,10 @@ class Reading(Settings):
     @property
     def neighbors(self) -> int:
         """The most neighbours that are read; 0 for none. Of a completed reading."""
-        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore)
+        found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore or s.reads_pairs)
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 
     # Texts
-
-    def name(self, trained: bool) -> str:
-        """Name in the papers of a reading of these sources by this reader; else the sources.
-
-        Args:
-            trained: whether the model was trained with memory.
-        """
-        name = row_name(self.sources, self.reader, trained)
-        return name.replace("neural-cache", "unigram-cache") if self.theta == (0.0,) else name
-
-    @property
-    def shortest(self) -> str:
-        """The shortest way to type it: the name of a row that it is part of, else as it is spelled.
-
-        >>> parse_reading("external:lambda=tune").shortest
-        'knn-lm'
-        """
-        spelled = self.spelled
-        named = ((name, parse_reading(spec).spelled) for name, specs in NAMED.items() for spec in specs)
-        return next((name for name, other in named if other == spelled), spelled)
 
     @property
     def spelled(self) -> str:
@@ -228,104 +271,10 @@ class Reading(Settings):
         return "+".join(self.sources) + (":" + ",".join(settings) if settings else "")
 
 
-def parse_reading(spec: str) -> Reading:
-    """The reading that a text describes; the names of rows are for `parse_readings`.
-
-    Raises: UsageError that names the text and what is wrong with it.
-
-    >>> reading = parse_reading("long:size=200/100,lambda=.10,scope=stream")
-    >>> reading.value("size"), reading.weight, reading.choices
-    ((100, 200), (0.1,), ['size'])
-    >>> reading.spelled
-    'long:lambda=0.1,size=100/200'
-    >>> parse_reading("external:lambda=tune").temperature
-    'tune'
-    """
-    phrase = parse_phrase(spec)
-    try:
-        reading = _checked(phrase)
-    except ValidationError as error:
-        raise UsageError(f"--memory {spec}: {_explain(error)}.") from None
-    _require_few_points(reading)
-    return reading
-
-
-def _require_few_points(reading: Reading) -> None:
-    """Raises: UsageError for a grid whose sums nobody lives to see."""
-    numbers = {name: reading.value(name) for name in reading.tunable}
-    counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
-    if prod(counts.values()) > LARGEST_GRID:
-        sizes = " x ".join(f"{count:,} of {name}" for name, count in counts.items() if count > 1)
-        raise UsageError(
-            f"--memory {'+'.join(reading.sources)}: a grid of {prod(counts.values()):,} points ({sizes}); at most "
-            f"{LARGEST_GRID:,} are tuned in one go: give fewer numbers, and refine about the best."
-        )
-
-
-def _checked(phrase: Phrase) -> Reading:
-    """With temperature `tune`, if its weight is left open and neither τ nor θ is given.
-
-    The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
-    """
-
-    def parsed(keys: type[K]) -> K:
-        return keys.model_validate(keys.own(phrase.settings))
-
-    reading = Reading(
-        sources=phrase.sources,
-        reader=phrase.reader,
-        comparison=parsed(Comparison),
-        reader_settings=parsed(READERS.settings(phrase.reader)),
-        source_settings=tuple(parsed(SOURCES.settings(source)) for source in phrase.sources),
-    )
-    is_open = isinstance(reading.reader_settings.weight, str)
-    if is_open and (reading.temperature, reading.theta) == (None, None):
-        return reading.changed({"temperature": "tune"})
-    return reading
-
-
-@cache
-def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
-    """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
-
-    Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
-        reading that is not the first: it needs the vocabulary's scores as the model gives them, for
-        a learned weight of one that is not the last, and for `searched` of one that is not alone.
-    """
-    if NONE in specs and len(specs) > 1:
-        raise UsageError("--memory none is the plain model and stands alone.")
-    specs = tuple(one for spec in specs if spec != NONE for one in written_out(spec))
-    readings = tuple(map(parse_reading, specs))
-    for spec, reading in zip(specs[1:], readings[1:], strict=False):
-        if reading.reader_settings.needs_scores:
-            raise UsageError(
-                f"--memory {spec}: only the first reading may be {reading.reader}, later ones have no scores of the "
-                f"vocabulary; put it first, or read with reader={default_reader()}."
-            )
-    for spec, reading in zip(specs, readings[:-1], strict=False):
-        if reading.per_context:
-            raise UsageError(
-                f"--memory {spec}: only the last reading may learn its {reading.weight_name}: put it last, or give "
-                f"{reading.weight_name}=tune."
-            )
-    for spec, reading in zip(specs, readings, strict=True):
-        if reading.leaves_searches_out and len(readings) > 1:
-            raise UsageError(f"--memory {spec}: a reading that leaves searches out (searched, pointers) stands alone.")
-    return readings
-
-
 def _spell(value: Any) -> str:
     if isinstance(value, tuple):
         return "/".join(_spell(one) for one in value)
     if isinstance(value, bool):
         return str(value).lower()
+    # one spelling of a number, since ids contain it
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, in a sentence."""
-    first = error.errors()[0]
-    place = next((str(part) for part in first["loc"]), "")
-    reason = first["msg"].removeprefix("Value error, ").rstrip(".")
-    given = "" if isinstance(first["input"], dict | Reading) else f" (given: {first['input']})"
-    return f"{place}: {reason}{given}" if place else reason

@@ -5,13 +5,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from stages.retrieval.grammar import composition_name
+from stages.retrieval.grammar import composition_name, reading_name
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange, evenly
-from stages.retrieval.sources.source import Needs, Source, SourceInputs
-from stages.retrieval.sources.union import open_source
+from stages.retrieval.scored_range import Retrieved, ScoredRange, evenly
+from stages.retrieval.sources.source import Needs, Source, SourceInputs, open_source
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class MemoryRow:
     def _name(self) -> str:
         named = composition_name([(one.reading.sources, one.reading.reader) for one in self.sources], self.trained)
         if named is None or len(self.sources) == 1:
-            names = (one.reading.name(self.trained) + one.about.distinction for one in self.sources)
+            names = (reading_name(one.reading, self.trained) + one.about.distinction for one in self.sources)
             return " then ".join(names) + self.distinction
         return named + "".join(dict.fromkeys(one.about.distinction for one in self.sources)) + self.distinction
 
@@ -66,6 +64,7 @@ class MemoryRow:
     def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """Retrieve for the counted tokens, for a few rows of the range at a time."""
         found = [one.retrieve(scored_range) for one in self.sources]
+        # keys of two windows differ at the same position, so a part may not cross from one to the next
         borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
         step = min(one.positions_at_once for one in self.sources)
         for part in evenly(len(scored_range.lm), step, borders if self.needs.window_keys else []):

@@ -76,6 +76,7 @@ class ListBlocks:
         block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
         places = [slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers]
         for number, place in zip(numbers, places, strict=True):
+            # no lock: a list is in one group, and a group is one thread's
             if not self._is_read[number]:
                 self._read(number, None, block.part(place), scratch)
                 self._is_read[number] = True
@@ -90,6 +91,7 @@ class ListBlocks:
             return
         first = int(self.lists.starts[number]) + (0 if part is None else part.start)
         known = self._lengths[first : first + len(block.rows)]
+        # a list, or a part of one, is measured whole, so its first number tells
         if np.isnan(known[0]):
             squared_lengths(block.vectors, self.origin, known, scratch)
         block.lengths[:] = known
@@ -129,6 +131,7 @@ class ListQueries:
 
         def sort(number: int) -> None:
             own, first = nearest[parts[number]], parts[number].start * nearest.shape[1]
+            # NumPy sorts 16 bits by counting, several times as fast
             visited = np.where(own < 0, lists, own).ravel().astype(np.uint16 if lists < 1 << 16 else np.int32)
             order = np.argsort(visited, kind="stable")
             self._limits[number] = np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first

@@ -127,6 +127,7 @@ def write_part(
         trained: the index, empty before and after.
         wanted: which of some rows [n] are added, bool [n]; None: all are.
     """
+    # FAISS keeps the order of what is added, so rows rise within each list
     for first, block in keys.each(shards):
         rows = np.arange(first, first + len(block))
         if wanted is not None:

@@ -16,7 +16,7 @@ from stages.search.build import FilledLists, PartFile, Source, grows_in_parts, m
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.keys import widened
-from stages.search.lists import DecodedLists, Lists, ListsInFile
+from stages.search.lists import DecodedLists, Lists, ListsInFile, holds_whole_keys
 
 
 class KeptKeys(Protocol):
@@ -42,16 +42,10 @@ def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> b
     index = empty_index(config, dim, dtype)
     if not grows_in_parts(index):
         return False
-    return not removes or (_holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), _FLAT))
+    return not removes or (holds_whole_keys(index) and isinstance(faiss.downcast_index(index.quantizer), _FLAT))
 
 
 _FLAT = (faiss.IndexFlat, faiss.IndexFlatL2, faiss.IndexFlatIP)
-
-
-def _holds_whole_keys(index: Any) -> bool:
-    if type(index) is faiss.IndexIVFScalarQuantizer:
-        return bool(index.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not index.by_residual)
-    return type(index) is faiss.IndexIVFFlat
 
 
 def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:

@@ -110,6 +110,11 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
         exclude: `none`, `self`, `window:N` (rows i - N … i + N) or `document`.
         doc_offsets: [D + 1] where each document of the split starts, and its end.
     Returns: [stop - start, 2] int64, rows first <= row < last of each token; None if none is forbidden.
+
+    >>> forbidden_rows("window:1", 4, 6, [0, 5, 9]).tolist()
+    [[3, 6], [4, 7]]
+    >>> forbidden_rows("document", 4, 6, [0, 5, 9]).tolist()
+    [[0, 5], [5, 9]]
     """
     if exclude == "none":
         return None

@@ -22,7 +22,12 @@ def pair_scores(
     """Scores of the pairs (queries[which], keys[rows]), summed in float32.
 
     Squared distances come from differences: a key is at distance exactly 0 from itself.
+
+    >>> keys = np.array([[0, 1], [3, 5]], np.float16)
+    >>> pair_scores(np.array([[0.0, 1.0]]), np.array([0, 0]), keys, np.array([0, 1]), "l2").tolist()  # 0, and 9 + 16
+    [0.0, 25.0]
     """
+    # keys that are compared more than once are widened once, not once a pair
     if len(which) > len(keys):
         keys = widened(keys)
     if keys.dtype == np.float32:
@@ -62,6 +67,10 @@ def exact_distances(
         ids: [n, k] int64 rows of the datastore, -1 where there is none.
         metric: `l2` (squared distance) or `ip` (inner product).
     Returns: [n, k] float32; +inf (l2) or -inf (ip) where the id is -1. The order is that of `ids`.
+
+    >>> keys = StoredKeys(np.array([[0, 0], [3, 4]], np.float16), rows_per_shard=1)
+    >>> exact_distances(keys, np.zeros((1, 2), np.float32), np.array([[1, 0, -1]]), "l2").tolist()
+    [[25.0, 0.0, inf]]
     """
     rows, places = sorted_places(ids.ravel())
     scores = np.full(rows.shape, np.inf, np.float32)

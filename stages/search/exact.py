@@ -103,6 +103,7 @@ class ExactSearcher(ScanningSearcher):
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
         self._on_device: KeysOnDevice | None = None
+        # near the keys, products are of small numbers, and lose few digits
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def is_small(self, queries: int) -> bool:
@@ -120,6 +121,7 @@ class ExactSearcher(ScanningSearcher):
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
         scratch = Scratch()
+        # shards outside, queries inside: each shard is read and widened once for all queries
         for first, block in self.keys.each():
             keys = self._ready(first, block, pool, scratch)
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
@@ -190,9 +192,11 @@ class Narrowing:
         for some in self.queries.within(everything, piece, self.bounds, scratch):
             self.found.add(some.which * PIECES + self.pieces, some.counts, some.packed)
         self.pieces += 1
+        # a narrow bound lets fewer pairs through, but ranking them costs as much as some pieces
         if self.found.pairs > KEPT * self.k * len(self.queries) or self.pieces == PIECES:
             self._narrow()
 
     def _narrow(self) -> None:
+        # exact scores have the query's own term, rough ones lack it
         kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
         self.bounds, self.pieces = np.minimum(self.bounds, self.queries.reach(kth, self.radius)), 1

@@ -102,6 +102,7 @@ def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
 
     IVF-flat holds float16 keys as they are (2 bytes a number, nothing lost); float32 keys in float32.
     """
+    # residuals of float16 keys would be rounded again, and the lists would no longer hold whole keys
     index = from_factory(factory_string(config, dtype), dim, config.metric)
     if config.index == "ivf-flat" and dtype == "float16":
         index.by_residual = False

@@ -36,6 +36,7 @@ class PlainSearcher(Searcher):
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
         size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
+        # the last attempt must end the search, so nothing may stay out of its sight
         with self._every_list_found() if exhausted else nullcontext():
             distances, ids = self._index(exhausted).search(queries, size)
         scores = score_to_distance(distances, self.metric)

@@ -64,6 +64,7 @@ class GroupedSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
+        # the middle of all centroids is near the keys, so that products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
         self._on_device: TensorLists | None = None
@@ -142,6 +143,7 @@ class GroupedSearcher(ScanningSearcher):
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
+            # a long list has a kind of its own, so that no other joins it
             kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
             most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
             if kind != last or taken + own > most or keys + size > GROUP_KEYS:
@@ -176,6 +178,7 @@ class GroupedSearcher(ScanningSearcher):
             queries: [n, dim].
             rows: [n, m].
         """
+        # one row more, which -1 finds: of no list
         list_of = np.full(self.rows + 1, self.ivf.nlist)
         for number in np.flatnonzero(self.lists.sizes).tolist():
             list_of[self.lists.ids(number)] = number
@@ -199,6 +202,7 @@ class GroupedSearcher(ScanningSearcher):
         depth, radii, own_room = queries.depth(k), [np.float32(0)], scratch or Scratch()
         sizes = self._scores_to_rank(queries, nearest, k, pool)
         table, most = ScoreTable(sizes, depth), sizes.shape[1]
+        # lists that give no score are left out, or each would be compared for nothing
         visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
 
         def score(numbers: list[int]) -> None:

@@ -46,6 +46,7 @@ class StoredKeys:
             ahead = None if shard is None else pool.submit(self.read, shard)
             while shard is not None and ahead is not None:
                 block, first = ahead.result(), self.bounds(shard)[0]
+                # asked for before the caller works, so that reading and computing overlap
                 shard = next(wanted, None)
                 ahead = None if shard is None else pool.submit(self.read, shard)
                 yield first, block

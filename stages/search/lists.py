@@ -112,6 +112,7 @@ def write_with_lists(
         lists: codes [size, bytes of a code] and rows [size] of each, in order.
     Raises: OSError if they cannot be written whole.
     """
+    # FAISS writes the number of keys into the head, so the empty index must claim it meanwhile
     trained.ntotal = faiss.extract_index_ivf(trained).ntotal = rows
     head: bytes = faiss.serialize_index(trained).tobytes()
     trained.ntotal = faiss.extract_index_ivf(trained).ntotal = 0
@@ -142,6 +143,7 @@ def _head_of(path: Path) -> Head:
                 if found is not None:
                     return found
                 at += 1
+            # a mark may be cut by the end of what was read
             at = max(0, len(read) - len(MARK) + 1)
             file.seek(len(read))
     raise ValueError("it does not end with inverted lists")
@@ -152,6 +154,7 @@ def _head_at(file: BinaryIO, at: int, total: int) -> Head | None:
     file.seek(at + len(MARK))
     lists, width = _numbers(file.read(16), 2)
     kind, (length,) = file.read(4), _numbers(file.read(8), 1)
+    # the letters of a mark may stand among numbers: what cannot be a table is not read as one
     if lists > at or 8 * length > total - file.tell():
         return None
     table = np.frombuffer(file.read(8 * length), np.int64)
@@ -209,3 +212,10 @@ class DecodedLists:
             return codes.view(np.float16)
         decoded: np.ndarray = quantizer.decode(codes)
         return decoded + self.ivf.quantizer.reconstruct(number) if self.ivf.by_residual else decoded
+
+
+def holds_whole_keys(ivf: Any) -> bool:
+    """Whether lists hold keys as they were added: float16 lists are made for float16 keys alone."""
+    if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
+        return bool(ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual)
+    return isinstance(ivf, faiss.IndexIVFFlat)

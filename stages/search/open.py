@@ -7,9 +7,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-from stages.allocator import PIECE, return_large_blocks
 from stages.errors import ArtifactError, content_of
-from stages.machine import free_memory_bytes
+from stages.machine import PIECE, free_memory_bytes, return_large_blocks
 from stages.numbers import size
 from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index
@@ -18,7 +17,7 @@ from stages.search.exact import ExactSearcher
 from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
-from stages.search.lists import Lists, ListsInFile, ListsInMemory
+from stages.search.lists import Lists, ListsInFile, ListsInMemory, holds_whole_keys
 from stages.search.searcher import Searcher
 
 FLAT_ROWS_AT_A_TIME = 16384
@@ -45,6 +44,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     lists = _lists_on_disk(index) if stays_on_disk(index) else None
+    # lists are read again and again: what malloc keeps of them would not be given back
     if lists is not None:
         return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
@@ -137,12 +137,13 @@ def searcher_of(
     `lists` are those of an index whose own are empty, since they are not in memory.
     On `cuda` the products of exact and grouped search are computed there; other kinds stay on the CPU.
     """
+    # a global of FAISS: set where every search begins, whoever changed it
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
     if can_group(index):
-        return GroupedSearcher(index, metric, probe or 1, _whole_keys(index), device, lists)
+        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device, lists)
     _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 
@@ -170,13 +171,6 @@ class _KeysOfFlat(StoredKeys):
     def __init__(self, index: Any, keys: np.ndarray) -> None:
         super().__init__(keys, FLAT_ROWS_AT_A_TIME)
         self.index = index
-
-
-def _whole_keys(ivf: Any) -> bool:
-    """Whether the lists hold keys as they were added (float16 lists are made for float16 keys alone)."""
-    if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
-        return ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual
-    return isinstance(ivf, faiss.IndexIVFFlat)
 
 
 def searching_gpus() -> int:

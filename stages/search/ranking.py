@@ -29,7 +29,12 @@ def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape
     Args:
         scores: float32; a candidate of score +inf or id -1 counts as missing, and comes last.
         ids: int64, below 2**32 - 1.
+
+    >>> both = packed(np.array([-0.5, 3.0], np.float32), np.array([8, 2]))
+    >>> bool(both[0] < both[1]), [one.tolist() for one in unpacked(both)]
+    (True, [[-0.5, 3.0], [8, 2]])
     """
+    # adding 0 turns -0.0 into 0.0, whose bits would sort apart; xor turns negative floats' order round
     bits = np.asarray(scores + np.float32(0)).view(np.int32)
     both = np.asarray(bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
     both <<= 32
@@ -56,6 +61,11 @@ def best_first(
 
     Args: as of `packed`.
     Returns: scores [n, k] float32 and ids [n, k] int64, padded with +inf and -1.
+
+    Of equal scores the smaller row comes first:
+
+    >>> best_first(np.array([[2.0, 1.0, 1.0]], np.float32), np.array([[7, 9, 4]]), k=2)[1].tolist()
+    [[4, 9]]
     """
     both = packed(scores, ids)
     both.sort(axis=1)
@@ -71,6 +81,9 @@ def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " 
     """Values [n] (-1 … 2**31 - 1) in rising order and where each stood; equals keep their order.
 
     Value and place are packed into one integer, which sorts several times faster than an argsort.
+
+    >>> [one.tolist() for one in sorted_places(np.array([5, -1, 5]))]
+    [[-1, 5, 5], [1, 0, 2]]
     """
     packed = (values << 32) | np.arange(len(values))
     packed.sort()
@@ -80,7 +93,11 @@ def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " 
 def without(
     ids: Int64[np.ndarray, "n m"], exclude_ranges: Integer[np.ndarray, "n 2"] | None
 ) -> Int64[np.ndarray, "n m"]:
-    """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges)."""
+    """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges).
+
+    >>> without(np.array([[3, 7]]), np.array([[7, 9]])).tolist()
+    [[3, -1]]
+    """
     if exclude_ranges is None:
         return ids
     start, stop = exclude_ranges[:, :1], exclude_ranges[:, 1:]
@@ -88,7 +105,11 @@ def without(
 
 
 def allowed_rows(rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"] | None) -> Integer[np.ndarray, " {n}"]:
-    """Number of rows [n] that each query may see."""
+    """Number of rows [n] that each query may see.
+
+    >>> allowed_rows(10, 2, np.array([[2, 5], [8, 20]])).tolist()
+    [7, 8]
+    """
     if exclude_ranges is None:
         return np.full(n, rows)
     clipped = exclude_ranges.clip(0, rows)

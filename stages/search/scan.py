@@ -44,7 +44,13 @@ def squared_lengths(
     out: Float32[np.ndarray, " m"],
     scratch: "Scratch",
 ) -> None:
-    """Squared distances of keys from the origin."""
+    """Squared distances of keys from the origin.
+
+    >>> out = np.empty(2, np.float32)
+    >>> squared_lengths(np.array([[1, 1], [4, 5]], np.float32), np.ones(2, np.float32), out, Scratch())
+    >>> out.tolist()
+    [0.0, 25.0]
+    """
     moved = np.subtract(keys, origin, out=scratch.array("moved", keys.shape))
     np.einsum("nd,nd->n", moved, moved, out=out)
 
@@ -56,6 +62,11 @@ def add_products(
 
     Of 64 queries and 1,000 keys PyTorch's take two thirds of the time of NumPy's. Where it may round float32 to fewer
     digits on the way, they are NumPy's.
+
+    >>> scores = np.array([[10.0, 20.0]], np.float32)
+    >>> add_products(np.array([[1, 2]], np.float32), np.array([[3, 0], [0, 4]], np.float32), scores)
+    >>> scores.tolist()
+    [[13.0, 28.0]]
     """
     if torch.get_float32_matmul_precision() == "highest":
         torch.from_numpy(out).addmm_(torch.from_numpy(queries), torch.from_numpy(keys).T)
@@ -136,6 +147,7 @@ class QueryBlock:
                 return
             np.subtract(queries[part], origin, out=own)
             self.lengths[part] = np.linalg.norm(own, axis=1)
+            # |k - q|² = |k - o|² - 2 (k - o)·(q - o) + |q - o|²: the last term is the same for all keys of a query
             own *= -2
             self.constant[part] = self.lengths[part] ** 2 - own @ origin
 
@@ -237,6 +249,7 @@ class QueryBlock:
     ) -> Bool[np.ndarray, " scores"]:
         """Which pairs of all these tiles lie within the bounds, end to end."""
         flags, first = scratch.array("flags", (sum(map(_scores, tiles)),), bool), 0
+        # inner products lose digits to the longest key of these tiles, not to that of the bound
         if self.metric != "l2":
             bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
@@ -289,6 +302,7 @@ def _tiles(whole: Tile) -> Iterator[Tile]:
 
 def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
     """Tiles that are TILE_SCORES together, each as wide as the widest, or a single one, as those of few keys are."""
+    # a table is as wide as its widest tile: narrow ones below `least` would be filled up for nothing
     some, queries, width = list[Tile](), 0, 0
     for tile in tiles:
         own = tile[1].stop - tile[1].start
@@ -328,7 +342,11 @@ def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
 
 
 def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) -> Float32[np.ndarray, "t w"]:
-    """The smallest of each row, as many as `depth` if there are; changes the order of the rows given."""
+    """The smallest of each row, as many as `depth` if there are; changes the order of the rows given.
+
+    >>> smallest_of(np.array([[3.0, 1.0, 2.0]], np.float32), 2, rising=True).tolist()
+    [[1.0, 2.0]]
+    """
     if depth < scores.shape[1]:
         scores.partition(depth - 1, axis=1)
         scores = scores[:, :depth]
@@ -339,6 +357,7 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
 
 def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
+    # columns of a row follow each other, so one flat assignment hides all ranges without a mask of the table
     columns = columns.clip(0, table.shape[1])
     firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
     table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value

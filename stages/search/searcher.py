@@ -90,6 +90,7 @@ class Searcher(ABC):
         """Search a block, then search again, harder, for the queries that came up short."""
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
+        # queries that came up short hold more candidates each, so fewer of them fit into a block
         while len(pending):
             step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort))
             for start in range(0, len(pending), step):

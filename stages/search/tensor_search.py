@@ -143,6 +143,7 @@ class TensorSearch:
             self._radius = torch.maximum(self._radius, some.radius)
             for which in parts(0, len(self.queries), min(some.step, most)):
                 self._offer(which, some, fresh=number == 0)
+                # results leave while later queries are compared, so that copying costs no time of its own
                 for part in parts(which.start, which.stop, step) if last else ():
                     put(part, self.best(part))
         for part in parts(0, len(self.queries), step) if number < 0 else ():

@@ -79,6 +79,9 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     Columns are put into groups, every w-th in one. `count` groups of the smallest minima hold so many scores that are
     no larger than any outside, so that these alone are ranked: m / g minima, then g * count scores, fewest of all for
     g = sqrt(m / count).
+
+    >>> smallest(torch.tensor([[5.0, 1.0, 3.0]]), 2)[1].sort().values.tolist()
+    [[1, 2]]
     """
     queries, keys = scores.shape
     if count >= keys:
@@ -152,10 +155,12 @@ class AsyncResults:
         if self._stream is None:
             self._keep(which, *found)
             return
+        # the copy must not begin before the scores are computed, nor hold up what computes the next
         self._stream.wait_stream(torch.cuda.current_stream(pairs.device))
         with torch.cuda.stream(self._stream):
             scores, rows = map(_on_its_way, found)
             arrived = self._stream.record_event()
+        # else PyTorch would hand this memory out again while it is copied
         for one in found:
             one.record_stream(self._stream)
         self._under_way.append(self._pool.submit(self._keep, which, scores, rows, arrived))

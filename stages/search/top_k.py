@@ -12,7 +12,11 @@ from stages.threads import ThreadPool
 def runs(
     starts: Integer[np.ndarray, " m"], lengths: Integer[np.ndarray, " m"], step: int = 1
 ) -> Int64[np.ndarray, " total"]:
-    """As many numbers as each length says, from its start on, one run after the other; step 0: the start itself."""
+    """As many numbers as each length says, from its start on, one run after the other; step 0: the start itself.
+
+    >>> runs(np.array([5, 9]), np.array([3, 2])).tolist()
+    [5, 6, 7, 9, 10]
+    """
     some = lengths > 0
     starts, lengths = starts[some], lengths[some]
     ends = np.cumsum(lengths)
@@ -58,6 +62,7 @@ class TopKBuffer:
         self, cells: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
     ) -> None:
         """Add `packed` pairs, cell after cell; a cell that holds some gets no others. Raises: TooMany."""
+        # only the place is shared: threads then write to cells and pairs of their own
         start = self._place_for(len(pairs))
         self._pairs[start : start + len(pairs)] = pairs
         self._counts.reshape(-1)[cells] = counts
@@ -105,6 +110,7 @@ class TopKBuffer:
     def _table(self, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
         """Pairs of some queries as rows [q, k or more], padded."""
         width = max(k, int(totals.max(initial=0)))
+        # `take` refuses an empty array, even where every place is clipped
         if not self.pairs:
             return np.full((len(some), width), MISSING)
         pads = width - totals[:, None]  # a last run, of any pairs
@@ -149,6 +155,7 @@ class ScoreTable:
     def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
         """Put scores into these cells, as many of each row as its cell takes."""
         sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
+        # rows of one width are copied at once; a mask of uneven ones costs a pass more
         if (sizes == width).all():
             self._from_any_place(width)[starts] = scores
         else:

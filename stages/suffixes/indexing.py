@@ -26,14 +26,13 @@ from stages.suffixes import AT_ONCE, IN_MEMORY
 if TYPE_CHECKING:
     import numpy as np
 
-    from stages.suffixes.changing import Ranked, Staying
-    from stages.suffixes.cutting import Stretches
     from stages.suffixes.matches import SortedContexts
+    from stages.suffixes.shards import Ranked, Staying, Stretches
     from stages.suffixes.text import Text
     from stages.text.tokens import TokenSplit
 
 TEXT = "text"
-"""Role of the tokens that are sorted; see also `stages.lineage.exact`."""
+"""Role of the tokens that are sorted; see also `stages.lineage.indexes`."""
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 20
 """The most that are sorted together; shards hold two thirds of it on average, since their sizes differ."""
@@ -117,7 +116,7 @@ class Work:
     def new(self) -> "list[Ranked]":
         """New contexts in order, as they were sorted."""
         from stages.array_files import map_arrays
-        from stages.suffixes.changing import Ranked
+        from stages.suffixes.shards import Ranked
 
         return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.sorting]
 
@@ -149,6 +148,7 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = _staying(job)
         most, count = CONTEXTS_PER_SHARD, len(held)
+        # borders of a sample cut unevenly: half as many shards again keep the largest below `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
         cutting = [
             Cutting(f"cut-{number:06d}", start, min(start + most, count), phase="cut")
@@ -172,8 +172,6 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
         )
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
-        from stages.suffixes.open import text_of
-
         return Work(plan, text_of(job.inputs[TEXT], str(job.config.split)), job.folder)
 
     def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Shard) -> ShardOutput:
@@ -218,8 +216,7 @@ def _staying(job: Job[IndexConfig]) -> "tuple[Staying | None, Stretches]":
     """The documents of the index before that stay, and the tokens that are to be sorted."""
     import numpy as np
 
-    from stages.suffixes.changing import others, staying
-    from stages.suffixes.cutting import Stretches
+    from stages.suffixes.shards import Stretches, others, staying
     from stages.suffixes.text import opened
 
     rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
@@ -242,7 +239,7 @@ def _both(job: ShardJob[IndexConfig]) -> Iterator["TokenSplit"]:
 def _keep(job: ShardJob[IndexConfig], plan: Plan, output: ShardOutput) -> None:
     import numpy as np
 
-    from stages.suffixes.changing import kept
+    from stages.suffixes.shards import kept
 
     assert plan.stay is not None
     group = job.inputs[PREVIOUS].zarr(GROUP)
@@ -264,7 +261,7 @@ def _cut(work: Work, shard: Cutting, output: ShardOutput) -> None:
     import numpy as np
 
     from stages.array_files import save_arrays
-    from stages.suffixes.cutting import borders, grouped
+    from stages.suffixes.shards import borders, grouped
 
     plan = work.plan
     bounds = borders(work.text, plan.sorted, len(plan.sorting))
@@ -276,9 +273,8 @@ def _sort(work: Work, shard: Sorting, output: ShardOutput) -> None:
     import numpy as np
 
     from stages.array_files import save_arrays
-    from stages.suffixes.changing import ranked
-    from stages.suffixes.cutting import taken
-    from stages.suffixes.order import sort_contexts
+    from stages.suffixes.shards import ranked, taken
+    from stages.suffixes.text import sort_contexts
 
     plan = work.plan
     places = taken(work.cut, shard.number) if plan.cutting else plan.sorted.places(np.arange(len(plan.sorted)))
@@ -291,8 +287,8 @@ def _sort(work: Work, shard: Sorting, output: ShardOutput) -> None:
 
 
 def _write(work: Work, number: int, output: ShardOutput) -> None:
-    from stages.suffixes.changing import merged
-    from stages.suffixes.order import Order
+    from stages.suffixes.shards import merged
+    from stages.suffixes.text import Order
 
     plan, rows = work.plan, work.plan.order.rows(number)
     order, shared = merged(work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared))
@@ -302,6 +298,26 @@ def _write(work: Work, number: int, output: ShardOutput) -> None:
 
 def _file(shard: Shard) -> Path:
     return Path("scratch", f"{shard.key}.npy")
+
+
+def text_of(tokens: Artifact, split: str) -> "Text":
+    """A split, its documents apart from each other; what is large is mapped, so that memory holds what is read."""
+    import numpy as np
+
+    from stages.suffixes.text import Text
+    from stages.text.tokens import open_split
+
+    held = open_split(tokens.zarr("tokens.zarr"), split)
+    return Text.of(held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"]))
+
+
+def open_contexts(index: Artifact) -> "SortedContexts":
+    """The sorted contexts of an index, mapped where they are large."""
+    from stages.suffixes.matches import SortedContexts
+    from stages.suffixes.text import opened
+
+    group, text = index.zarr(GROUP), text_of(index.input(TEXT), str(index.config["split"]))
+    return SortedContexts(text, opened(group["order"]), opened(group["shared"]))
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import LONGEST, Text
+from stages.suffixes.text import LONGEST, Text, sort_contexts
 
 NUMBERS_AT_ONCE = 1 << 18
 """Numbers that the matches of a part of the contexts take: they stay near the processor."""
@@ -117,11 +116,20 @@ class SortedContexts:
         Args:
             within: int64 [n, 2], from where and up to where tokens may be found; None: all may.
             without: int64 [n, 2], tokens that may not be found; None: none.
+
+        In "1 2 3 1 2 4" two tokens stand behind "1 2"; the first shares the border before it, too:
+
+        >>> text = Text.of(np.array([1, 2, 3, 1, 2, 4]), np.array([0, 6]), vocabulary=5)
+        >>> asked, contexts = Text.of(np.array([1, 2, 0]), np.array([0, 3]), vocabulary=5), SortedContexts.of(text)
+        >>> found = contexts.best(contexts.locate(asked, np.array([2])), k=2)
+        >>> text.ids[found.places].tolist(), found.shared.tolist()
+        ([[3, 4]], [[3, 2]])
         """
         n = len(located.place)
         found = Matched(np.full((n, k), -1), np.zeros((n, k), np.uint8))
         open_, width = np.arange(n if len(self.order) else 0), k
         while len(open_):
+            # twice the width for those alone whose best may lie farther out
             again = [np.zeros(0, np.int64)]
             step = max(1, NUMBERS_AT_ONCE // width)
             for begin in range(0, len(open_), step):
@@ -156,6 +164,7 @@ class SortedContexts:
         at = first[:, None] + step * np.arange(width)
         outside = (at < 0) | (at >= len(self.order))
         at[outside] = 0
+        # what two contexts share is the least that neighbours between them share
         links = self.shared[np.where(outside[:, 1:], 0, at[:, : width - 1] if step < 0 else at[:, 1:])]
         running = np.minimum.accumulate(np.concatenate((shared[:, None], links), axis=1), axis=1)
         running[outside] = 0

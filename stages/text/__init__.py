@@ -5,9 +5,9 @@ from stages.registry import Registry
 TOKENIZERS = Registry(
     "tokenizer",
     {
-        "word": "stages.text.word:WordTokenizer",
-        "char": "stages.text.char:CharTokenizer",
-        "byte": "stages.text.byte:ByteTokenizer",
-        "bpe": "stages.text.bpe:BpeTokenizer",
+        "word": "stages.text.simple_tokenizers:WordTokenizer",
+        "char": "stages.text.simple_tokenizers:CharTokenizer",
+        "byte": "stages.text.simple_tokenizers:ByteTokenizer",
+        "bpe": "stages.text.huggingface:BpeTokenizer",
     },
 )

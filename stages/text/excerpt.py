@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.errors import content_of
-from stages.text.names import DocumentNames
+from stages.text.documents import DocumentNames
 from stages.text.tokenizer import UNK
 
 UNFINISHED = "\ufffd"
@@ -25,7 +25,7 @@ class TokenText:
         file: a `tokenizer.json`.
         metrics: what tokenize tells of it: `eos_id`, `eos_after`.
         """
-        from stages.text.open_tokenizer import load_tokenizer
+        from stages.text.huggingface import load_tokenizer
 
         self._file, self._tokenizer = file, load_tokenizer(file)
         self.vocabulary_size = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values())

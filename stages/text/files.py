@@ -1,9 +1,18 @@
-"""Names of files, which tell what is in them; their digests; the corpus that every CPython ships."""
+"""Text files: what their names tell, their digests, and their text in blocks and lines of a bounded size.
 
+Compressed files are read as others are. The corpus that every CPython ships counts as a file.
+"""
+
+import codecs
 import hashlib
-from collections.abc import Iterable, Iterator
+import lzma
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
+
+import zstandard
 
 from stages.errors import DataError
 
@@ -78,3 +87,191 @@ def text_digest(texts: Iterable[str]) -> str:
         data = text.encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+RAW_BLOCK = 2**18
+COMPRESSED_BLOCK = 2**10
+"""Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
+NEWLINE = b"\n"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NO_TEXT = {b"%PDF-": "a PDF", b"PK\x03\x04": "a zip, Word or EPUB file"}
+"""Books as they are often kept, by the bytes that they begin with."""
+
+
+class _Decompressor(Protocol):
+    """The interface that zlib, lzma and zstandard share."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+
+
+def text_blocks(path: str, digest: str) -> Iterator[str]:
+    """The text of a UTF-8 file, `.gz`, `.xz` or `.zst` included, in blocks of no particular size.
+
+    A byte order mark at the beginning is skipped.
+
+    Args:
+        path: the file.
+        digest: BLAKE2b that its bytes must have, see `files.file_digest`.
+    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not UTF-8, or not the
+        file that `digest` was taken of.
+    """
+    raw = _raw_blocks(path, digest)
+    suffix = compression(path)
+    return _decoded(path, _decompressed(path, suffix, raw) if suffix else raw)
+
+
+def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
+    seen = hashlib.blake2b()
+    size = COMPRESSED_BLOCK if compression(path) else RAW_BLOCK
+    try:
+        with Path(path).open("rb") as file:
+            while block := file.read(size):
+                seen.update(block)
+                yield block
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    if seen.hexdigest() != digest:
+        raise DataError(f"{path} changed while it was being read; run the same command again.")
+
+
+def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Decompress members one after the other, padded with zeros or not, as the command line tools do."""
+    decompressor = _DECOMPRESSORS[suffix]()
+    read = 0
+    for block in blocks:
+        read, rest = read + len(block), block
+        while rest := rest.lstrip(b"\0") if decompressor.eof else rest:
+            if decompressor.eof:
+                decompressor = _DECOMPRESSORS[suffix]()
+            try:
+                data = decompressor.decompress(rest)
+            except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+                raise DataError(f"{path} is no intact {suffix} file: {error}, before byte {read}.") from error
+            yield from (data[start : start + RAW_BLOCK] for start in range(0, len(data), RAW_BLOCK))
+            rest = decompressor.unused_data if decompressor.eof else b""
+    if read and not decompressor.eof:
+        raise DataError(f"{path} is truncated: it ends at byte {read}, before the end of its {suffix} stream.")
+
+
+def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
+    held, offset, line = b"", 0, 1
+    for block in chain(blocks, [None]):
+        data = held + (block or b"")
+        if offset == 0 and data.startswith(UTF16_MARKS):
+            raise DataError(
+                f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
+                "iconv -f UTF-16 -t UTF-8 does."
+            )
+        _refuse_books(path, data, offset)
+        _refuse_nul(path, data, offset)
+        try:
+            text, used = codecs.utf_8_decode(data, "strict", block is None)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}, in line "
+                f"{line + data.count(NEWLINE, 0, error.start)}; convert it to UTF-8 first."
+            ) from error
+        if offset == 0:
+            text = text.removeprefix("\ufeff")
+        held, offset, line = data[used:], offset + used, line + data.count(NEWLINE, 0, used)
+        if text:
+            yield text
+
+
+def _refuse_books(path: str, data: bytes, offset: int) -> None:
+    """Refuse books that are no text, which people give as they came: part of a PDF may well be UTF-8."""
+    if offset == 0:
+        kind = next((kind for mark, kind in NO_TEXT.items() if data.startswith(mark)), None)
+        if kind is not None:
+            raise DataError(f"{path} is {kind}, not plain text{_where(path)}; save it as a text file (UTF-8) first.")
+
+
+def _refuse_nul(path: str, data: bytes, offset: int) -> None:
+    position = data.find(b"\0")
+    if position >= 0:
+        raise DataError(
+            f"{path} looks binary: it has a zero byte (NUL) at byte {offset + position}{_where(path)}; expected "
+            "plain text in UTF-8."
+        )
+
+
+def _where(path: str) -> str:
+    return " of its decompressed text" if compression(path) else ""
+
+
+LONGEST_PIECE = 65_536
+"""Characters of a line beyond which it is cut."""
+
+
+class Piece(NamedTuple):
+    """A line with its newline, or a part of one."""
+
+    text: str
+    starts_line: bool
+    ends_line: bool
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether this is a whole line of white space."""
+        return self.starts_line and self.ends_line and self.text.isspace()
+
+
+def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
+    """Cut text into lines, at "\\n" alone, and long lines at white space.
+
+    The pieces depend on the text, not on how it came in blocks, and join to exactly the text.
+    """
+    rest, starts_line = "", True
+    for block in blocks:
+        first, *others = block.split("\n")
+        rest += first
+        for line in others:
+            if len(rest) < LONGEST_PIECE:
+                yield Piece(rest + "\n", starts_line, True)
+            else:
+                yield from _ended(rest + "\n", starts_line)
+            rest, starts_line = line, True
+        start = 0
+        for cut in _cuts(rest, len(rest)):
+            yield Piece(rest[start:cut], starts_line, False)
+            start, starts_line = cut, False
+        rest = rest[start:]
+    if rest:
+        yield from _ended(rest, starts_line)
+
+
+def _ended(line: str, starts_line: bool) -> Iterator[Piece]:
+    if len(line) <= LONGEST_PIECE:
+        yield Piece(line, starts_line, True)
+        return
+    start = 0
+    for cut in _cuts(line, len(line) - line.endswith("\n")):
+        yield Piece(line[start:cut], starts_line, False)
+        start, starts_line = cut, False
+    yield Piece(line[start:], starts_line, True)
+
+
+def _cuts(line: str, length: int) -> Iterator[int]:
+    """Where to cut a line as long as what is left of it is too long: each time before the last single space in reach.
+
+    There a byte-level tokenizer begins a new word in any case, so that the cut leaves no trace in the ids.
+    Where there is none (in no language's text) the cut comes after LONGEST_PIECE characters.
+    """
+    start = 0
+    while length - start > LONGEST_PIECE:
+        space = line.rfind(" ", start + 1, start + LONGEST_PIECE)
+        while space > 0 and (line[space - 1].isspace() or line[space + 1].isspace()):
+            space = line.rfind(" ", start + 1, space)
+        start = space if space > 0 else start + LONGEST_PIECE
+        yield start

@@ -9,10 +9,20 @@ from typing import Any, NamedTuple, Self
 
 from stages.errors import DataError
 from stages.numbers import size
-from stages.text.blocks import RAW_BLOCK, pieces, text_blocks
 from stages.text.config import LARGEST_RECORD, TEXT
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
-from stages.text.files import PYDOCS, Format, file_digest, format_of, pydoc_names, pydoc_topics, text_digest
+from stages.text.files import (
+    PYDOCS,
+    RAW_BLOCK,
+    Format,
+    file_digest,
+    format_of,
+    pieces,
+    pydoc_names,
+    pydoc_topics,
+    text_blocks,
+    text_digest,
+)
 from stages.text.tables import text_rows
 
 NAMES = ("title", "name", "id")

@@ -14,8 +14,15 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.errors import DataError
 from stages.text.config import Documents
-from stages.text.documents import OPENS_DOCUMENT, MarkedPiece, ParagraphHashes
-from stages.text.names import NamedRun, NameRuns, read_runs, runs_between
+from stages.text.documents import (
+    OPENS_DOCUMENT,
+    MarkedPiece,
+    NamedRun,
+    NameRuns,
+    ParagraphHashes,
+    read_runs,
+    runs_between,
+)
 
 SHARD_CHARACTERS = 2**20
 SHARD_PIECES = 2**14

@@ -12,14 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from stages.metrics import LONG_WORD
-from stages.text.blocks import pieces
-from stages.text.bpe import BpeTokenizer
 from stages.text.documents import BOUNDARIES, OPENS_DOCUMENT, mark
-from stages.text.files import compression
+from stages.text.files import compression, pieces
+from stages.text.huggingface import BpeTokenizer
 from stages.text.records import TextFile, records
 from stages.text.spool import Pieces
-from stages.text.tokenizer import UNK
-from stages.text.vocabulary import words
+from stages.text.tokenizer import UNK, words
 
 COLUMNS = (50, 100)
 """Characters of a column into which text is commonly wrapped."""

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from stages.errors import UsageError
-from stages.text.byte import ByteTokenizer
-from stages.text.tokenizer import EOS, TextTokenizer
-from stages.text.vocabulary import words
+from stages.text.simple_tokenizers import ByteTokenizer
+from stages.text.tokenizer import EOS, TextTokenizer, words
 
 BLOCK_TOKENS = 1 << 17
 """Tokens turned into text at once, each of which takes a few hundred bytes of memory."""

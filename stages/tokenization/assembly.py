@@ -12,8 +12,8 @@ from stages.artifacts.stage import Job
 from stages.errors import DataError
 from stages.examples import DOCUMENTS
 from stages.text.config import TokenizeConfig
+from stages.text.documents import names_file
 from stages.text.form import counted
-from stages.text.names import names_file
 from stages.text.tokens import SPLITS
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import SCANNED, TextShard

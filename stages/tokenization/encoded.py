@@ -1,5 +1,7 @@
-"""One shard of text as ids: what each leaves in the draft's scratch folder, and what it counts."""
+"""Shards of text in the draft's scratch folder: words of train, a vocabulary of them, and ids, all counted."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -7,16 +9,63 @@ import numpy as np
 
 from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import Shard
+from stages.text.config import TokenizeConfig
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.form import counted
-from stages.text.open_tokenizer import open_tokenizer
+from stages.text.huggingface import open_tokenizer
+from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces, Spool
-from stages.text.tokenizer import EosRule, TextTokenizer
-from stages.text.vocabulary import words
-from stages.text.word import SplitText, WordTokenizer
+from stages.text.tokenizer import EosRule, TextTokenizer, words
 from stages.tokenization.sources import TOKENIZER_FILE
-from stages.tokenization.spooling import SPOOL, TextShard
-from stages.tokenization.vocabulary import words_file
+from stages.tokenization.spooling import SPOOL, TOKENIZER_MADE, TextShard
+
+
+@dataclass(frozen=True)
+class WordsShard(Shard):
+    """Some text of train, to be split into words."""
+
+    text: TextShard
+
+
+@dataclass(frozen=True)
+class VocabularyShard(Shard):
+    """All text of train, to be counted."""
+
+    texts: tuple[TextShard, ...]
+
+
+def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | VocabularyShard]":
+    """Shards that come before the texts are encoded."""
+    train = tuple(text for text in texts if text.split == "train")
+    return [
+        *(WordsShard(f"words-{text.key}", text, phase="words") for text in train),
+        VocabularyShard(TOKENIZER_MADE, train, phase="vocabulary"),
+    ]
+
+
+def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard) -> ShardOutput:
+    """Save a text's words."""
+    pieces = spool.pieces(shard.text.text)
+    output = ShardOutput(folder, {"lines": len(pieces.where(ENDS_LINE))})
+    SplitText.of(pieces.texts, config.lowercase).save(output.add(words_file(shard.text)))
+    return output
+
+
+def make_vocabulary(config: TokenizeConfig, folder: Path, lines: Sequence[int], shard: VocabularyShard) -> ShardOutput:
+    """Save the tokenizer, from what `split_words` left; `lines`: how many end in each text."""
+    split = (SplitText.read(folder / words_file(text)) for text in shard.texts)
+    tokenizer = WordTokenizer.learn(
+        zip(split, lines, strict=True), config.vocab_size, config.lowercase, config.min_count or 1
+    )
+    output = ShardOutput(folder)
+    tokenizer.save(output.add(TOKENIZER_FILE))
+    return output
+
+
+def words_file(text: TextShard) -> str:
+    """Where the words of a shard of train are left."""
+    return f"scratch/words/{text.key}.npy"
 
 
 class Work:

@@ -6,7 +6,7 @@ from typing import Any
 from stages.numbers import joined
 from stages.reporting import Reporter
 from stages.text.form import DIFFER_IN_FORM, differences
-from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
+from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
 """A split with fewer is too small to measure, or to learn, more than roughly."""

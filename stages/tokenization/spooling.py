@@ -8,17 +8,15 @@ from stages.artifacts.stage import Inputs, Job, Shard
 from stages.lineage.corpus import tokenizer_of
 from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
-from stages.text.aligned import SIDES, Side
 from stages.text.config import TokenizeConfig
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
-from stages.text.open_tokenizer import open_tokenizer
-from stages.text.pretrained import PretrainedTokenizer
+from stages.text.huggingface import PretrainedTokenizer, open_tokenizer
 from stages.text.records import read_corpus
 from stages.text.spool import Pieces, Spool, SpoolShard, TextRange, cut_by_shares, whole, write_spool
 from stages.text.survey import lacks_words
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
-from stages.tokenization.aligned import aligned_text, report_pairs
+from stages.tokenization.aligned import SIDES, Side, aligned_text, report_pairs
 from stages.tokenization.corpora import ONE_CORPUS
 from stages.tokenization.sources import (
     TOKENIZER,

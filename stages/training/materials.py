@@ -17,7 +17,7 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, write_atomically
-from stages.artifacts.rows import Rows
+from stages.artifacts.reading import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings

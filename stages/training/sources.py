@@ -1,7 +1,7 @@
 """The artifacts that a training run learns from, whether they fit each other, and warnings. Free of torch at import."""
 
-from stages.artifacts.advice import advised
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.errors import ArtifactError, UsageError
 from stages.examples import DOCUMENTS, STREAMS
@@ -228,7 +228,7 @@ def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     import torch
 
     from stages.models.language_model import LanguageModel
-    from stages.text.vocabulary import MANY_TYPES, vocabulary_cost
+    from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:

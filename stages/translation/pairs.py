@@ -1,11 +1,13 @@
-"""Pairs of sentences that rows of a datastore are of, as text."""
+"""Pairs of sentences that rows of a memory are of, as text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from stages.artifacts.artifact import Artifact
+from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import is_updated, split_of
 from stages.text.excerpt import TokenText
@@ -13,36 +15,50 @@ from stages.text.excerpt import TokenText
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The text of a datastore's rows, pair by pair."""
+    """The text of rows, pair by pair: row i is token i of `ids`, and pair p is the rows from `offsets[p]` on.
 
-    rows: DatastoreRows
+    `sources`: tokens of the source side, and where its sentences begin; None where they are not known any more.
+    """
+
+    ids: Any
+    offsets: np.ndarray
+    sources: tuple[Any, Any] | None
     text: TokenText
 
     def of_row(self, row: int) -> dict[str, Any]:
-        """The pair that a row is a token of: its number, both sides, and how much of the target stands before it.
-
-        The source is None where the datastore does not know it any more.
-        """
-        offsets = self.rows.doc_offsets
-        pair = int(np.searchsorted(offsets, row, side="right")) - 1
-        begin, end = offsets[pair : pair + 2].tolist()
-        ids = np.asarray(self.rows.text.ids[begin:end]).tolist()
+        """The pair that a row is a token of: its number, both sides, and how much of the target stands before it."""
+        pair = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        begin, end = self.offsets[pair : pair + 2].tolist()
+        ids = np.asarray(self.ids[begin:end]).tolist()
         pieces = self.text.pieces(ids[:-1])
         before = "".join(pieces[: row - begin])
         return {"row": row, "pair": pair, "source": self._source(pair), "target": "".join(pieces), "before": before}
 
     def _source(self, pair: int) -> str | None:
-        if self._sources is None:
+        if self.sources is None:
             return None
-        ids, offsets = self._sources
+        ids, offsets = self.sources
         begin, end = (int(place) for place in offsets[pair : pair + 2])
         return self.text.decoded(np.asarray(ids[begin : end - 1]).tolist())
 
-    @cached_property
-    def _sources(self) -> tuple[Any, Any] | None:
-        """Tokens of the source side, and where its sentences begin; None where rows are of several splits."""
-        datastore = self.rows.datastore
-        if is_updated(datastore):
-            return None
-        arrays, split = datastore.input("corpus").zarr("tokens.zarr"), split_of(datastore)
-        return arrays[f"{split}/source_ids"], arrays[f"{split}/source_offsets"]
+
+def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
+    """The pairs that a translation's neighbours are rows of: those that are found, else the datastore's.
+
+    Args:
+        read: artifacts by role.
+    """
+    if PAIRS in read:
+        arrays: Any = read[PAIRS].zarr("tokens.zarr")
+        offsets = np.asarray(arrays[f"{SPLIT}/doc_offsets"][:])
+        return PairTexts(arrays[f"{SPLIT}/ids"], offsets, _sources(read[PAIRS], SPLIT), text)
+    datastore = read["datastore"]
+    rows = DatastoreRows(datastore)
+    known = not is_updated(datastore)  # else rows are of several splits
+    sources = _sources(datastore.input("corpus"), split_of(datastore)) if known else None
+    return PairTexts(rows.text.ids, rows.doc_offsets, sources, text)
+
+
+def _sources(tokens: Artifact, split: str) -> tuple[Any, Any]:
+    arrays: Any = tokens.zarr("tokens.zarr")
+    return arrays[f"{split}/source_ids"], arrays[f"{split}/source_offsets"]

@@ -65,6 +65,8 @@ class DecodingSettings(Settings):
 class TranslationRequest(DecodingSettings):
     """A request for translations."""
 
+    tokens: Annotated[str | None, Spelling("TOKENS")] = None
+    """Corpus whose pairs `similar-pairs` finds; None: that of --report, else the model's."""
     text: str | None = None
     """Translate this line; None: those of stdin."""
     attribute: bool = False

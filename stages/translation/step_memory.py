@@ -12,11 +12,10 @@ from stages.encoding.carried_state import CarriedState
 from stages.encoding.encode import Places
 from stages.encoding.key_encoder import search_keys
 from stages.encoding.scoring import LEAST, LMScores
-from stages.lineage.runs import OwnRows
-from stages.retrieval.neighbors import IndexSearch
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.translation.decoder import Step
+from stages.translation.step_search import StepSearch
 
 NOWHERE = Places(np.zeros(0, np.int64), [])
 
@@ -42,18 +41,15 @@ class StepMemory:
     """
 
     policy: WeightPolicy
-    search: IndexSearch
+    search: StepSearch
     dtype: torch.dtype
     """Type of the stored keys, which queries are rounded to."""
-    own: OwnRows | None = None
-    """Rows of the split that is translated, if the datastore was made of it: a sentence does not find its own."""
     searches: int = field(default=0, init=False)
     """Queries so far."""
-    _sentences: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
 
-    def begin(self, sentences: Sequence[int]) -> None:
-        """Name the sentences of the next batch, by their numbers in the split."""
-        self._sentences = np.asarray(sentences, np.int64)
+    def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
+        """Name the sentences of the next batch, by their numbers in the split, and their tokens."""
+        self.search.begin(numbers, sources)
 
     def __call__(self, step: Step, sentences: Tensor) -> Tensor:
         """Log-probabilities of every token with memory read; see `ReadMemory`."""
@@ -79,19 +75,11 @@ class StepMemory:
         context, gate = self._context(step) if self.policy.needs.context else None, self.policy.search_gate
         opened = None if gate is None or context is None else gate.opens(context.cpu()).numpy()
         self.searches += len(queries) if opened is None else int(opened.sum())
-        found = self.search.search(queries, self._forbidden(sentences), opened)
+        found = self.search.search(queries, sentences.cpu().numpy(), opened)
         targets = torch.zeros_like(step.tokens) if targets is None else targets
         log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
         scored = LMScores(0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None)
         return ScoredRange(scored, CarriedState(0), NOWHERE, None, found, queries, context)
-
-    def _forbidden(self, sentences: Tensor) -> np.ndarray | None:
-        """Rows of each row's own sentence, int64 [R, 2]."""
-        if self.own is None:
-            return None
-        firsts = self.own.doc_offsets[self._sentences[sentences.cpu().numpy()]].tolist()
-        each = [self.own.forbidden("document", first, first + 1) for first in firsts]
-        return np.concatenate([one for one in each if one is not None])
 
     def _context(self, step: Step) -> Tensor:
         """Features of each context, float [R, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
+from stages.examples.padding import padded
 from stages.lineage.corpus import token_text
-from stages.lineage.runs import OwnRows
 from stages.models.language_model import LanguageModel
-from stages.retrieval.neighbors import IndexSearch
-from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
 from stages.translation.beam import BeamSettings, Hypothesis, beam_search
 from stages.translation.model_decoder import ModelDecoder
@@ -60,7 +58,7 @@ class Translator:
 
     def _translated(self, sources: Sequence[np.ndarray], numbers: Sequence[int]) -> list[Hypothesis]:
         if self.memory is not None:
-            self.memory.begin(numbers)
+            self.memory.begin(numbers, sources)
         longest = [min(self.settings.longest.of(source), self.most) for source in sources]
         beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
         return beam_search(self.decoder, *self._padded(sources), longest, beam, self.memory)
@@ -75,7 +73,7 @@ class Translator:
         Only of a translator with a memory.
         """
         assert self.memory is not None, "evidence is of a memory"
-        self.memory.begin([number])
+        self.memory.begin([number], [source])
         target = torch.tensor(self.written(found), device=self.device)
         step = self.decoder.steps(target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device))
         return self.memory.evidence(step, torch.zeros_like(target), target)
@@ -86,12 +84,8 @@ class Translator:
 
     def _padded(self, sources: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
         """Tokens int64 [N, S], and which of them count."""
-        lengths = torch.tensor([len(source) for source in sources])
-        rows = torch.full((len(sources), int(lengths.max())), self.decoder.eos)
-        for row, source in enumerate(sources):
-            rows[row, : len(source)] = torch.from_numpy(np.asarray(source, np.int64))
-        mask = torch.arange(rows.shape[1]) < lengths[:, None]
-        return rows.to(self.device), mask.to(self.device)
+        rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
+        return rows, mask
 
 
 def open_translator(
@@ -116,9 +110,3 @@ def open_translator(
     decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
     most = model.config.reads.longest_context or Translator.most
     return Translator(decoder, settings, device, text, memory, most)
-
-
-def step_memory(policy: WeightPolicy, search: IndexSearch, dtype: str, split: str | None = None) -> StepMemory:
-    """The memory of a row for sentences of a split, or of none."""
-    own: OwnRows | None = search.own.get(split) if split is not None else None
-    return StepMemory(policy, search, getattr(torch, dtype), own)

@@ -19,7 +19,7 @@ from stages.examples.cutting import WindowSettings
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.runs import KeptRows, Runs
 from stages.lineage.sources import RowSource
-from stages.text.names import NamedRun, names_file, read_runs
+from stages.text.documents import NamedRun, names_file, read_runs
 from stages.text.tokens import open_split
 from stages.updating.config import UpdateConfig
 

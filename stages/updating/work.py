@@ -40,9 +40,9 @@ class Work:
 
 def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
     """Open the datastore before."""
-    from stages.allocator import return_large_blocks
     from stages.encoding.carried_state import StateStore
     from stages.lineage.rows import stored_keys
+    from stages.machine import return_large_blocks
     from stages.models.devices import resolve_device
 
     return_large_blocks()

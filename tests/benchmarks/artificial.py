@@ -12,7 +12,7 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.encoding.stored_rows import BUILT
@@ -52,7 +52,7 @@ class ArtificialConfig(StageConfig):
     """What neighbours leave out."""
 
 
-class Artificial(Stage[ArtificialConfig]):
+class Artificial(SerialStage[ArtificialConfig]):
     """Common to all kinds: inputs by role."""
 
     Config = ArtificialConfig

@@ -29,7 +29,7 @@ from stages.models.devices import resolve_device
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys
 from stages.search.open import searcher_of
-from stages.search.recall import recall
+from stages.search.quality import recall
 from stages.search.searcher import Searcher
 from stages.search.tensors import smallest
 from tests.benchmarks.bench_machine import finish

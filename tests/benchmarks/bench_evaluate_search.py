@@ -30,7 +30,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
 from stages.search.open import open_searcher, read_index
-from stages.search.recall import recall
+from stages.search.quality import recall
 from tests.benchmarks.bench_lists import products
 from tests.benchmarks.borrowed import borrowed, excerpt
 from tests.benchmarks.timing import Seconds, evaluation_time, medians, timed

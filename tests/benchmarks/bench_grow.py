@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-import stages.search.recall
+import stages.search.quality
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Stage
@@ -38,7 +38,7 @@ from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
-from stages.search.recall import measure
+from stages.search.quality import measure
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.update import UpdateDatastore
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--recall-queries", type=int, default=1000)
     arguments = parser.parse_args()
-    stages.search.recall.measure = Measuring.measure  # type: ignore[assignment]
+    stages.search.quality.measure = Measuring.measure  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         run(Timed(Path(folder)), arguments)
 

@@ -65,7 +65,7 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
     from stages.artifacts.store import Store
     from stages.search.keys import StoredKeys
     from stages.search.open import open_searcher
-    from stages.search.recall import recall
+    from stages.search.quality import recall
     from tests.benchmarks.bench_on_disk import write
 
     index = Store(store).get(reference)

@@ -150,7 +150,7 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
 
 
 def compare(folder: Path, how: list[str], ks: list[int], sample: int) -> None:
-    from stages.search.recall import recall
+    from stages.search.quality import recall
 
     for k in ks:
         found = [np.load(folder / f"{HOW.index(one)}-{k}.npy") for one in how]

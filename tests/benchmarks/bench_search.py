@@ -43,7 +43,7 @@ from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import read_index, searcher_of
-from stages.search.recall import recall
+from stages.search.quality import recall
 from tests.benchmarks.artificial import Artificial, Model, Tokens, artificial
 from tests.benchmarks.bench_lists import products
 from tests.benchmarks.engines import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys, widened
-from stages.search.recall import recall
+from stages.search.quality import recall
 from tests.benchmarks.timing import timed
 
 Setting = dict[str, Any]

@@ -1,21 +1,22 @@
 """kNN-LM of a pretrained model on tasks: perplexity falls, and what becomes of reasoning (arXiv:2408.11815).
 
-    python -m tests.endurance.reasoning MODEL WIKITEXT TASKS [--items 400] [--store STORE]
+    python -m tests.endurance.reasoning MODEL WIKITEXT TASKS [--items 200] [--tasks piqa sst2] [--store STORE]
 
 WIKITEXT holds `train.txt.gz`, `valid.txt` and `test.txt`; TASKS `piqa.jsonl` with `piqa.lst` (goal, sol1, sol2; the
 right one), `sst2.jsonl` (text, label) and `lambada.jsonl` (text). The datastore is of the first 154,000 bytes of
-WikiText-2, λ and temperature are those that its valid split chose. Prints a line of JSON a task: accuracy of the model
-alone and with kNN-LM on the same items, and how many of them each answers alone.
+WikiText-2, λ and temperature are those that its valid split chose. Prints a line of JSON a task: the share of items
+that the model alone and kNN-LM answer rightly, how many of them each answers alone, and their difference.
 """
 
 import argparse
 import gzip
 import itertools
 import json
+import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,10 @@ def lambada(folder: Path) -> Iterator[dict[str, Any]]:
 TASKS = {"piqa": piqa, "sst2": sst2, "lambada": lambada}
 
 
-def write_tasks(folder: Path, given: Path, items: int) -> None:
+def write_tasks(folder: Path, given: Path, names: Sequence[str], items: int) -> None:
     """A file of items and one of settings for each task."""
-    for name, made in TASKS.items():
-        lines = (json.dumps(item) + "\n" for item in itertools.islice(made(given), items))
+    for name in names:
+        lines = (json.dumps(item) + "\n" for item in itertools.islice(TASKS[name](given), items))
         (folder / f"{name}.jsonl").write_text("".join(lines), "utf-8")
         (folder / f"{name}.yaml").write_text(TASK.format(name=f"memlm_{name}", file=folder / f"{name}.jsonl"))
 
@@ -83,19 +84,31 @@ def report_of(store: Path, model: str, wikitext: Path, folder: Path) -> tuple[st
     return reference, {row["row"]: round(row["perplexity"], 2) for row in rows}
 
 
-def answers(store: Path, folder: Path, model_args: str) -> dict[str, list[bool]]:
+def answers(store: Path, folder: Path, names: Sequence[str], model_args: str) -> dict[str, list[bool]]:
     """Whether each item of each task was answered rightly."""
     output = folder / ("plain" if "memory" in model_args else "memory")
     command = [sys.executable, "-m", "memlm_cli.harness", "run", "--model", "memlm", "--log_samples"]
     command += ["--model_args", f"{model_args},store={store}", "--include_path", str(folder)]
-    command += ["--tasks", ",".join(f"memlm_{name}" for name in TASKS), "--output_path", str(output)]
+    command += ["--tasks", ",".join(f"memlm_{name}" for name in names), "--output_path", str(output)]
     subprocess.run(command, check=True, stdout=sys.stderr)
     found = {}
-    for name in TASKS:
+    for name in names:
         (file,) = output.rglob(f"samples_memlm_{name}_*.jsonl")
         samples = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
         found[name] = [one["acc"] == 1 for one in sorted(samples, key=lambda one: one["doc_id"])]
     return found
+
+
+def change(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, float]:
+    """Difference of two shares of the same items, and half of its 95 % interval, in percent of the items.
+
+    >>> change([True, True, False, False], [True, False, True, True])
+    (25.0, 81.3)
+    """
+    moves = [int(new) - int(old) for old, new in zip(before, after, strict=True)]
+    mean = sum(moves) / len(moves)
+    deviation = math.sqrt(sum((move - mean) ** 2 for move in moves)) / len(moves)
+    return round(100 * mean, 1), round(196 * deviation, 1)
 
 
 def main() -> None:
@@ -103,24 +116,26 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("wikitext", type=Path)
     parser.add_argument("tasks", type=Path)
-    parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--items", type=int, default=200)
+    parser.add_argument("--tasks", dest="names", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--store", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         store = options.store or folder / "store"
-        write_tasks(folder, options.tasks, options.items)
+        write_tasks(folder, options.tasks, options.names, options.items)
         report, perplexities = report_of(store, options.model, options.wikitext, folder)
         print(json.dumps({"report": report, **perplexities}), flush=True)
         index = json.loads((store / report / "manifest.json").read_text())["inputs"]["index"]
         reference = f"ref={index['kind']}/{index['id']}"
-        plain = answers(store, folder, f"{reference},memory=none")
-        memory = answers(store, folder, f"{reference},report={report}")
+        plain = answers(store, folder, options.names, f"{reference},memory=none")
+        memory = answers(store, folder, options.names, f"{reference},report={report}")
         for task, own in plain.items():
             pairs = list(zip(own, memory[task], strict=True))
             alone = {"plain": pairs.count((True, False)), "kNN-LM": pairs.count((False, True))}
             shares = {"plain": sum(own) / len(own), "kNN-LM": sum(memory[task]) / len(own)}
-            print(json.dumps({"task": task, "items": len(own), "right": shares, "right alone": alone}), flush=True)
+            line = {"task": task, "items": len(own), "right": shares, "right alone": alone}
+            print(json.dumps(line | {"change, %": change(own, memory[task])}), flush=True)
 
 
 if __name__ == "__main__":

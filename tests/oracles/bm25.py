@@ -10,14 +10,15 @@ import numpy as np
 from rank_bm25 import BM25Okapi
 
 
-def lucene_scores(documents: list[list[int]]) -> np.ndarray:
-    """Scores [S, S] of every document (a row) for every document."""
+def lucene_scores(documents: list[list[int]], queries: list[list[int]] | None = None) -> np.ndarray:
+    """Scores [Q, S] of every document for every query (a row), which are the documents unless others are given."""
+    queries = documents if queries is None else queries
     k1, b = 0.9, 0.4
     counts = [Counter(document) for document in documents]
     holding = Counter(term for count in counts for term in count)
     mean_length = sum(map(len, documents)) / len(documents)
-    scores = np.zeros((len(documents), len(documents)))
-    for i, query in enumerate(documents):
+    scores = np.zeros((len(queries), len(documents)))
+    for i, query in enumerate(queries):
         for j, count in enumerate(counts):
             room = k1 * (1 - b + b * len(documents[j]) / mean_length)
             for term in query:

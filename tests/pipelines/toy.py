@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from stages.artifacts.kinds import STAGES
-from stages.artifacts.stage import InputFile, Inputs, Job, Stage
+from stages.artifacts.stage import InputFile, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.interrupts import deferred_signals
@@ -24,7 +24,7 @@ class PauseConfig(StageConfig):
     name: str = ""
 
 
-class Pause(Stage[PauseConfig]):
+class Pause(SerialStage[PauseConfig]):
     """Leaves files in the folder `trace`: `NAME-began` when it begins, `NAME-ended` or `NAME-saved`, and `NAME-died`.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import ProgressLog, Written
 
 
 @dataclass

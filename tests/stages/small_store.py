@@ -13,11 +13,11 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.registry import Part
-from stages.text.word import WordTokenizer
+from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenization.schema import TOKENS
 from stages.training.config import MODEL
 
@@ -31,7 +31,7 @@ class TokensConfig(StageConfig):
     seed: int = 0
 
 
-class SmallTokens(Stage[TokensConfig]):
+class SmallTokens(SerialStage[TokensConfig]):
     """Random ids with one `<eos>` in six; every paragraph is three tokens, a document nine; words are their ids."""
 
     name = "small-tokens"
@@ -115,7 +115,7 @@ class ModelConfig(StageConfig):
     seed: int = 0
 
 
-class SmallModel(Stage[ModelConfig]):
+class SmallModel(SerialStage[ModelConfig]):
     """A Transformer with random weights; `scale` makes keys too large, `poison` all that is computed no numbers."""
 
     name = "small-model"

@@ -23,8 +23,8 @@ from stages.inspection.settings import Request
 from stages.memory import weight_network
 from stages.models.language_model import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.retrieval.grammar import parse_readings
 from stages.retrieval.neighbors import IndexSearch
-from stages.retrieval.reading import parse_readings
 from stages.retrieval.weights import CHOICES
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm

@@ -12,7 +12,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.oracles.index_rows import differing_rows
-from tests.stages.artifacts.test_checked_arrays import signed
+from tests.stages.artifacts.test_reading import signed
 from tests.stages.small_store import array
 from tests.stages.test_forgetting import built, indexed, made, tokens_of
 from tests.stages.test_forgetting import store as store

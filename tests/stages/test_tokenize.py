@@ -16,10 +16,10 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.reporting import Silent
-from stages.text import blocks as pieces_module
+from stages.text import files as pieces_module
 from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
-from stages.text.names import DocumentNames
+from stages.text.documents import DocumentNames
 from stages.text.tokens import open_split
 from stages.tokenize import Tokenize
 from tests.oracles import text as oracle
@@ -165,9 +165,9 @@ def test_the_published_tokenizer_gives_the_ids_of_each_document(
 def test_results_depend_on_no_shard_and_block_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES * 3)]}
     settings = {"tokenizer": "bpe", "vocab_size": 280, "documents": "wikitext"}
-    monkeypatch.setattr("stages.text.blocks.RAW_BLOCK", 11)
+    monkeypatch.setattr("stages.text.files.RAW_BLOCK", 11)
     monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 40)
-    monkeypatch.setattr("stages.text.bpe.BATCH_CHARACTERS", 30)
+    monkeypatch.setattr("stages.text.huggingface.BATCH_CHARACTERS", 30)
     small = tokenize(tmp_path / "small", files, **settings)
     monkeypatch.undo()
     large = tokenize(tmp_path / "large", files, **settings)

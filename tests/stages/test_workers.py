@@ -10,8 +10,7 @@ import pytest
 from stages import pack
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import is_log
-from stages.artifacts.make import make
-from stages.artifacts.runner import chains_of
+from stages.artifacts.make import chains_of, make
 from stages.artifacts.stage import Execution, Stage
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig

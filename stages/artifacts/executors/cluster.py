@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts.executors.executor import Executor
+from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
 from stages.artifacts.executors.machines import (
     NAMESPACE,
     NO_ROOM,
@@ -33,8 +33,7 @@ from stages.artifacts.executors.machines import (
     require_shared,
     resources,
 )
-from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
-from stages.artifacts.progress import Written
+from stages.artifacts.output import Written
 from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
 from stages.reporting import Reporter

@@ -15,9 +15,8 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
 from typing import Any, cast
 
-from stages.artifacts.executors.executor import Executor
-from stages.artifacts.executors.worker import Failed, ShardTask, ShardWorker
-from stages.artifacts.progress import Written
+from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
+from stages.artifacts.output import Written
 from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
 from stages.reporting import Reporter

@@ -1,22 +1,115 @@
-"""Breakdowns of a scored split, found before any token is scored: repeated paragraphs, ends of documents, frequency."""
+"""Breakdowns of a scored split, found before any token is scored: texts read before, ends of documents, frequency.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+Tokens are grouped by how often their type stands in a text: who gains from a memory, the frequent or the rare.
+Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with a bucket more for types that are not there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.figures.frequency import Frequencies, find_frequencies
-from stages.evaluation.figures.last_word import LastWords
-from stages.evaluation.figures.matched import Matched, find_matched
-from stages.lineage.corpus import array_digests, token_text
-from stages.lineage.evaluation import datastores_read
-from stages.lineage.exact import EXACT, TEXT
-from stages.lineage.rows import DatastoreRows
-from stages.retrieval.rows import MemoryRow
+from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.texts import KnownText, Matched, find_matched, known_texts, repeated_tokens
+from stages.lineage.corpus import token_text
 from stages.text.tokens import open_split
+
+if TYPE_CHECKING:
+    from stages.retrieval.rows import MemoryRow
+
+BOUNDS = (10_000, 1_000, 100, 10, 0)
+"""The types of bucket b stand more than BOUNDS[b] times, and at most BOUNDS[b - 1]; those of a last one never."""
+IDS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """In which bucket each type of a vocabulary is, int64 [V], and what was counted for it."""
+
+    bucket_of: np.ndarray
+    counted_in: str
+    """`train` or `split`, the scored one."""
+    corpus: str
+    """Reference of the tokens whose split was counted."""
+
+    def tokens(self, targets: np.ndarray) -> list[int]:
+        """How many of some tokens, int [n], are in each bucket."""
+        return np.bincount(self.bucket_of[targets], minlength=len(BOUNDS) + 1).tolist()
+
+    def sums(self, targets: np.ndarray, values: np.ndarray) -> list[float]:
+        """The sum of a value of each token, [n], over each bucket, in float64."""
+        return np.bincount(self.bucket_of[targets], values.astype(np.float64), len(BOUNDS) + 1).tolist()
+
+
+def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) -> Frequencies | None:
+    """Count the types of the vocabulary, in one pass over a split.
+
+    Args:
+        counted_in: `train`: in the training split of the tokens that the model learned, or, if they have
+            none, of the scored ones; `split`: in the scored split.
+        read: what an evaluation reads, by role.
+        split: the scored split.
+    Returns: None if there is no training split.
+    """
+    if counted_in == "split":
+        return _frequencies(read["tokens"], split, counted_in)
+    for corpus in (read["model"].input("tokens"), read["tokens"]):
+        if "train" in corpus.metrics["splits"]:
+            return _frequencies(corpus, "train", counted_in)
+    return None
+
+
+def _frequencies(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
+    group: Any = corpus.zarr("tokens.zarr")
+    counts = type_counts(group[f"{split}/ids"], corpus.metrics["vocabulary_size"])
+    return Frequencies(bucket_of(counts), counted_in, corpus.reference)
+
+
+def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
+    """How often each type stands among ids [T], int64 [V]; a few million ids are in memory at a time."""
+    counts = np.zeros(vocabulary, np.int64)
+    for start in range(0, ids.shape[0], IDS_AT_ONCE):
+        counts += np.bincount(ids[start : start + IDS_AT_ONCE], minlength=vocabulary)
+    return counts
+
+
+def bucket_of(counts: np.ndarray) -> np.ndarray:
+    """The bucket of a type that stands so often, int64 [V]: 0 holds the most frequent.
+
+    >>> bucket_of(np.array([20_000, 500, 0])).tolist()
+    [0, 2, 5]
+    """
+    return len(BOUNDS) - np.searchsorted(BOUNDS[::-1], counts, side="left")
+
+
+def buckets(tokens: Sequence[int]) -> list[tuple[int, dict[str, int | None]]]:
+    """The buckets that hold tokens: number, then bounds (None: there is none) and tokens, as a report has them."""
+    bounds = zip((*BOUNDS, None), (None, *BOUNDS), tokens, strict=True)
+    return [
+        (number, {"more_than": more_than, "at_most": at_most, "tokens": count})
+        for number, (more_than, at_most, count) in enumerate(bounds)
+        if count
+    ]
+
+
+def chance_accuracy(stored: np.ndarray, scored: np.ndarray, at: Sequence[int]) -> dict[str, float]:
+    """Share of tokens that stand among the values of K rows drawn at random, by K.
+
+    One of type v stands among them with probability 1 - (1 - p_v)^K, where p_v is the share of v in all rows.
+
+    Args:
+        stored: rows of each type, int64 [V].
+        scored: tokens of each type, int64 [V].
+        at: numbers of rows, K.
+
+    >>> chance_accuracy(np.array([3, 1]), np.array([1, 1]), at=(1, 2))
+    {'1': 0.5, '2': 0.6875}
+    """
+    never = 1 - stored / stored.sum()
+    return {str(k): float(np.average(1 - never**k, weights=scored)) for k in at}
+
 
 ACCURACY_AT = (1, 8, 64, 1024)
 """Numbers of neighbours, beside all that are read, for which retrieval accuracy is reported."""
@@ -33,7 +126,7 @@ class Accuracy:
 class Repeated(NamedTuple):
     """A text that is known, and how many counted tokens stand in it."""
 
-    text: "KnownText"
+    text: KnownText
     tokens: int
 
 
@@ -68,7 +161,7 @@ def find_breakdown(
     read: Mapping[str, Artifact],
     split: str,
     counted_in: str,
-    rows: Sequence[MemoryRow],
+    rows: "Sequence[MemoryRow]",
     last_words: Mapping[str, LastWords] | None,
 ) -> Breakdown:
     """Find the breakdowns of the scored split.
@@ -104,7 +197,7 @@ def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
     return int(tokens.sum() if counted is None else tokens[counted.scored(0, len(tokens))].sum())
 
 
-def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
+def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:
     """The first row whose first reading looks into a datastore, and the numbers of neighbours reported for it.
 
     None of a row that leaves searches out: where none is made no neighbour can be right.
@@ -114,74 +207,6 @@ def find_accuracy(rows: Sequence[MemoryRow]) -> Accuracy:
         if k and row.searched == 1:
             return Accuracy(number, tuple(sorted({*(n for n in ACCURACY_AT if n < k), k})))
     return Accuracy(0, ())
-
-
-HASHES = "paragraph_hashes"
-
-
-@dataclass(frozen=True)
-class KnownText:
-    """A split that a model learned, rows of a datastore are of, or an index matches: `read_by` says which.
-
-    `corpus`: reference of its tokens; `digests`: what all its paragraphs are known by, None if only some are stored;
-    `hashes`: reads those that are, uint64 [P].
-    """
-
-    corpus: str
-    split: str
-    digests: Mapping[str, str] | None
-    hashes: Callable[[], np.ndarray]
-    read_by: tuple[str, ...]
-
-
-def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
-    """The texts that the answers may stand in, each once: what the model learned, then what its datastores hold.
-
-    Args:
-        read: artifacts by role, as `stages.lineage.evaluation` finds them.
-    """
-    learned = read["model"].input("tokens")
-    texts = [_whole(learned, "train", "model")] if "train" in learned.metrics["splits"] else []
-    for datastore, _ in datastores_read(read):
-        for held in _held(datastore):
-            same = next((n for n, text in enumerate(texts) if held.digests and text.digests == held.digests), None)
-            if same is None:
-                texts.append(held)
-            elif "datastore" not in texts[same].read_by:
-                texts[same] = replace(texts[same], read_by=("model", "datastore"))
-    if EXACT in read:
-        matched = _whole(read[EXACT].input(TEXT), str(read[EXACT].config["split"]), EXACT)
-        texts += [] if any(text.digests == matched.digests for text in texts) else [matched]
-    return texts
-
-
-def _whole(tokens: Artifact, split: str, reader: str) -> KnownText:
-    digests = array_digests(tokens, f"{split}/{HASHES}")
-    return KnownText(tokens.reference, split, digests, partial(_read, tokens, split, HASHES), (reader,))
-
-
-def _held(datastore: Artifact) -> Iterator[KnownText]:
-    """The text of each split that rows of a datastore are of."""
-    rows = DatastoreRows(datastore)
-    for number, source in enumerate(rows.sources):
-        hashes = partial(rows.paragraph_hashes, number)
-        yield KnownText(source.tokens.reference, source.split, source.paragraphs, hashes, ("datastore",))
-
-
-def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
-    """Whether each token of a split lies in a paragraph whose hash is among those of a known text, bool [T].
-
-    Compares the hashes of whole paragraphs: runs of lines that are not blank or, of longer runs, single lines (see
-    `stages.text.documents.mark`).
-    """
-    repeated = np.isin(_read(scored, split, HASHES), known)
-    ends = _read(scored, split, "paragraph_ends")
-    return np.repeat(repeated, np.diff(ends, prepend=0))
-
-
-def _read(tokens: Artifact, split: str, name: str) -> np.ndarray:
-    array: Any = tokens.zarr("tokens.zarr")[f"{split}/{name}"]
-    return np.asarray(array[:])
 
 
 def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:

@@ -5,21 +5,20 @@ datastores and, where the row has a cache, what was scored so far. The text that
 of joined counts. What was scored makes another, which goes on counting. Both are mixed with one weight.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.evaluation.figures.last_word import LastWords
 from stages.evaluation.figures.ngram import Ngrams, Pieces, counting_on
-from stages.lineage.corpus import array_digests
+from stages.evaluation.figures.places import LastWords
+from stages.evaluation.figures.texts import MOST_TOKENS, KnownText, counted_texts, digests_of, learned_text
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.exact import EXACT, TEXT
-from stages.lineage.rows import DatastoreRows
+from stages.lineage.indexes import EXACT
+from stages.lineage.pairs import PAIRS
 from stages.metrics import finite, perplexity
-from stages.registry import CODE
 from stages.retrieval.sources.settings import Past
 from stages.text.tokens import TokenSplit, open_split, start_id
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from stages.retrieval.rows import MemoryRow
 
 
-MOST_TOKENS = 10_000_000
-"""Maximum number of tokens counted, and scored: 10 s and 1 GB for each control at most."""
 TRIGRAM = 3
 
 
@@ -36,7 +33,7 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """And exact indexes."""
+    """And exact indexes, and tokens whose pairs are found."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -86,6 +83,8 @@ class Counting:
             stores.append(self.read["datastore"])
         if any(one.reads_text for one in settings):
             stores.append(self.read[EXACT])
+        if any(one.reads_pairs for one in settings):
+            stores.append(self.read[PAIRS])
         pasts = {one.past(self.reset) for one in settings}
         past: Past | None = "stream" if "stream" in pasts else "document" if "document" in pasts else None
         return Reads(tuple({store.reference: store for store in stores}.values()), past)
@@ -165,7 +164,7 @@ class Counting:
             self._p[key] = counting_on(stream, self.order, self._start, self._vocabulary, anew)
         return self._p[key]
 
-    def _ngrams(self, texts: "list[CountedText]") -> Ngrams:
+    def _ngrams(self, texts: list[KnownText]) -> Ngrams:
         """Joined counts, of which the last are kept: several splits are read with them."""
         key = tuple((text.ids, text.tokens) for text in texts)
         if key not in self._counted:
@@ -174,7 +173,7 @@ class Counting:
             self._counted[key] = Ngrams.count(pieces, self.order, self._start, self._vocabulary)
         return self._counted[key]
 
-    def _texts(self, split: str, reads: Reads) -> "list[CountedText]":
+    def _texts(self, split: str, reads: Reads) -> list[KnownText]:
         """Texts that are counted before a split is read: none of its own rows."""
         own = digests_of(self.read["tokens"], split)
         return [text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own]
@@ -207,82 +206,6 @@ class Counting:
         return int(self.read["tokens"].metrics["vocabulary_size"])
 
 
-LEARNED = "train"
-
-Digests = frozenset[tuple[str, str]]
-"""The bytes of a split's ids, wherever they lie."""
-
-
-@dataclass(frozen=True)
-class CountedText:
-    """All of a split, or rows of it that a datastore has.
-
-    `corpus`: reference of its tokens; `tokens`: how many are counted.
-    """
-
-    ids: Digests
-    corpus: str
-    split: str
-    tokens: int
-    held: "TokenSplit | tuple[DatastoreRows, int]"
-    """A whole split, or a datastore and the number of its source."""
-
-    def open(self) -> Pieces:
-        """The tokens that are counted, each with its place in the split."""
-        if isinstance(self.held, TokenSplit):
-            return Pieces(np.asarray(self.held.ids[:]))
-        rows, source = self.held
-        first, end = rows.runs.block(source)
-        places = rows.runs.places_of(np.arange(first, end))[1]
-        return Pieces.of_places(np.asarray(rows.text.ids[first:end]), places)
-
-
-def digests_of(tokens: Artifact, split: str) -> Digests:
-    """Digests that identify a split."""
-    return frozenset(array_digests(tokens, f"{split}/ids").items())
-
-
-def learned_text(model: Artifact) -> CountedText | None:
-    """The text that a model was trained on; None of a model that learned elsewhere, whose tokens say nothing of it."""
-    tokens: Any = model.input("tokens")
-    splits = tokens.metrics["splits"]
-    weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
-    if weights or LEARNED not in splits:
-        return None
-    return whole_split(tokens, LEARNED)
-
-
-def whole_split(tokens: Artifact, split: str) -> CountedText:
-    """All of a split."""
-    held = open_split(tokens.zarr("tokens.zarr"), split)
-    return CountedText(
-        digests_of(tokens, split), tokens.reference, split, int(tokens.metrics["splits"][split]["tokens"]), held
-    )
-
-
-def counted_texts(model: Artifact, datastores: Iterable[Artifact]) -> list[CountedText]:
-    """The texts that a model and datastores were made of, each once: where two hold parts of one, the larger part."""
-    learned = learned_text(model)
-    texts = {} if learned is None else {learned.ids: learned}
-    for datastore in datastores:
-        for text in _held(datastore):
-            if text.ids not in texts or texts[text.ids].tokens < text.tokens:
-                texts[text.ids] = text
-    return list(texts.values())
-
-
-def _held(datastore: Artifact) -> Iterator[CountedText]:
-    """The rows of a datastore, by the split that they are of; all of the text of an exact index."""
-    if datastore.kind == "index":
-        yield whole_split(datastore.input(TEXT), str(datastore.config["split"]))
-        return
-    rows = DatastoreRows(datastore)
-    for number, source in enumerate(rows.sources):
-        first, end = rows.runs.block(number)
-        ids = frozenset(source.ids.items())
-        yield CountedText(ids, source.tokens.reference, source.split, end - first, (rows, number))
-
-
 EVEN = 0.5
 """The weight of each where there is no text to fit it on."""
 HALVINGS = 14
@@ -306,6 +229,7 @@ def best_weight(first: np.ndarray, second: np.ndarray) -> float:
     0.5
     """
     low, high = 0.0, 1.0
+    # bisection, not Newton: no step leaves [0, 1], where the mixture is a probability
     for _ in range(HALVINGS):
         weight = (low + high) / 2
         slope = float(((second - first) / mixed(first, second, weight)).sum())

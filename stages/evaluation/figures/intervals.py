@@ -9,7 +9,7 @@ intervals.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,6 @@ from stages.evaluation.figures.places import Units
 from stages.evaluation.figures.token_scores import has_scores, open_scores
 from stages.metrics import FEWEST_UNITS, perplexity
 from stages.reporting import Progress, unheard
-
-if TYPE_CHECKING:
-    from stages.evaluation.score_range import RangeScores
-
 
 DRAWS_AT_ONCE = 1 << 22
 
@@ -60,6 +56,7 @@ class Bootstrap:
 
     def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """Sums of values [U, C] of U units over the units of each resample, float64 [samples, C]."""
+        # all means come of the same draws, so that their differences are paired
         random, units = np.random.default_rng(self.seed), len(values)
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
@@ -79,7 +76,11 @@ class Bootstrap:
 
 
 def _times(drawn: np.ndarray) -> np.ndarray:
-    """How often each of U units is among the U draws of a row, float64 [n, U]."""
+    """How often each of U units is among the U draws of a row, float64 [n, U].
+
+    >>> _times(np.array([[0, 2, 2]])).tolist()
+    [[1.0, 0.0, 2.0]]
+    """
     rows, units = drawn.shape
     cells = drawn + np.arange(rows)[:, None] * units
     return np.bincount(cells.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
@@ -124,11 +125,11 @@ class UnitFiles:
         """Size of all that is left, where no unit lies in two shards."""
         return 8 * GROUPS * (self.rows + 1) * self.units.count
 
-    def write(self, output: ShardOutput, number: int, scores: "RangeScores", start: int, stop: int) -> None:
-        """Let shard `number` leave the sums of tokens [start, stop)."""
+    def write(self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int) -> None:
+        """Let shard `number` leave the sums of tokens [start, stop); nats [c] of those that count, of each row."""
         chosen = self.units.places.chosen
         places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
-        first, found = self._sums(places, np.stack(scores.nll()))
+        first, found = self._sums(places, np.stack(nll))
         save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
 
     def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
@@ -186,6 +187,7 @@ def change_intervals(
         return None
     bootstrap, tokens = Bootstrap(), sums.tokens[:, held]
     everywhere, on_new_text = _intervals(bootstrap, rows[..., held], first[..., held], tokens)
+    # a row that is not a number anywhere cannot be the lowest
     lowest = int(np.nan_to_num(rows[0].sum(axis=-1), nan=np.inf).argmin())
     (above,) = _intervals(bootstrap, rows[:1, :, held], rows[:1, [lowest]][..., held], tokens[:1])
     above[lowest] = None

@@ -118,6 +118,7 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
     if anew and stream.first is not None:
         contexts = stream.first
     for length in range(n):
+        # numbered anew at each length, so that the product with V never leaves 64 bits
         contexts = np.unique(contexts * vocabulary + stream.back(length, start), return_inverse=True)[1]
         total, order, begins = ranks(contexts)
         gram = ranks(contexts * vocabulary + stream.ids.astype(np.int64)).rank

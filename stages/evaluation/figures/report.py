@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from stages.diagnostics import PROBES
-from stages.evaluation.figures.frequency import Frequencies, buckets
+from stages.evaluation.figures.breakdown import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 from stages.numbers import rate
 

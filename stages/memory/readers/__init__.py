@@ -1,4 +1,4 @@
-"""How memory is read: a file a reader, with its settings beside it."""
+"""How memory is read: readers and their settings, a line each here."""
 
 from stages.registry import Part, Registry
 

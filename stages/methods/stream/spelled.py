@@ -10,6 +10,7 @@ from torch import Tensor
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch
+from stages.examples.padding import padded
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 
@@ -84,12 +85,8 @@ class Spelling:
         ([[0, 3, 4, 10, 7]], [[3, 4, 10, 7, 0]], [[11, 3, 4, 10, 7]], [[0, 0, 0, 1, 1]])
         """
         rows = [np.concatenate((one.text, [self.answer], one.answer, [self.eos])) for one in examples]
-        lengths = np.array([len(row) for row in rows])
-        targets = np.full((len(rows), int(lengths.max())), self.eos, np.int64)
-        for row, target in zip(rows, targets, strict=True):
-            target[: len(row)] = row
+        targets, mask = padded(rows, self.eos)
         place = np.arange(targets.shape[1])
-        mask = place < lengths[:, None]
         asked = np.array([len(one.text) for one in examples])
         return SpelledBatch(
             inputs=torch.from_numpy(np.concatenate((np.full((len(rows), 1), self.eos), targets[:, :-1]), 1)),

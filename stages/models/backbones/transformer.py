@@ -1,13 +1,17 @@
 """Decoder Transformer, pre-norm, with fused causal attention."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
+from stages.models.backbone import Backbone, Compilable, Encoding, Inputs, named_below
+from stages.models.backbones.stream_configs import in_block
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
+from stages.models.layers.settings import BlockMemory, memory_of, present
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.stacks import ChosenLayers, let_begin
 
@@ -25,16 +29,16 @@ class Positions(nn.Module):
             std = config.width**-0.5
             self.learned = nn.Parameter(nn.init.normal_(torch.empty(config.max_positions, config.width), std=std))
 
-    def forward(self, length: int, device: torch.device) -> Tensor:
-        """Vectors [length, d] of the first positions."""
+    def forward(self, length: int, device: torch.device, first: int = 0) -> Tensor:
+        """Vectors [length, d] of the positions from `first` on."""
         if self.learned is None:
-            return sinusoids(length, self.width, device)
-        if length > len(self.learned):
+            return sinusoids(length, self.width, device, first)
+        if first + length > len(self.learned):
             raise UsageError(
-                f"A window of {length} tokens is longer than the {len(self.learned)} positions "
+                f"A window of {first + length} tokens is longer than the {len(self.learned)} positions "
                 "that the model has learned; use a shorter context."
             )
-        return self.learned[:length]
+        return self.learned[first : first + length]
 
 
 class Block(ChosenLayers):
@@ -43,13 +47,30 @@ class Block(ChosenLayers):
     def forward(self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None) -> tuple[Tensor, Tensor]:
         """[B, L, d], tokens and offsets [B, L] -> the next residual stream and the input of the feed-forward layer."""
         x, _ = self.lookup(x, tokens, document_offset, self.lookup.begin(x))
-        x = x + self.dropout(self.attention(self.attention_norm(x)))
+        return self._fed(x + self.dropout(self.attention(self.attention_norm(x))))
+
+    def begin(self, x: Tensor) -> BlockMemory:
+        """The memory where a window begins; inputs [B, n, d] give its rows, type and device."""
+        return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
+
+    def going_on(
+        self, x: Tensor, inputs: Inputs, memory: BlockMemory, place: int
+    ) -> tuple[Tensor, Tensor, BlockMemory]:
+        """As `forward`, for the inputs of a window behind the first `place`; and the memory after them."""
+        x, looked_up = self.lookup(x, inputs.tokens, inputs.document_offset, memory.lookup)
+        attended, memory_after = self.attention.going_on(self.attention_norm(x), memory.attention, place)
+        return *self._fed(x + self.dropout(attended)), BlockMemory(memory_after, looked_up)
+
+    def _fed(self, x: Tensor) -> tuple[Tensor, Tensor]:
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
 class Transformer(Backbone, Compilable):
-    """Embeddings -> (f, g); carries no state from window to window."""
+    """Embeddings -> (f, g); carries no state from window to window.
+
+    Where all attention layers are recurrent it reads a window in pieces, too: `state` is then that of the piece before.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -66,6 +87,8 @@ class Transformer(Backbone, Compilable):
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
+        if inputs.state is not None:
+            return self._going_on(inputs, inputs.state)
         embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
         # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
@@ -73,3 +96,21 @@ class Transformer(Backbone, Compilable):
         for block in self.blocks:
             x, ffn_input = block(x, inputs.tokens, inputs.document_offset)
         return Encoding(self.norm(x), ffn_input)
+
+    def _going_on(self, inputs: Inputs, state: Mapping[str, Tensor]) -> Encoding:
+        """The next inputs of a window, and the state after them: `place`, int64 [1], and the memory of each block.
+
+        An empty state begins the window.
+        """
+        embedded, place = inputs.embedded, int(state["place"]) if state else 0
+        x = self.dropout(embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place))
+        # The place stays on the CPU, where reading it waits for no GPU.
+        after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
+        for number, block in enumerate(self.blocks, 1):
+            assert isinstance(block, Block)
+            memory = block.begin(x)
+            if state:
+                memory = memory_of(named_below(state, in_block(number)), memory)
+            x, ffn_input, memory = block.going_on(x, inputs, memory, place)
+            after |= {f"{in_block(number)}{name}": part for name, part in present(memory).items()}
+        return Encoding(self.norm(x), ffn_input, after)

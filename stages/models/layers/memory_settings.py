@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import count, islice
 from math import isqrt
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -183,6 +183,8 @@ class MemSizerSettings(SublayerSettings):
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644).
     """
+
+    recurrent: ClassVar[bool] = True
 
     name: Literal["memsizer"] = "memsizer"
     slots: Size = 32

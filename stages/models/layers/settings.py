@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -18,6 +18,9 @@ def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
 
 class SublayerSettings(Settings):
     """Settings of a registered layer, which the field `name` selects."""
+
+    recurrent: ClassVar[bool] = False
+    """Whether it reads a window in pieces, too: what it needs of the positions before does not grow with them."""
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
@@ -195,6 +198,13 @@ def remembers(model: BackboneConfig, context: int) -> bool:
     if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
         return False
     return any(array.nbytes for array in model.attention.memory_spec(model, context))
+
+
+def reads_in_pieces(model: BackboneConfig) -> bool:
+    """Whether it reads a window in pieces, too, each from the state after the one before; `{}` begins the window."""
+    if not isinstance(model, AttentionConfig):
+        return False
+    return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))
 
 
 def lengthened_layers() -> list[str]:

@@ -7,8 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def sinusoids(length: int, width: int, device: torch.device | None = None) -> Float[Tensor, "{length} {width}"]:
-    """Position vectors [length, width]: sines in the first half, cosines in the second.
+def sinusoids(
+    length: int, width: int, device: torch.device | None = None, first: int = 0
+) -> Float[Tensor, "{length} {width}"]:
+    """Vectors [length, width] of the positions from `first` on: sines in the first half, cosines in the second.
 
     >>> sinusoids(2, 4)[0].tolist()
     [0.0, 0.0, 1.0, 1.0]
@@ -16,5 +18,5 @@ def sinusoids(length: int, width: int, device: torch.device | None = None) -> Fl
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
     """
     rates = torch.exp(torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1)))
-    angles = torch.arange(length, device=device)[:, None] * rates
+    angles = torch.arange(first, first + length, device=device)[:, None] * rates
     return torch.cat((angles.sin(), angles.cos()), 1)

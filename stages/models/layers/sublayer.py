@@ -71,6 +71,21 @@ class WindowAttention(Sublayer):
         """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
 
 
+class RecurrentAttention(WindowAttention, Generic[Memory]):
+    """Reads a window in pieces, too: however it is cut, the numbers are the same.
+
+    Its memory does not grow with the positions before, so every position takes the same time.
+    """
+
+    @abstractmethod
+    def begin(self, x: Tensor) -> Memory:
+        """Create the memory where a window begins; inputs [B, n, d] give its rows, type and device."""
+
+    @abstractmethod
+    def going_on(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
+        """As `forward`, for the n positions behind the first `place`; and the memory after them."""
+
+
 class Lookup(Sublayer, Generic[Memory]):
     """Looks the latest tokens up, and adds what it finds to the residual stream, before a block's attention.
 

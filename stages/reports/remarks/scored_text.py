@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.exact import EXACT
+from stages.lineage.indexes import EXACT
+from stages.lineage.pairs import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share
@@ -82,12 +83,15 @@ def matched_text(report: Figures) -> Iterator[Finding]:
     yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
 
 
+HOLDERS = {EXACT: "the index's text", PAIRS: "the pairs"}
+
+
 def _text(text: Figures) -> str:
     """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
     if "model" in text["read_by"]:
         return str(text["split"])
-    holder = "index" if EXACT in text["read_by"] else "datastore"
-    return f"the {holder}'s text, {text['split']} of {text['corpus']}"
+    holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text")
+    return f"{holder}, {text['split']} of {text['corpus']}"
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
@@ -111,7 +115,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
     exclude = report.get("exclude")
     if not exclude:
         return
-    made = next(report["read"][role] for role in ("datastore", EXACT, MODELS_OWN) if role in report["read"])
+    made = next(report["read"][role] for role in ("datastore", EXACT, PAIRS, MODELS_OWN) if role in report["read"])
     rows, others = "its own row", "rows of the tokens next to it"
     if exclude == "document":
         rows, others = "the rows of its document", "those of other documents"

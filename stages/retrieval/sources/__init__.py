@@ -1,4 +1,4 @@
-"""Where memory comes from at test: a file a source, with settings beside it; `local` and `long` share one."""
+"""Where memory comes from at test: their settings, and a file for each; `local` and `long` share one."""
 
 from stages.registry import Part, Registry
 
@@ -7,11 +7,12 @@ HERE = "stages.retrieval.sources"
 SOURCES = Registry(
     "source",
     {
-        "local": Part.within(HERE, "recent_settings:LocalSettings", "recent:open_recent"),
-        "long": Part.within(HERE, "recent_settings:LongSettings", "recent:open_recent"),
-        "exact-stream": Part.within(HERE, "exact_settings:ExactStreamSettings", "exact:open_stream"),
-        "exact": Part.within(HERE, "exact_settings:ExactSettings", "exact:open_exact"),
-        "external": Part.within(HERE, "external_settings:ExternalSettings", "external:open_external"),
+        "local": Part.within(HERE, "settings:LocalSettings", "recent:open_recent"),
+        "long": Part.within(HERE, "settings:LongSettings", "recent:open_recent"),
+        "exact-stream": Part.within(HERE, "settings:ExactStreamSettings", "exact:open_stream"),
+        "exact": Part.within(HERE, "settings:ExactSettings", "exact:open_exact"),
+        "external": Part.within(HERE, "settings:ExternalSettings", "external:open_external"),
+        "similar-pairs": Part.within(HERE, "similar_pairs_settings:SimilarPairsSettings", "similar_pairs:open_pairs"),
     },
 )
 """In the order in which sources and their keys are spelled.

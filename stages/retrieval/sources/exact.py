@@ -15,8 +15,7 @@ from torch import Tensor
 
 from stages.memory.entries import Entries, LogSums
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 from stages.suffixes.matches import Located, Matched, SortedContexts
 from stages.suffixes.text import LONGEST, Text
@@ -124,6 +123,7 @@ class ExactStreamSource(MatchSource):
         ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
         first = len(ids) - len(lm)
         contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.vocabulary))
+        # the past and the range are sorted once; each position then starts at its own place in that order
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
         whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)

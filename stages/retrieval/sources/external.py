@@ -1,7 +1,7 @@
 """Code of the source `external`: neighbours that a search found, and how they are scored."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,8 +10,7 @@ from stages.memory.external import Neighbors, best_first, external_entries, scal
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import Retrieved, retrieve
-from stages.retrieval.scored_range import RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 
@@ -33,6 +32,8 @@ class ExternalSource(Source):
     reading: Reading
     device: str
     datastore: Datastore
+    role: ClassVar[str] = "datastore"
+    """Role of the artifact that neighbours are rows of."""
 
     @property
     def recompute(self) -> bool:
@@ -70,7 +71,7 @@ class ExternalSource(Source):
         def of(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
             found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values)
-            return retrieve(external_entries(found), targets[part], rows)
+            return retrieve(external_entries(found), targets[part], rows, self.role)
 
         return of
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from stages.examples.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
 from stages.retrieval.reading import Reading
-from stages.retrieval.retrieved import MatchedEntries, Retrieved
-from stages.retrieval.scored_range import CHUNK_ENTRIES, RetrievedOf, ScoredRange
+from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retrieved, RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 FEWEST_POSITIONS = 64
@@ -101,6 +100,7 @@ class RecentSource(Source):
         first, window = self._first(scored_range, origin), self._window(scored_range, origin)
 
         def of(part: slice) -> Retrieved:
+            # no keys before what any of these positions may read: the product is as narrow as can be
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
             read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)

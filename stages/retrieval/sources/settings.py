@@ -1,49 +1,265 @@
-"""Settings that every source has. Free of torch."""
+"""Settings of the sources, and what artifacts decide of them. Free of torch.
 
-from abc import abstractmethod
+`local` and `long` are positions before the one that reads, of its window or of the split; `exact` and `exact-stream`
+what followed the longest matches of a context; `external` the nearest entries of a datastore, found through an index.
+"""
+
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
-from stages.memory.hyperparameter import Hyperparameter, ReadingOptions
+from stages.errors import ArtifactError, UsageError
+from stages.lineage.corpus import require_key
+from stages.lineage.neighbors import require_neighbors, stored_splits
+from stages.lineage.sources import own_splits
+from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
+from stages.methods.defaults import default_key, default_similarity, is_own_datastore, trained_temperature
+from stages.retrieval.grammar import shortest
+from stages.retrieval.reading import Past, Reading, SourceSettings
 
-if TYPE_CHECKING:
-    from stages.retrieval.reading import Reading
 
-Past = Literal["stream", "document"]
-"""How far back tokens are read that were scored before: to the beginning of the split, or of the document."""
+def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+    """A reading with the similarity, key and numbers of entries that these artifacts give it.
+
+    Args:
+        read: what the evaluation reads, by role.
+        splits: the one that is scored, then the one that is tuned on, if any.
+    Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
+        if the stored neighbours or keys are not those that the reading asks for.
+    """
+    for settings in reading.source_settings:
+        reading = settings.resolve(reading, read, splits)
+    reading = _with_weights(reading)
+    return _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
 
 
-class SourceSettings(ReadingOptions):
-    """Name of the source for people."""
+def _with_weights(reading: Reading) -> Reading:
+    """The reading with the default grid of its reader spelled out where λ or α is to be tuned."""
+    name, number = next(iter(reading.reader_settings.hyperparameters().items()))
+    return reading.changed({name: number.grid}) if reading.value(name) == "tune" else reading
 
-    word: ClassVar[str] = "memory"
-    """Name of the source for people."""
-    means: ClassVar[str] = ""
-    """Meaning of its entries."""
-    amount: ClassVar[str]
-    """The amount that its cut-offs count: one of its keys, or a name of `reported`."""
-    reported: ClassVar[Mapping[str, Hyperparameter]] = {}
-    """Numbers that reports tell beside those of its keys."""
-    reported_as: ClassVar[Mapping[str, str]] = {}
-    """Keys that reports tell of under another name."""
-    reads_datastore: ClassVar[bool] = False
-    """Whether it reads neighbours; its amount is then their number."""
-    reads_text: ClassVar[bool] = False
-    """Whether it reads the text of an exact index."""
-    compares_keys: ClassVar[bool] = True
-    """Whether it compares representations; else tokens, and its scores are lengths of matches."""
-    reads_windows: ClassVar[bool] = False
-    """Whether it matters to it where the windows or segments of a split begin."""
+
+def _with_comparison(reading: Reading, model: Artifact) -> Reading:
+    """Fill in what no datastore has decided: the model's keys that are compared, and how."""
+    if not reading.compares_keys:
+        return reading
+    key = reading.key or default_key(model)
+    if not all(settings.reads_datastore for settings in reading.source_settings):
+        require_key(model, key)
+    return reading.changed({"key": key, "similarity": reading.similarity or default_similarity(model, "dot")})
+
+
+def _with_temperatures(reading: Reading, model: Artifact) -> Reading:
+    """A reading of known similarity with τ to choose from spelled out where they are not measured in a sample."""
+    tried = reading.reader_settings.temperatures
+    if not tried or (reading.temperature, reading.similarity) != ("tune", "scaled-dot"):
+        return reading
+    unit = trained_temperature(model)
+    return reading.changed({"temperature": tuple(float(f"{t * unit:.10g}") for t in tried)})
+
+
+SIZE = Hyperparameter(
+    "cache size",
+    axis="positions back",
+    grid=(50, 100, 200, 500, 1000, 2000, 5000, 10_000),
+    example="2000",
+    untuned=(2048,),
+)
+"""The grid is that of Grave et al. 2017."""
+
+
+class LocalSettings(SourceSettings):
+    """No keys: the window says how much is read."""
+
+    word: ClassVar[str] = "window"
+    means: ClassVar[str] = "the positions before in the same window"
+    amount: ClassVar[str] = "window"
+    reported: ClassVar[Mapping[str, Hyperparameter]] = {"window": Hyperparameter("window", axis="tokens of a window")}
+    reads_windows: ClassVar[bool] = True
 
     def past(self, reset: str) -> Past | None:
-        """The tokens before each that it may read; None: none of them.
+        return "document" if reset == "document" else "stream"
 
-        Args:
-            reset: `document` where windows begin anew at every document, else `none`.
-        """
-        return None
+    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+        return reading
 
-    @abstractmethod
-    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
-        """The reading with what these artifacts decide for this source; see `resolve_reading`."""
+
+class LongSettings(SourceSettings):
+    """How far back, and whether across documents."""
+
+    word: ClassVar[str] = "cache"
+    means: ClassVar[str] = "the cache, the last positions read"
+    amount: ClassVar[str] = "size"
+    size: Annotated[Choice[Count] | None, SIZE] = None
+    """Positions back from the one that reads."""
+    scope: Literal["stream", "document"] = "stream"
+    """Whether the past ends where the document of the position begins."""
+
+    def past(self, reset: str) -> Past | None:
+        return self.scope
+
+    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+        longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
+        sizes = SIZE.grid if self.size == "tune" else self.size or ()
+        return reading.changed({"size": tuple(sorted({min(int(size), longest) for size in sizes}))})
+
+
+MATCHES = Hyperparameter("matches read", axis="matches", grid=(1, 4, 16, 64, 256))
+DEFAULT_MATCHES = 64
+
+
+class ExactSettings(SourceSettings):
+    """How many matches, in the text of an index."""
+
+    word: ClassVar[str] = "matches"
+    means: ClassVar[str] = "what followed the longest matches of the context in the text of an index"
+    amount: ClassVar[str] = "matches"
+    compares_keys: ClassVar[bool] = False
+    reads_text: ClassVar[bool] = True
+    matches: Annotated[Choice[Count] | None, MATCHES] = None
+    """Matches read, the longest first; None: 64."""
+
+    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+        for name in ("key", "similarity"):
+            if getattr(reading, name) is not None and not any(one.compares_keys for one in reading.source_settings):
+                raise UsageError(f"{reading.spelled}: exact matches compare tokens, no keys: leave {name} out.")
+        numbers = MATCHES.grid if self.matches == "tune" else self.matches or (DEFAULT_MATCHES,)
+        return reading.changed({"matches": tuple(int(number) for number in numbers)})
+
+
+class ExactStreamSettings(ExactSettings):
+    """The same in what was read so far: a cache of matches of all lengths."""
+
+    word: ClassVar[str] = "matches in the past"
+    means: ClassVar[str] = "what followed the longest matches of the context in the last positions read"
+    reads_text: ClassVar[bool] = False
+    size: Annotated[Choice[Count] | None, replace(SIZE, example="")] = None
+    """Positions back from the one that reads; None: all."""
+
+    def past(self, reset: str) -> Past | None:
+        return "stream"
+
+    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+        longest = max(read["tokens"].metrics["splits"][split]["tokens"] for split in splits)
+        asked = SIZE.grid if self.size == "tune" else self.size or (longest,)
+        sizes = tuple(sorted({min(int(size), longest) for size in asked}))
+        reading = super().resolve(reading, read, splits)
+        if len(sizes) > 1 and (len(reading.value("matches")) > 1 or len(reading.sources) > 1 or reading.per_context):
+            raise UsageError(
+                f"{reading.spelled}: size is tuned of exact-stream alone, at one number of matches and one "
+                f"{reading.weight_name} for all; give one size, or --memory exact-stream:size=tune,lambda=tune."
+            )
+        return reading.changed({"size": sizes})
+
+
+MOST_NEIGHBORS = 1024
+"""Neighbours read unless set otherwise."""
+FEWER = "--memory external:k="
+"""The option that has fewer read."""
+SIMILARITIES = {"l2": "l2", "ip": "dot"}
+"""Similarity of a search, by its metric."""
+
+
+class ExternalSettings(SourceSettings):
+    """How many neighbours, and which distances."""
+
+    word: ClassVar[str] = "datastore"
+    means: ClassVar[str] = "the k nearest entries of the datastore"
+    amount: ClassVar[str] = "k"
+    reported_as: ClassVar[Mapping[str, str]] = {"exact": "exact_distances"}
+    reads_datastore: ClassVar[bool] = True
+    k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = None
+    """Neighbours read; None: 1,024 or as many as there are."""
+    exact: bool = False
+    """Whether distances are recomputed from the stored keys."""
+    searched: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the tuning split's tokens that are searched for, those where the memory is expected to gain most."""
+    pointers: Count | None = None
+    """Fewest rows behind the last neighbours that are read in place of a search; None: every token is searched for."""
+
+    def resolve(self, reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
+        if "datastore" not in read:
+            raise UsageError(_without_datastore(reading, read["model"]))
+        datastore = read["datastore"]
+        if reading.key not in (None, datastore.config["key"]):
+            raise ArtifactError(
+                f"{datastore.reference} has keys {datastore.config['key']!r}, not {reading.key!r}; "
+                f"build another: "
+                + datastore.advise("build-datastore", "--key", str(reading.key), read["encoder"].reference)
+            )
+        if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
+            raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
+        numbers = _numbers(self.k, read, splits)
+        if self.pointers is not None and self.pointers > max(numbers):
+            raise UsageError(
+                f"{reading.spelled}: no token has {self.pointers} rows to follow where {max(numbers)} neighbours are "
+                f"read, so every token would be searched for: give at most pointers={max(numbers)}."
+            )
+        compared = default_similarity(read["encoder"], SIMILARITIES[read["index"].config["metric"]])
+        reading = reading.changed(
+            {
+                "key": datastore.config["key"],
+                "similarity": reading.similarity or compared,
+                "k": numbers,
+            }
+        )
+        if len(reading.sources) > 1:
+            _require_one_stream(reading, read, splits)
+        return reading
+
+
+def _without_datastore(reading: Reading, model: Artifact) -> str:
+    made = ("build-datastore", model.reference), ("build-index",), ("evaluate", "--memory", shortest(reading))
+    return (
+        f"{shortest(reading)} reads a datastore: evaluate an index or neighbors ("
+        f"{' | '.join(model.advise(*words) for words in made)}), or name one with --index or --neighbors."
+    )
+
+
+def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
+    """Refuse unions whose parts do not have the same keys, or would both hold the same positions.
+
+    Raises: ArtifactError for the datastore of another model; UsageError for the datastore's own split.
+    """
+    datastore, model = read["datastore"], read["model"]
+    if not is_own_datastore(read):
+        raise ArtifactError(
+            f"{shortest(reading)} compares recent positions with the keys of {datastore.reference}, which "
+            f"{read['encoder'].reference} made, not {model.reference}; read external by itself on top of the "
+            f"others, or build another datastore: {model.advise('build-datastore', model.reference)}"
+        )
+    own = own_splits(datastore, read["tokens"])
+    twice = next((split for split in splits if split in own), None)
+    if twice is not None:
+        instead = "evaluate another split" if twice == splits[0] else "name another split with --tune-split"
+        raise UsageError(
+            f"{shortest(reading)} would read recent positions of {twice!r} twice: they are in {datastore.reference} "
+            f"too; {instead}, or read external by itself on top of the others."
+        )
+
+
+def _numbers(asked: Any, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
+    """Numbers of neighbours to read, each at most the rows that there are: beyond, nothing is found."""
+    most = min(MOST_NEIGHBORS, _available(read, splits))
+    if asked == "tune":
+        return doubling_cutoffs(most)
+    if asked is None:
+        return (most,)
+    if "neighbors" in read:
+        for split in splits:
+            require_neighbors(read["neighbors"], split, max(asked), FEWER)
+    rows = int(read["datastore"].metrics["rows"])
+    return tuple(sorted({min(k, rows) for k in asked}))
+
+
+def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
+    rows = int(read["datastore"].metrics["rows"])
+    if "neighbors" not in read:
+        return rows
+    for split in splits:
+        require_neighbors(read["neighbors"], split, 1, FEWER)
+    stored: dict[str, Any] = stored_splits(read["neighbors"])
+    return min(rows, *(stored[split] for split in splits))

@@ -5,12 +5,12 @@ from stages.registry import Registry
 WEIGHTS = Registry(
     "weight of memory",
     {
-        "fixed": "stages.retrieval.weights.fixed:Fixed",
+        "fixed": "stages.retrieval.weights.grid:Fixed",
         "grid": "stages.retrieval.weights.grid:Grid",
         "learned": "stages.retrieval.weights.learned:Learned",
         "adaptive": "stages.retrieval.weights.adaptive:Adaptive",
-        "length": "stages.retrieval.weights.length:ByLength",
-        "searched": "stages.retrieval.weights.searched:Searched",
+        "length": "stages.retrieval.weights.per_context:ByLength",
+        "searched": "stages.retrieval.weights.learned:Searched",
     },
 )
 """The code is a `WeightPolicy`. Every name but those of `IMPLIED` is a value of the weight: `lambda=learned`."""

@@ -11,8 +11,7 @@ from torch import Tensor
 from stages.memory.choice_network import ChoiceNetwork, ChoicePositions, beginning, fit_choice, mixed
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.memory.weight_network import learn
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions
@@ -82,6 +81,7 @@ class Adaptive(OnPositions):
         log_p, last = self._others(block, rows, retrieved), retrieved[-1]
         sums = self._sums(last)
         read = mixed(log_p, sums.to(log_p), self.network.outputs(self._inputs(last)).to(log_p.device))
+        # the network knows nothing of a context that finds nothing
         read = torch.where(self._empty(last), log_p, read)
         memories = [
             one.log_sums([p.scale], [p.cutoff]).at(0, 0).log_prob for one, p in zip(retrieved, self.points, strict=True)

@@ -72,6 +72,7 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
             break
         sums = _sweep(parts, grids, [best.indices for best in found], number)
         best = best_point(sums, [grids[number]], [allowed[number]])
+        # only what is better moves a reading, so equal points cannot chase each other
         if sums[best.indices] < sums[found[number].indices]:
             found[number], standing = best, 1
             trace.append(float(sums[best.indices]))

@@ -1,4 +1,4 @@
-"""Weights that are the best of a grid on the tuning split, together with scales and cut-offs."""
+"""Weights that are the same for all contexts: as they are given, or the best of a grid on the tuning split."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,28 @@ from torch import Tensor
 from stages.memory.entries import LogSums
 from stages.metrics import finite
 from stages.retrieval.grids import ReadingGrid, best_point
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.coordinate_descent import LOG_SUMS, arrays_of, coordinate_descent, sums_bytes, sums_of
 from stages.retrieval.weights.policy import Arrays, Choice, Pass, Record, WeightPolicy
 
 TRIED_TOGETHER = 10_000
 """Points of a product of grids up to which each is tried; of more, one reading's at a time."""
 TUNE = Pass("tune", "tuning on")
+
+
+@dataclass(frozen=True)
+class Fixed(WeightPolicy):
+    """One number for each setting of every reading."""
+
+    with_curve: bool = True
+    """Whether a lone reading is read with every cut-off of its grid."""
+
+    @cached_property
+    def chosen(self) -> Choice:
+        even = np.zeros([n for grid in self.grids for n in grid.shape])
+        cutoffs = self.grids[0].cutoffs if self.with_curve and len(self.grids) == 1 else ()
+        by_cutoff = [best_point(even, self.grids, [(cutoff,)]).indices for cutoff in cutoffs]
+        return Choice(best_point(even, self.grids, self.allowed).indices, by_cutoff)
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,17 @@ def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids
         retrieved: what each reading reads, in the order of reading.
         grids: of each reading.
     Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
+
+    The model gives the target 1/10; of two entries that are as near the first holds it; λ = 1/2:
+
+    >>> from stages.memory.entries import Entries
+    >>> from stages.memory.readers import READERS
+    >>> from stages.retrieval.scored_range import retrieve
+    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
+    >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(1, 2), weights=(0.5,))
+    >>> nll = grid_nll(torch.tensor([0.1]).log(), torch.zeros(1), [found], [grid])
+    >>> np.exp(-nll).round(3).tolist()  # 1/2 · 1/10 + 1/2 · 1, and 1/2 · 1/10 + 1/2 · 1/2
+    [[[0.55], [0.3]]]
     """
     log_sums = [one.log_sums(grid.scales, grid.cutoffs) for one, grid in zip(retrieved, grids, strict=True)]
     return _sweep(log_p, log_z, log_sums, grids).cpu().numpy()

@@ -16,8 +16,7 @@ from torch.nn.functional import pad
 
 from stages.memory.search_gate import SearchGate
 from stages.memory.weight_network import Positions, WeightNetwork, fit_weight
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.per_context import WEIGH, PerContext
 from stages.retrieval.weights.policy import Reads, Record
@@ -113,6 +112,7 @@ def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
     scores = pad(scores, (0, missing), value=-torch.inf)
     values = pad(values, (0, missing), value=-1)
     present, ranks = ~scores.isneginf(), torch.tensor(RANKS, device=scores.device) - 1
+    # a missing entry must be a finite number for the network, and farther than any that counts
     distances = torch.where(present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
     alike = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
     inputs = (
@@ -136,3 +136,15 @@ def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> 
     tokens = (alike * shares[:, None, :]).sum(-1)
     entropy = -(shares * tokens.clamp(min=torch.finfo(tokens.dtype).tiny).log()).sum(-1, keepdim=True)
     return tokens.amax(-1, keepdim=True).log(), entropy
+
+
+@dataclass(frozen=True)
+class Searched(Learned):
+    """The weights of `Learned`; the model's own distribution is read where no search is made.
+
+    Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see `SearchGate`.
+    """
+
+    @property
+    def search_gate(self) -> SearchGate | None:
+        return self.gains

@@ -1,4 +1,4 @@
-"""A weight of the last memory for each context, fitted on the tuning split."""
+"""A weight of the last memory for each context, fitted on the tuning split; one of them by lengths of matches."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
+from stages.memory.length_weights import LengthWeights
 from stages.memory.weight_network import ContextWeights, Positions, learn
 from stages.retrieval.grids import Point
-from stages.retrieval.retrieved import Retrieved
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE, Grid
 from stages.retrieval.weights.policy import Arrays, Pass, Record, Weight, compose
 from stages.threads import thread_pool
@@ -110,6 +110,7 @@ class PerContext(OnPositions):
         weight, off = self.best.points[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
+        # a network is held against the better of both, or it would win over a memory that harms
         helps = bool(one_for_all.sum() > positions.log_p.sum())
         learned = learn(positions, weight, one_for_all if helps else positions.log_p, self.fit)
         model = learned.network if learned is not None and learned.significant else None
@@ -148,3 +149,48 @@ class PerContext(OnPositions):
         if self.model is not None:
             described[-1] |= {"learned": reading.weight_name, "policy": reading.weight}
         return described
+
+
+COMPARED = 16
+"""The most matches of a context whose tokens are compared with each other."""
+
+
+@dataclass(frozen=True)
+class ByLength(PerContext):
+    """Weights of `LengthWeights`. They are read only if they gain on text that they were not fitted on."""
+
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
+        """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
+        cutoff = self.best.points[-1].cutoff
+        scores = torch.cat([part.scores_read(cutoff) for part in retrieved.parts], -1)
+        values = torch.cat([part.entries.values for part in retrieved.parts], -1)
+        return match_features(scores, values)
+
+    def fit(self, positions: Positions, weight: float) -> LengthWeights:
+        return LengthWeights.fitted(positions, weight)
+
+    def restore(self, record: Mapping[str, Any]) -> LengthWeights:
+        return LengthWeights.of_record(record)
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * (3 + 2)
+
+
+def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:
+    """Length, number and agreement of the longest matches; 0 where there is none.
+
+    Args:
+        scores: length of each match in tokens, -inf where one is missing.
+        values: int [n, k], the token that followed each match.
+
+    >>> match_features(torch.tensor([[2.0, 3.0, 3.0]]), torch.tensor([[7, 8, 9]])).tolist()
+    [[3.0, 2.0, 0.5]]
+    """
+    scores, order = scores.sort(dim=-1, descending=True, stable=True)
+    longest = scores[:, :1].clamp(min=0)
+    number = (scores == scores[:, :1]).sum(-1, keepdim=True) * (longest > 0)
+    values = values.gather(1, order)[:, :COMPARED]
+    found = (scores == scores[:, :1])[:, :COMPARED] & (longest > 0)
+    alike = (values[:, :, None] == values[:, None, :]) & found[:, None, :] & found[:, :, None]
+    agreement = alike.sum(-1).amax(-1, keepdim=True) / found.sum(-1, keepdim=True).clamp(min=1)
+    return torch.cat((longest, number.to(longest), agreement.to(longest)), -1).double()

@@ -16,9 +16,8 @@ from torch import Tensor
 from stages.memory.entries import LogSums
 from stages.memory.search_gate import SearchGate
 from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
-from stages.retrieval.retrieved import Retrieved
 from stages.retrieval.rows import MemoryRow
-from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs, Source
 from stages.retrieval.weights import WEIGHTS
 
@@ -263,6 +262,17 @@ def compose(
     Args:
         log_p, log_z: of the model alone, [n], in nats.
         retrieved: what each reading reads, in the order of reading.
+
+    The model gives the target 1/10. Two entries are as near, and one of them holds it; λ = 1/2:
+
+    >>> from stages.memory.entries import Entries
+    >>> from stages.memory.readers import READERS
+    >>> from stages.retrieval.scored_range import retrieve
+    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
+    >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(2,), weights=(0.5,))
+    >>> given = torch.tensor([0.1]).log(), torch.zeros(1), [found], [grid], [Point(2, 1.0, 0.5)], [0.5]
+    >>> [one.exp() for one in compose(*given)]  # 1/2 · 1/10 + 1/2 · 1/2, and the memory's own 1/2
+    [tensor([0.3000]), tensor([[0.5000]])]
     """
     log_p_mem = []
     for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):

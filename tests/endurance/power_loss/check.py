@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stages.artifacts.draft import PROGRESS
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.progress import ProgressLog
+from stages.artifacts.output import ProgressLog
 from stages.artifacts.references import is_id
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError

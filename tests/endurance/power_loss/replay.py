@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import ProgressLog, Written
 from stages.training import checkpoint
 from tests.endurance.power_loss.check import Promise, changes, problems, state
 from tests.endurance.power_loss.cut import FATES, build, cuts, relied_on

@@ -20,8 +20,7 @@ from stages.artifacts.checksums import file_entry
 from stages.artifacts.draft import Draft
 from stages.artifacts.lock import held, is_held
 from stages.artifacts.make import make
-from stages.artifacts.output import ShardOutput
-from stages.artifacts.progress import read_record
+from stages.artifacts.output import ShardOutput, read_record
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, BusyError, DataError, ResourceError

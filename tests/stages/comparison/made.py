@@ -11,7 +11,7 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.evaluation.figures.places import scored_places
@@ -19,7 +19,7 @@ from stages.registry import Part
 from stages.tokenize import Tokenize, TokenizeConfig
 
 
-class GivenModel(Stage[StageConfig]):
+class GivenModel(SerialStage[StageConfig]):
     """A model that was trained on nothing."""
 
     name = "untrained-model"
@@ -47,7 +47,7 @@ class ReportConfig(StageConfig):
     save_token_scores: bool = True
 
 
-class GivenReport(Stage[ReportConfig]):
+class GivenReport(SerialStage[ReportConfig]):
     """The scores that its settings give it; by `nll_lm` of a plain model under a cache."""
 
     name = "given-report"

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from stages.artifacts.output import ShardOutput
-from stages.artifacts.progress import Written
+from stages.artifacts.output import ShardOutput, Written
 from stages.encoding.carried_state import CarriedState, StateStore
 from stages.encoding.scoring import LMScores
 from stages.encoding.window_settings import TokenRange

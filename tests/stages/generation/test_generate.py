@@ -7,11 +7,14 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
+from stages.generation import stream
 from stages.generation.generate import GenerationRequest, generate, open_writer
 from stages.generation.stream import Stream
+from stages.index import BuildIndex
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
-from stages.models.language_model import load_model
+from stages.models.language_model import LanguageModel, load_model
+from stages.search.config import IndexConfig
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import (
@@ -24,6 +27,7 @@ from tests.stages.small_text import (
     text_model,
     text_tokens,
 )
+from tests.stages.test_evaluate import made
 
 BACKBONES = {
     "transformer": ModelConfig().model,
@@ -85,6 +89,36 @@ def test_without_memory_it_is_plain_sampling(store, models, backbone, prompt):
     wanted = GenerationRequest(prompt=prompt, max_tokens=30, temperature=0.8, seed=3)
     found = [written.id for written in generate(reader, wanted)]
     assert found == slow_text(models[backbone], reader.text.ids(prompt), 30, 3, 0.8)
+
+
+MEMSIZER = ModelConfig().model | {"attention": {"name": "memsizer", "slots": 3}}
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("memory", ["none", "long:size=9,theta=0.3,lambda=0.3"])
+@pytest.mark.parametrize("draft", ["none", "exact"])
+def test_a_recurrent_model_reads_each_token_of_its_window_once(store, tokens, monkeypatch, positions, memory, draft):
+    """In float64: the same text and probabilities as of windows that are read anew, and so beyond the first window."""
+    if draft == "exact":
+        made(store, BuildIndex(), IndexConfig(index="exact"), tokens)
+    model = text_model(store, tokens, MEMSIZER | {"positions": positions})
+    reader = open_writer(Request(source=model.reference, memory=(memory,), device="cpu"), store, draft)
+    reader.range_reader.model.double()
+    read, encode = [], LanguageModel.encode
+    monkeypatch.setattr(LanguageModel, "encode", lambda *given: read.append(given[1].shape[1]) or encode(*given))
+    for prompt in ("", "the cat sees"):
+        wanted = GenerationRequest(prompt=prompt, max_tokens=20, seed=3, draft=draft)
+        read.clear()
+        found = list(generate(reader, wanted))
+        if draft == "none":
+            start = len(reader.text.ids(prompt))
+            begun = ([start] if start else []) + [1] * (CONTEXT - start)
+            assert read == [*begun, *[CONTEXT] * (20 - CONTEXT + start)]
+        with monkeypatch.context() as plain:
+            plain.setattr(stream, "in_pieces", lambda reader: False)
+            same = list(generate(reader, wanted))
+        assert [one.id for one in found] == [one.id for one in same]
+        np.testing.assert_allclose([one.probability for one in found], [one.probability for one in same], rtol=1e-10)
 
 
 def test_a_seed_repeats_itself_and_another_writes_another_text(store, indexes):

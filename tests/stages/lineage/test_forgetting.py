@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stages.errors import UsageError
-from stages.text.names import NamedRun
+from stages.text.documents import NamedRun
 from stages.updating.change import documents_meant, spelled_numbers
 
 NAMES = [

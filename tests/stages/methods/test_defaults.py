@@ -19,7 +19,7 @@ from stages.methods.defaults import (
     stored_key,
     trained_temperature,
 )
-from stages.retrieval.reading import parse_readings
+from stages.retrieval.grammar import parse_readings
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}

@@ -10,7 +10,7 @@ from pydantic import Field
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs, Job, Stage
+from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.pages.lineage import Member
@@ -51,7 +51,7 @@ class MadeConfig(StageConfig):
     metrics: dict[str, Any] = Field({})
 
 
-class Made(Stage[MadeConfig]):
+class Made(SerialStage[MadeConfig]):
     """An artifact of any kind, with the given files, metrics and inputs."""
 
     Config = MadeConfig

@@ -11,8 +11,7 @@ from stages.pretrained.location import locate
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
 from stages.reporting import Silent
 from stages.text.files import file_digest
-from stages.text.open_tokenizer import open_tokenizer
-from stages.text.pretrained import PretrainedTokenizer, SpecialTokens
+from stages.text.huggingface import PretrainedTokenizer, SpecialTokens, open_tokenizer
 from stages.text.records import TextFile, read_corpus
 from stages.text.spool import Spool, TextRange, write_spool
 from stages.tokenization import spooling

@@ -2,8 +2,7 @@ import pytest
 
 from stages.memory.hyperparameter import ReadingOptions
 from stages.memory.readers import READERS
-from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, row_name
-from stages.retrieval.reading import parse_readings
+from stages.retrieval.grammar import NAMED, composition_name, parse_phrase, parse_readings, reading_name, row_name
 from stages.retrieval.sources import SOURCES
 
 
@@ -19,7 +18,7 @@ def test_a_named_row_parses_and_keeps_its_name(name):
     readings = parse_readings((name,))
     assert composition_name([(reading.sources, reading.reader) for reading in readings], True) == name
     if len(readings) == 1:
-        assert readings[0].name(trained=True) == name
+        assert reading_name(readings[0], trained=True) == name
 
 
 def test_a_row_without_a_name_is_called_by_its_sources():

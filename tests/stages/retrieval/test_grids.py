@@ -15,7 +15,7 @@ from stages.retrieval.grids import (
     best_point,
     score_spread,
 )
-from stages.retrieval.retrieved import Retrieved, retrieve
+from stages.retrieval.scored_range import Retrieved, retrieve
 from stages.retrieval.weights.grid import grid_nll
 from stages.retrieval.weights.policy import compose, compose_dense, read_points
 from tests.oracles import memory as oracle

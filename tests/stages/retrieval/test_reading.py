@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.memory.readers import READERS
-from stages.retrieval.reading import parse_reading, parse_readings
+from stages.retrieval.grammar import parse_reading, parse_readings, reading_name
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_values_have_the_types_of_the_contract():
         ("external:lambda=0.1,size=3", "'size' belongs to 'long' and 'exact-stream' alone"),
         ("local:lambda=0.1,size=3", "'size' belongs to 'long' and 'exact-stream' alone"),
         ("local:lambda=0.1,scope=stream", "'scope' belongs to 'long' alone"),
-        ("long:lambda=0.1,size=3,k=3", "'k' belongs to 'external' alone"),
+        ("long:lambda=0.1,size=3,k=3", "'k' belongs to 'external' and 'similar-pairs' alone"),
         ("long:lambda=0.1,size=3,alpha=1", "'alpha' belongs to 'joint' alone"),
         ("local:reader=joint,lambda=0.1", "'lambda' belongs to 'interpolate' alone"),
         ("long:lambda=0.1", "size is missing: give size=2000, or size=tune"),
@@ -169,7 +169,7 @@ def test_every_reading_is_spelled_as_it_reads_back(typed):
     ],
 )
 def test_rows_have_the_names_of_the_papers(typed, name):
-    assert parse_reading(typed).name(trained=True) == name
+    assert reading_name(parse_reading(typed), trained=True) == name
 
 
 def test_the_readers_own_number_is_lambda_or_alpha():

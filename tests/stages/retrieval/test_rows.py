@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from stages.retrieval.grammar import parse_readings, shortest
 from stages.retrieval.neighbors import Datastore
-from stages.retrieval.reading import parse_readings
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 
@@ -38,4 +38,4 @@ def test_rows_of_a_model_that_translates_are_called_after_it() -> None:
     wanted = ["knn-mt (adaptive λ)", "knn-mt"]
     assert [row.name for row in rows_of(adaptive, inputs, False, translates=True)] == wanted
     assert parse_readings(("knn-mt",)) == parse_readings(("knn-lm",))
-    assert parse_readings(("knn-mt",))[0].shortest == "knn-lm"
+    assert shortest(parse_readings(("knn-mt",))[0]) == "knn-lm"

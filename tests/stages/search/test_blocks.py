@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from stages.search import blocks as module
-from stages.search.blocks import ListBlocks
+from stages.search.blocks import ListBlocks, ListQueries
 from stages.search.lists import DecodedLists, ListsInMemory
 from stages.search.scan import KeyBlock, Scratch
+from stages.threads import in_turn
 
 DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)
 
@@ -89,3 +90,14 @@ def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPa
         size = int(lists.sizes[number])
         for first, block in zip(range(0, size, 7), blocks.in_parts(number, Scratch()), strict=True):
             require_keys(block, lists, number, range(first, min(first + 7, size)))
+
+
+@pytest.mark.parametrize("queries", [1, 3, 100])
+def test_pairs_of_lists_come_list_after_list(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUERIES", queries)
+    nearest = np.random.default_rng(0).integers(-1, 6, (20, 3))
+    visits = ListQueries(nearest, 8, in_turn)
+    want = [np.flatnonzero(nearest.ravel() == number).tolist() for number in range(8)]
+    assert visits.counts.tolist() == [len(pairs) for pairs in want]
+    assert visits.of([1, 2, 5, 7]).tolist() == [*want[1], *want[2], *want[5]]
+    assert visits.of([6]).tolist() == []

@@ -13,7 +13,7 @@ from stages.search.exact import ExactSearcher
 from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.open import open_searcher, read_index
-from stages.search.recall import Recalled, measure, recall
+from stages.search.quality import Recalled, measure, recall
 from stages.search.searcher import Searcher
 
 

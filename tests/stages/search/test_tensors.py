@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.search import ranking
-from stages.search.tensors import BESIDE, memory_budget, moved, packed, rows_of, scores_of, smallest
+from stages.search.ranking import MISSING
+from stages.search.tensors import BESIDE, AsyncResults, memory_budget, moved, packed, rows_of, scores_of, smallest
 
 
 @given(
@@ -74,3 +75,18 @@ def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
     # of scores, columns of the best of a third of them, twice; two pieces in float32; pairs with their differences
     assert budget.held + BESIDE + (4 + 16 / 3) * budget.scores + 8 * budget.piece + 8 * budget.numbers < free
     assert min(budget.scores, budget.numbers, budget.piece) > 1 << 20
+
+
+def test_parts_of_a_result_are_put_where_they_belong() -> None:
+    scores, rows = torch.rand(5, 3), torch.randint(100, (5, 3))
+    pairs = packed(scores, rows)
+    pairs[4, 2] = MISSING
+    with AsyncResults(5, 3, 100, "cpu") as found:
+        found.put(slice(3, 5), pairs[3:])
+        found.put(np.array([0, 2]), pairs[[0, 2]])
+        found.put(slice(1, 2), pairs[1:2])
+        found.wait()
+    assert (found.scores.dtype, found.rows.dtype) == (np.float32, np.int64)
+    scores[4, 2], rows[4, 2] = torch.inf, -1
+    np.testing.assert_array_equal(found.scores, scores)
+    np.testing.assert_array_equal(found.rows, rows)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stages.search import top_k as module
 from stages.search.ranking import packed
-from stages.search.top_k import TopKBuffer
+from stages.search.top_k import ScoreTable, TopKBuffer, runs
 from stages.threads import in_turn
 
 PIECES = st.lists(
@@ -51,3 +51,33 @@ def test_forgetting_all_but_the_best_changes_no_result(first: list[dict], second
     put(kept, second, 1)
     for got, want in zip(kept.best(k, in_turn), whole.best(k, in_turn), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 50), st.integers(-2, 4)), max_size=8), st.integers(0, 2))
+def test_runs_are_ranges_end_to_end(given: list[tuple[int, int]], step: int) -> None:
+    starts, lengths = (np.array([one[i] for one in given], np.int64) for i in (0, 1))
+    want = [start + step * i for start, length in given for i in range(length)]
+    assert runs(starts, lengths, step).tolist() == want
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_without_steps_each_is_repeated(dtype: type) -> None:
+    assert runs(np.array([7, 3], dtype), np.array([2, 3], dtype), step=0).tolist() == [7, 7, 3, 3, 3]
+
+
+@pytest.mark.parametrize("rank", [1, 3, 9])
+@pytest.mark.parametrize("at_a_time", [1, 1 << 18])
+def test_the_score_of_a_rank_is_found_among_those_of_a_query(
+    rank: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a row put into a cell the first scores count, as many as the cell takes."""
+    monkeypatch.setattr(module, "TABLE_SCORES", at_a_time)
+    random = np.random.default_rng(0)
+    sizes = np.array([[4, 4, 0], [4, 1, 3], [0, 0, 0], [0, 2, 4]])
+    table, given = ScoreTable(sizes, rank), np.sort(random.random((12, 4), np.float32), axis=1)
+    for cells in ([0, 1, 3], [4, 5, 2], [6, 7, 8, 9], [10, 11]):
+        table.put(np.array(cells), given[cells])
+    found = table.ranked(in_turn)
+    for query, own in enumerate(sizes):
+        scores = np.sort(np.concatenate([given[3 * query + cell][:size] for cell, size in enumerate(own)]))
+        assert found[query] == (scores[rank - 1] if len(scores) >= rank else np.inf)

@@ -11,16 +11,14 @@ from memlm_cli.app import main
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
-from stages.artifacts.progress import ProgressLog, Written
+from stages.artifacts.output import ProgressLog, Written
 from stages.artifacts.stage import Execution, Job
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.suffixes import text as text_module
-from stages.suffixes.indexing import SORTING_BYTES, opened_bytes, scratch_bytes
-from stages.suffixes.open import open_contexts
-from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import Text, collected
+from stages.suffixes.indexing import SORTING_BYTES, open_contexts, opened_bytes, scratch_bytes
+from stages.suffixes.text import Text, collected, sort_contexts
 from tests.oracles.suffixes import contexts
 from tests.stages.artifacts.test_checked_arrays import rewritten
 from tests.stages.kills import made_in_pieces

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.suffixes.matches import SortedContexts
-from stages.suffixes.order import sort_contexts
-from stages.suffixes.text import LONGEST, Text
+from stages.suffixes.text import LONGEST, Text, sort_contexts
 from tests.oracles.suffixes import contexts, shared
 
 

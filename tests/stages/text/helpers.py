@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import HealthCheck, settings
 
-from stages.text.blocks import pieces
 from stages.text.documents import BOUNDARIES, MarkedPiece, mark
+from stages.text.files import pieces
 from stages.text.spool import Pieces
 
 examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,10 +1,29 @@
+"""Documents and paragraphs as text streams by, and their names."""
+
+from pathlib import Path
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stages.errors import ArtifactError
 from stages.text import documents as module
-from stages.text.blocks import pieces
-from stages.text.documents import BOUNDARIES, ParagraphHashes, is_title, mark
+from stages.text.documents import (
+    BOUNDARIES,
+    ENDS_LINE,
+    OPENS_DOCUMENT,
+    DocumentNames,
+    MarkedPiece,
+    NamedRun,
+    NameRuns,
+    ParagraphHashes,
+    is_title,
+    mark,
+    names_file,
+    read_runs,
+    runs_between,
+)
+from stages.text.files import pieces
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
 
@@ -50,7 +69,7 @@ def test_each_document_ends_once_before_the_next(text: str) -> None:
 
 
 def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.text.blocks.LONGEST_PIECE", 5)
+    monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
     text = "  one  two   three\n   \n\n"
     hashes = ParagraphHashes()
     assert [hashes.add(p) for p in mark(pieces([text]), BOUNDARIES["file"])].count(None) > 3
@@ -60,7 +79,7 @@ def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("space", [" ", "\t \r", "\u3000"])
 def test_long_white_space_counts_only_between_words(space: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.text.blocks.LONGEST_PIECE", 5)
+    monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
     monkeypatch.setattr(module, "LONGEST_SPACE", 7)
     for text in (f"a{space * 40}b", f"a{space * 40}", f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n"):
         hashes = ParagraphHashes()
@@ -126,3 +145,54 @@ def test_a_line_of_many_has_the_hash_of_a_paragraph_of_its_own() -> None:
         oracle.paragraph_hash("one"),
         oracle.paragraph_hash("two"),
     }
+
+
+OPENS = OPENS_DOCUMENT | ENDS_LINE
+
+
+def test_documents_take_the_last_name_that_was_said() -> None:
+    pieces = [MarkedPiece("", OPENS, "a"), MarkedPiece("", 0), MarkedPiece("", OPENS), MarkedPiece("", OPENS, "b")]
+    runs = NameRuns()
+    assert [runs.add(piece) for piece in pieces] == [None, None, None, NamedRun(2, "a")]
+    assert (runs.finish(), runs.finish()) == (NamedRun(1, "b"), None)
+
+
+def test_runs_are_cut_to_the_documents_of_a_split() -> None:
+    runs = [NamedRun(3, "a"), NamedRun(2, "b"), NamedRun(9, "c")]
+    spelled = "aaabbccccccccc"
+    for start in range(14):
+        for stop in range(start + 1, 15):
+            cut = list(runs_between(runs, start, stop))
+            assert "".join(name * documents for documents, name in cut) == spelled[start:stop]
+            assert all(run.documents for run in cut)
+
+
+def test_names_are_read_back_by_number_and_old_tokens_have_none(tmp_path: Path) -> None:
+    path = tmp_path / names_file("train")
+    assert DocumentNames.read(tmp_path, "train").of(0) is None
+    path.parent.mkdir()
+    runs = [NamedRun(2, "größe\n\udcff"), NamedRun(1, "b")]
+    path.write_text("".join(run.dumps() for run in runs))
+    assert list(read_runs(path)) == runs
+    names = DocumentNames.read(tmp_path, "train")
+    assert [names.of(document) for document in range(4)] == ["größe\n\udcff", "größe\n\udcff", "b", None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"documents": 1, "name": "\x96"}',
+        b'{"documents": "1", "name": "a"}',
+        b'{"documents": -1, "name": "a"}',
+        b'{"documents": true, "name": "a"}',
+        b'{"documents": 1, "name": 2}',
+        b'{"documents": 1}',
+        b"[]",
+        b"{",
+    ],
+)
+def test_lines_that_are_no_runs_of_names_are_refused(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "names.jsonl"
+    path.write_bytes(b'{"documents": 1, "name": "a"}\n' + line + b"\n")
+    with pytest.raises(ArtifactError, match=r"names\.jsonl holds nothing that memlm wrote"):
+        list(read_runs(path))

@@ -71,7 +71,7 @@ def test_a_record_larger_than_allowed_is_refused_before_it_is_held(
     path = tmp_path / "a.jsonl.gz"
     good, large = json.dumps({"text": "ä" * 60}, ensure_ascii=False), json.dumps({"text": "a" * 10**6})
     path.write_bytes(gzip.compress(f"{good}\n{large}{ending}".encode()))
-    monkeypatch.setattr("stages.text.blocks.RAW_BLOCK", 64)
+    monkeypatch.setattr("stages.text.files.RAW_BLOCK", 64)
     file = TextFile(str(path), "jsonl", file_digest(str(path)), largest_record=len(good.encode()))
     reading = records(file)
     assert "".join(next(reading).blocks) == "ä" * 60

@@ -1,27 +1,45 @@
-"""A survey finds how much text there is, and how finely it must be cut."""
+"""A survey of a text: its size, its documents, its script, its tokens, and the vocabulary chosen for it."""
 
+import gzip
 import json
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from stages.text.files import file_digest, format_of
+from stages.artifacts.make import make
+from stages.artifacts.stage import Execution
+from stages.artifacts.store import Store
+from stages.text import survey as module
+from stages.text.files import file_digest
 from stages.text.records import TextFile
-from stages.text.survey import first_bytes, survey, within
+from stages.text.survey import (
+    bpe_vocabulary,
+    first_bytes,
+    holds_unknown,
+    lacks_words,
+    survey,
+    text_bytes,
+    token_bytes,
+    within,
+)
+from stages.tokenize import Tokenize, TokenizeConfig
+from tests.stages.small_text import story
+from tests.stages.text.test_records import text_file
 
 
-def text_file(folder: Path, name: str, text: str) -> TextFile:
+def written(folder: Path, name: str, text: str) -> TextFile:
+    """A file with a text."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
-    return TextFile(str(path), format_of(str(path)), file_digest(str(path)))
+    return text_file(path)
 
 
 TEXT = "one\ntwo\n\nthree\n\n\nfour é\n"
 
 
 def test_files_paragraphs_and_lines_are_counted_and_measured(tmp_path: Path) -> None:
-    found = survey([text_file(tmp_path, "a.txt", TEXT), text_file(tmp_path, "b.txt", "five\n")])
+    found = survey([written(tmp_path, "a.txt", TEXT), written(tmp_path, "b.txt", "five\n")])
     assert (found.characters, found.bytes) == (len(TEXT) + 5, len(TEXT.encode()) + 5)
     assert [(cut.setting, cut.count, cut.largest) for cut in found.cuts] == [
         (None, 2, len(TEXT)),
@@ -45,13 +63,13 @@ def test_files_paragraphs_and_lines_are_counted_and_measured(tmp_path: Path) -> 
 def test_the_coarsest_cut_of_enough_documents_none_too_long_is_taken(
     tmp_path: Path, longest: int, fewest: int, setting: str | None
 ) -> None:
-    cut = survey([text_file(tmp_path, "a.txt", TEXT)]).cut_below(longest, fewest)
+    cut = survey([written(tmp_path, "a.txt", TEXT)]).cut_below(longest, fewest)
     assert ("none" if cut is None else cut.setting) == setting
 
 
 def test_records_are_documents(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in ["a b\n\nc", "d"])
-    found = survey([text_file(tmp_path, "a.jsonl", lines)])
+    found = survey([written(tmp_path, "a.jsonl", lines)])
     assert [(cut.count, cut.largest) for cut in found.cuts] == [(2, 6), (3, 5), (3, 5)]
 
 
@@ -59,21 +77,98 @@ def test_lines_that_fill_a_column_look_wrapped(tmp_path: Path) -> None:
     words = " ".join(f"word{number}" for number in range(2000))
     wrapped = "\n".join(textwrap.wrap(words, 70))
     sentences = "".join("word " * (1 + 7 * number % 20) + "\n" for number in range(300))
-    found = [survey([text_file(tmp_path, "a.txt", text)]).cuts for text in (wrapped, sentences, words, "")]
+    found = [survey([written(tmp_path, "a.txt", text)]).cuts for text in (wrapped, sentences, words, "")]
     assert [[cut.wrapped for cut in cuts] for cuts in found] == [[False, False, True], *[[False] * 3] * 3]
 
 
 def test_files_that_the_first_bytes_are_of(tmp_path: Path) -> None:
-    files = [text_file(tmp_path, name, TEXT) for name in ("a.txt", "b.txt", "c.txt")]
+    files = [written(tmp_path, name, TEXT) for name in ("a.txt", "b.txt", "c.txt")]
     size = len(TEXT.encode())
     assert [len(list(within(files, most))) for most in (1, size, size + 1, 10 * size)] == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("most", "text"), [(3, ""), (4, "one\n"), (11, "one\ntwo\n\n"), (1000, TEXT)])
 def test_the_first_bytes_end_with_a_line(tmp_path: Path, most: int, text: str) -> None:
-    assert "".join(first_bytes([text_file(tmp_path, "a.txt", TEXT)], most)) == text
+    assert "".join(first_bytes([written(tmp_path, "a.txt", TEXT)], most)) == text
 
 
 def test_between_records_a_line_is_blank(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in ["a", "b"])
-    assert "".join(first_bytes([text_file(tmp_path, "a.jsonl", lines)], 100)) == "a\n\nb"
+    assert "".join(first_bytes([written(tmp_path, "a.jsonl", lines)], 100)) == "a\n\nb"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我们在一起的时候。\n他说：“好吧。”\n",
+        "吾輩は猫である。名前はまだ無い。\n",
+        "ฉันชอบอ่านหนังสือมาก\n",
+        "ACGT" * 1000,
+        "我们在一起 and 他们也在一起\n",
+    ],
+)
+def test_text_without_spaces_lacks_words(text: str) -> None:
+    assert lacks_words([text, text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It was the best of times.\n",
+        "나는 고양이로소이다 이름은 아직 없다\n",
+        "epäjärjestelmällisyys on pitkä\n",
+        "Быть или не быть\n",
+        "我们 在 一起 。\n他 说 ： “ 好吧 。 ”\n",
+    ],
+)
+def test_text_with_spaces_has_them(text: str) -> None:
+    assert not lacks_words([text])
+
+
+@pytest.mark.parametrize("sample", [module.SAMPLE_BYTES, 20_000])
+def test_the_number_of_tokens_is_foretold(tmp_path: Path, sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAMPLE_BYTES", sample)
+    text = tmp_path / "text.txt"
+    text.write_text(story(3000, 0))
+    config = TokenizeConfig(tokenizer="bpe", vocab_size=300)
+    store = Store(tmp_path / "store")
+    made = make(Tokenize(), config, {"train": [str(text)]}, store, Execution()).artifact
+    tokens = made.metrics["splits"]["train"]["tokens"] - 1
+    told = text.stat().st_size / token_bytes([TextFile(str(text), "txt", file_digest(str(text)))])(300)
+    assert told == pytest.approx(tokens, rel=0.001 if sample > text.stat().st_size else 0.05)
+
+
+@pytest.mark.parametrize(
+    ("text_bytes", "types"),
+    [
+        (0, 512),
+        (50_000, 512),
+        (255_000, 1024),
+        (1_115_394, 2048),
+        (10_797_148, 8192),
+        (100_000_000, 16_384),
+        (540_000_000, 32_768),
+        (10**12, 32_768),
+    ],
+)
+def test_a_vocabulary_grows_with_the_root_of_the_text(text_bytes: int, types: int) -> None:
+    assert bpe_vocabulary(text_bytes) == types
+
+
+def test_the_text_is_measured_whatever_it_is_packed_in(tmp_path: Path) -> None:
+    text = "größer\n世界\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "title": "left out"}))
+    files = [text_file(tmp_path / name) for name in ("a.txt", "a.txt.gz", "a.jsonl")]
+    assert text_bytes(files) == 3 * len(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("the <unk> of\n", True), ("<unk>", True), ("a<unk> <unk>b\n", False), ("unk <UNK>\n", False)],
+)
+def test_unknown_words_that_the_text_itself_has(text: str, expected: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"text": "before\n" * 9}) + "\n" + json.dumps({"text": text}))
+    assert holds_unknown([text_file(path)]) == expected

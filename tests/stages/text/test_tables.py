@@ -10,9 +10,9 @@ import pytest
 from stages.errors import DataError
 from stages.text.config import LARGEST_RECORD
 from stages.text.files import file_digest, format_of
-from stages.text.finding import find_files
 from stages.text.records import TextFile, records
 from stages.text.tables import text_rows
+from stages.tokenization.corpora import find_files
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -1,3 +1,5 @@
+"""Tokenizers give the ids that Hugging Face's library gives; vocabularies."""
+
 import json
 import os
 import signal
@@ -5,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +16,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from stages.errors import DataError, UsageError
-from stages.text import TOKENIZERS, bpe
-from stages.text import blocks as pieces_module
-from stages.text.bpe import BpeTokenizer, HuggingFaceTokenizer
-from stages.text.open_tokenizer import open_tokenizer
+from stages.text import TOKENIZERS, huggingface
+from stages.text import files as pieces_module
+from stages.text.huggingface import BpeTokenizer, HuggingFaceTokenizer, open_tokenizer
+from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces
-from stages.text.tokenizer import TextTokenizer
-from stages.text.vocabulary import lower, words
-from stages.text.word import SplitText, WordTokenizer
+from stages.text.tokenizer import TextTokenizer, by_frequency, lower, words
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import as_pieces, examples
 
@@ -263,14 +266,66 @@ def test_a_vocabulary_in_the_making_hears_of_signals() -> None:
 @pytest.mark.parametrize("character", ["\u2028", " ", "x", "9", "_", "\u4e00", "-", "e\u0301"])
 def test_merges_are_learnt_of_words_of_a_bounded_length(character: str) -> None:
     text = f"the cat {character * 3000} sat\n"
-    parts = list(bpe._words_cut([text, "short\n"]))
+    parts = list(huggingface._words_cut([text, "short\n"]))
     assert "".join(parts) == text + "short\n"
     rule = pre_tokenizers.ByteLevel(add_prefix_space=False)
     lengths = [stop - start for part in parts for _, (start, stop) in rule.pre_tokenize_str(part)]
-    assert max(lengths) <= bpe.LONGEST_WORD + 1  # a word takes the blank before it along
+    assert max(lengths) <= huggingface.LONGEST_WORD + 1  # a word takes the blank before it along
 
 
 @given(st.lists(st.text("ab 9_-\n", max_size=40)))
 def test_texts_without_long_words_are_learnt_from_as_they_are(texts: list[str]) -> None:
     long_lines = ["the cat sat. " * 300, *texts]
-    assert list(bpe._words_cut(long_lines)) == long_lines
+    assert list(huggingface._words_cut(long_lines)) == long_lines
+
+
+EVERY_CHARACTER = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c < 0xE000]
+
+
+def test_every_white_space_character_separates_words_as_in_the_library() -> None:
+    text = "".join(f"a{character}" for character in EVERY_CHARACTER)
+    expected = [word for word, _ in WhitespaceSplit().pre_tokenize_str(text)]
+    assert words(text) == expected == oracle.words(text)
+    spaced = text.translate(dict.fromkeys(range(0x1C, 0x20)))
+    assert words(spaced) == oracle.words(spaced)
+
+
+def test_every_character_is_lower_cased_as_in_the_library() -> None:
+    text = "".join(EVERY_CHARACTER) + "ΟΔΟΣ İ"
+    assert lower(text) == Lowercase().normalize_str(text)
+    assert lower("ABC xyz") == "abc xyz"
+
+
+@examples
+@given(st.text(st.sampled_from("ab \n\x1c\x85"), max_size=60))
+def test_words(text: str) -> None:
+    assert words(text) == oracle.words(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (None, ["b", "<eos>", "a", "c", "d", "<unk>"]),
+        (5, ["b", "<eos>", "a", "c", "<unk>"]),
+        (4, ["b", "<eos>", "<unk>", "a"]),
+        (3, ["<unk>", "b", "<eos>"]),
+    ],
+)
+def test_ids_fall_with_count_and_the_rest_is_unknown(limit: int | None, expected: list[str]) -> None:
+    counts = Counter({"d": 1, "c": 2, "a": 2, "b": 4, "<eos>": 3})
+    assert list(by_frequency(counts, limit)) == expected
+    assert list(by_frequency(counts, limit).values()) == list(range(len(expected)))
+
+
+@pytest.mark.parametrize(
+    ("limit", "min_count", "expected"),
+    [
+        (None, 2, ["b", "<eos>", "a", "c", "<unk>"]),
+        (None, 3, ["<unk>", "b", "<eos>"]),
+        (4, 2, ["b", "<eos>", "<unk>", "a"]),
+        (None, 9, ["<unk>", "<eos>"]),
+    ],
+)
+def test_rare_types_are_unknown(limit: int | None, min_count: int, expected: list[str]) -> None:
+    counts = Counter({"d": 1, "c": 2, "a": 2, "b": 4, "<eos>": 3})
+    assert list(by_frequency(counts, limit, min_count)) == expected

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from stages.errors import UsageError
 from stages.text import TOKENIZERS
 from stages.text import words as words_module
-from stages.text.bpe import HuggingFaceTokenizer
+from stages.text.huggingface import HuggingFaceTokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import TextTokenizer
 from stages.text.words import last_words

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
-from stages.text.names import DocumentNames
+from stages.text.documents import DocumentNames
 from stages.tokenization.hub import parse_data_set
 from tests.stages.test_tokenize import run, tokenize
 

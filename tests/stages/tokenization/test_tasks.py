@@ -31,7 +31,7 @@ def test_wrong_labels_are_refused_before_a_vocabulary_is_learnt(
 ) -> None:
     labelled(tmp_path / "train.jsonl", "old", "odd")
     labelled(tmp_path / "test.jsonl", "new")
-    monkeypatch.setattr("stages.text.bpe.BpeTokenizer.train", lambda *_: pytest.fail("learnt a vocabulary"))
+    monkeypatch.setattr("stages.text.huggingface.BpeTokenizer.train", lambda *_: pytest.fail("learnt a vocabulary"))
     with pytest.raises(error, match=message):
         config = TokenizeConfig(tasks=True, **settings)
         make(Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution())

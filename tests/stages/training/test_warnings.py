@@ -54,7 +54,7 @@ def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
     settings = {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16}
     model = parse_model(settings).sized(100, 16)
     assert cost_of_vocabulary(model) is None
-    monkeypatch.setattr("stages.text.vocabulary.MANY_TYPES", 99)
+    monkeypatch.setattr("stages.text.tokenizer.MANY_TYPES", 99)
     warning = cost_of_vocabulary(model)
     assert "the vocabulary of 100 types takes 0.0008 million weights, 12.8 kB with gradients and moments" in warning
     assert "model.cutoffs" in warning

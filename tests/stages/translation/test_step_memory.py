@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from stages.lineage.runs import OwnRows, Runs
+from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, IndexSearch
-from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource
-from stages.retrieval.weights.fixed import Fixed
+from stages.retrieval.weights.grid import Fixed
 from stages.translation.decoder import Step
 from stages.translation.step_memory import StepMemory
+from stages.translation.step_search import IndexSteps
 
 V, D, K, LAMBDA, TAU = 7, 4, 5, 0.6, 2.0
 RANDOM = np.random.default_rng(0)
@@ -37,7 +38,7 @@ def memory(spelled: str, own: OwnRows | None = None) -> StepMemory:
     reading = parse_reading(spelled)
     source = ExternalSource(reading, "cpu", Datastore(None, torch.tensor([*VALUES, -1], dtype=torch.int32), "l2", True))
     row = MemoryRow((source,))
-    return StepMemory(Fixed(row, row.grids([1.0])), IndexSearch(Exact(), K, {}, "self"), torch.float32, own)
+    return StepMemory(Fixed(row, row.grids([1.0])), IndexSteps(IndexSearch(Exact(), K, {}, "self"), own), torch.float32)
 
 
 def step(rows: int) -> Step:
@@ -74,7 +75,7 @@ def test_a_step_is_the_mean_of_both_distributions() -> None:
 def test_a_sentence_does_not_find_its_own_rows() -> None:
     own = OwnRows(Runs.whole(30), 0, OFFSETS)
     one, read = step(6), memory(SPELLED, own)
-    read.begin([2, 0])
+    read.begin([2, 0], [])
     sentences = torch.tensor([0, 0, 0, 1, 1, 1])
     found = read(one, sentences)
     np.testing.assert_allclose(found.exp(), expected(one, [slice(9, 20)] * 3 + [slice(0, 4)] * 3), rtol=1e-5, atol=1e-7)
@@ -100,6 +101,6 @@ def test_evidence_names_the_nearest_neighbour_that_holds_each_token() -> None:
 
 def test_no_neighbour_leaves_the_model_as_it_was() -> None:
     one, read = step(3), memory(SPELLED, OwnRows(Runs.whole(30), 0, np.array([0, 30])))
-    read.begin([0])
+    read.begin([0], [])
     found = read(one, torch.zeros(3, dtype=torch.long))
     np.testing.assert_allclose(found, one.log_probs, rtol=1e-5)

@@ -1,3 +1,5 @@
+"""Executors on this machine: in this process, and in several."""
+
 import multiprocessing
 import os
 import signal
@@ -13,6 +15,11 @@ from stages.errors import ResourceError
 from stages.reporting import Silent
 from tests.stages.artifacts.executors.contract import ExecutorContract
 from tests.stages.artifacts.toy import Sums
+
+
+class TestLocal(ExecutorContract):
+    workers = 1
+
 
 PARENT = """
 from pathlib import Path

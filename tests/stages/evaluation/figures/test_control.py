@@ -16,7 +16,7 @@ from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures import control
 from stages.evaluation.figures.control import Counting, Reads
-from stages.evaluation.figures.last_word import LastWords
+from stages.evaluation.figures.places import LastWords
 from stages.index import BuildIndex
 from stages.search.config import IndexConfig
 from stages.update import UpdateDatastore

@@ -8,8 +8,10 @@ import torch
 
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
+from stages.models.language_model import LanguageModel
 from stages.models.layers.memory_settings import MemSizerSettings
 from stages.models.layers.memsizer import MemSizer, summed_reads
+from stages.models.layers.settings import reads_in_pieces
 from tests.oracles.memsizer import memsizer
 from tests.stages.models.backbones.contract import BackboneContract
 
@@ -63,9 +65,9 @@ def test_in_parallel_in_chunks_and_token_by_token_it_is_the_same(chunk):
 def test_a_window_that_is_read_in_pieces_is_that_of_one_pass(cuts):
     made, x = layer(), inputs()
     with torch.no_grad():
-        whole, pieces, before = made(x), [], None
+        whole, pieces, before = made(x), [], made.begin(x)
         for start, stop in pairwise([0, *cuts, T]):
-            piece, before = made.going_on(x[:, start:stop], before)
+            piece, before = made.going_on(x[:, start:stop], before, start)
             pieces.append(piece)
             assert before.values.shape == (2, 4, D)
     torch.testing.assert_close(torch.cat(pieces, 1), whole, rtol=1e-12, atol=1e-12)
@@ -108,6 +110,25 @@ class TestBackboneOfIt(BackboneContract):
     def config(self, request, backbone):
         chosen = {"name": "memsizer", "slots": 3, "layers": request.param}
         return parse_model({"backbone": backbone, "width": 8, "attention": chosen}).sized(30, 5)
+
+    @pytest.mark.parametrize("cuts", [[1], [4], list(range(1, 5))])
+    @pytest.mark.parametrize("changes", [{}, {"positions": "sinusoidal"}, {"lookup": {"name": "hashed-ngrams"}}])
+    def test_in_pieces_a_window_has_the_same_numbers_if_all_layers_can(self, config, changes, cuts):
+        config = parse_model(config.model_dump(mode="json") | changes)
+        assert reads_in_pieces(config) == (config.attention.layers is None)
+        if not reads_in_pieces(config):
+            return
+        torch.manual_seed(0)
+        model, state, pieces, tokens = LanguageModel(config).eval().double(), {}, [], self.tokens(5)
+        with torch.no_grad():
+            whole = model.encode(tokens)
+            for start, stop in pairwise([0, *cuts, 5]):
+                pieces.append(model.encode(tokens[:, start:stop], state))
+                state = pieces[-1].state
+        assert whole.state is None
+        for name in config.reads.keys:
+            wanted, found = whole.key(name), torch.cat([piece.key(name) for piece in pieces], 1)
+            torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
     def test_it_stands_where_it_was_asked_for(self, model, config):
         chosen = [isinstance(block.attention, MemSizer) for block in model.backbone.blocks]

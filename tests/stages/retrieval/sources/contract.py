@@ -14,13 +14,12 @@ from stages.encoding.scoring import LMScores
 from stages.examples.windows import windows
 from stages.memory.entries import LogSums
 from stages.memory.readers import READERS
+from stages.retrieval.grammar import parse_reading
 from stages.retrieval.neighbors import Datastore, FoundNeighbors
-from stages.retrieval.reading import parse_reading
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources import SOURCES
-from stages.retrieval.sources.source import Source, SourceInputs
-from stages.retrieval.sources.union import open_source
+from stages.retrieval.sources.source import Source, SourceInputs, open_source
 from stages.search.keys import StoredKeys
 
 T, VOCABULARY, WIDTH, CONTEXT, ROWS = 37, 4, 3, 8, 50

@@ -8,14 +8,13 @@ import pytest
 
 from stages.evaluation.row_weights import tuned_row
 from stages.memory.readers.settings import GRID as LAMBDAS
+from stages.retrieval.grammar import parse_readings
 from stages.retrieval.grids import Best, Point
-from stages.retrieval.reading import parse_readings
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import grid as module
 from stages.retrieval.weights.coordinate_descent import DescentResult
-from stages.retrieval.weights.fixed import Fixed
-from stages.retrieval.weights.grid import Grid
+from stages.retrieval.weights.grid import Fixed, Grid
 
 CACHE = "long:size=8/16,theta=0.5/1/2,lambda=0.1/0.3,similarity=dot,key=hidden"
 INPUTS = SourceInputs(8, False, "cpu", None)

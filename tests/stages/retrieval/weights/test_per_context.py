@@ -8,15 +8,14 @@ import torch
 
 from stages.memory import weight_network
 from stages.memory.weight_network import Positions
+from stages.retrieval.grammar import parse_readings
 from stages.retrieval.grids import Point, ReadingGrid
-from stages.retrieval.reading import parse_readings
 from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import learned, per_context
 from stages.retrieval.weights.grid import Choice
-from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned
+from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned, Searched
 from stages.retrieval.weights.policy import Arrays
-from stages.retrieval.weights.searched import Searched
 
 INPUTS, N = len(CONTEXT) + len(NEIGHBORS), 600
 

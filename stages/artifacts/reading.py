@@ -1,0 +1,244 @@
+"""Arrays of an artifact for reading: compared with the schema of their stage, or rows straight from files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from stages.artifacts.arrays import ArrayLayout
+from stages.artifacts.kinds import STAGES
+from stages.artifacts.manifest import Manifest
+from stages.artifacts.schema import Check, Expected, anything
+from stages.errors import content_of
+
+if TYPE_CHECKING:
+    import zarr
+
+
+class Rows:
+    """Rows of an array, in memory of their own.
+
+    Of a Zarr array that lies on the disk as `ArrayLayout` writes it, the bytes of the rows are read from the files of
+    its shards, in a fourth of the time that Zarr takes. Any other array, and a shard that is not there or not whole,
+    is left to the array.
+
+    Args:
+        array: a Zarr array, or anything with `shape`, `dtype` and slicing.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.shape: tuple[int, ...] = tuple(array.shape)
+        self.dtype = np.dtype(array.dtype)
+        self._root = _root(array)
+        self._layout = None if self._root is None else _layout(self._root, array)
+
+    @property
+    def shards(self) -> tuple[int, ...]:
+        """The shape of a shard, as the array says."""
+        return tuple(getattr(self.array, "shards", None) or self.array.chunks)
+
+    def __getitem__(self, part: slice) -> np.ndarray:
+        """Rows that follow each other."""
+        start, stop, step = part.indices(self.shape[0])
+        if step != 1:
+            raise ValueError("rows are read one after the other")
+        return self.read(start, stop)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Rows [start, stop) in the dtype of the array, as `array[start:stop]`."""
+        start, stop, _ = slice(start, stop).indices(self.shape[0])
+        rows = self._from_files(start, max(start, stop))
+        return np.asarray(self.array[start:stop]) if rows is None else rows
+
+    def _from_files(self, start: int, stop: int) -> np.ndarray | None:
+        """Rows from the shards' files; None where that cannot be."""
+        layout, root = self._layout, self._root
+        if layout is None or root is None:
+            return None
+        rows = np.empty((stop - start, *layout.shape[1:]), layout.dtype)
+        while start < stop:
+            shard = start // layout.rows_per_shard
+            first = shard * layout.rows_per_shard
+            end = min(stop, first + layout.rows_per_shard)
+            part = rows[len(rows) - (stop - start) :][: end - start]
+            if not _read(root / layout.shard_file(shard), layout.shard_bytes, (start - first) * layout.row_bytes, part):
+                return None
+            start = end
+        return rows
+
+
+class RowsByName(dict[str, Rows]):
+    """Rows of the arrays of a group, by name; each array is opened when it is first asked for."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self._group = group
+
+    def __missing__(self, name: str) -> Rows:
+        self[name] = Rows(self._group[name])
+        return self[name]
+
+
+def _root(array: Any) -> Path | None:
+    """The folder that a Zarr array's name begins in, if it lies on the disk."""
+    from zarr import Array
+    from zarr.storage import LocalStore
+
+    return array.store.root if isinstance(array, Array) and isinstance(array.store, LocalStore) else None
+
+
+def _layout(root: Path, array: Any) -> ArrayLayout | None:
+    """How an array below the root lies on the disk, if it is as memlm writes arrays."""
+    rows = (array.shards or array.chunks)[0] if array.shape else 0
+    layout = ArrayLayout(array.path, array.shape, array.dtype, rows) if rows else None
+    return layout if layout is not None and layout.describes(root) else None
+
+
+def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
+    """Fill rows with the bytes of a file; whether it is as long as it must be, and has them all."""
+    content = rows.reshape(-1).view(np.uint8).data
+    try:
+        with file.open("rb", buffering=0) as opened:
+            if os.fstat(opened.fileno()).st_size != file_bytes:
+                return False
+            opened.seek(at)
+            done = 0
+            while done < len(content) and (count := opened.readinto(content[done:])):
+                done += count
+    except FileNotFoundError:
+        return False
+    return done == len(content)
+
+
+_PLAIN = frozenset({"bytes", "crc32c"})
+"""Codecs that give back as many bytes as they read: none of an artifact's arrays is compressed."""
+
+
+class Source(Protocol):
+    """An artifact, as far as its arrays need it."""
+
+    path: Path
+    manifest: Manifest
+
+    def file(self, relative: str | Path) -> Path:
+        """Path of a file. Raises: ArtifactError if the manifest does not list it."""
+
+    def damaged(self, problem: str) -> Exception:
+        """The error for something that cannot be right."""
+
+
+class CheckedArray:
+    """A Zarr array for reading, whose values are compared with what is expected where they are sliced."""
+
+    def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
+        self._artifact, self._name, self._array, self._check = artifact, name, array, check
+        self.shape: tuple[int, ...] = array.shape
+        self.dtype: np.dtype[Any] = array.dtype
+        self.chunks, self.shards = array.chunks, array.shards
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: Any) -> np.ndarray:
+        """Rows, and columns of them. Raises: ArtifactError if they cannot be read, or a value cannot be right."""
+        rows = part[0] if isinstance(part, tuple) else part
+        start = rows.indices(len(self))[0] if isinstance(rows, slice) else 0
+        with content_of(self._artifact.path / self._name):
+            values = np.asarray(self._array[part])
+        return self._checked(values, start)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, in any order; raises as slices do."""
+        with content_of(self._artifact.path / self._name):
+            values = np.asarray(self._array.vindex[rows])
+        return self._checked(values, 0)
+
+    def _checked(self, values: np.ndarray, start: int) -> np.ndarray:
+        wrong = self._check(values, start, len(self))
+        if wrong is not None:
+            raise self._artifact.damaged(f"{self._artifact.path / self._name}: {wrong}")
+        return values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
+
+
+class CheckedGroup:
+    """A Zarr group of an artifact, for reading: its arrays are as their stage writes them."""
+
+    def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
+        self._artifact, self._name, self._group = artifact, name, group
+
+    def __getitem__(self, below: str) -> Any:
+        """An array or a group. Raises: ArtifactError if it is not there, or not as it must be."""
+        import zarr
+
+        file = Path(self._name, below, "zarr.json")
+        with content_of(self._artifact.file(file)):
+            found = self._group[below]
+        name = f"{self._name}/{below}"
+        if isinstance(found, zarr.Group):
+            return CheckedGroup(self._artifact, name, found)
+        return self._checked(name, found)
+
+    def array_keys(self) -> list[str]:
+        """Names of its arrays."""
+        with content_of(self._artifact.path / self._name):
+            return sorted(self._group.array_keys())
+
+    def group_keys(self) -> list[str]:
+        """Names of the groups in it."""
+        with content_of(self._artifact.path / self._name):
+            return sorted(self._group.group_keys())
+
+    def _checked(self, name: str, array: zarr.Array[Any]) -> CheckedArray:
+        expected = STAGES.load(self._artifact.manifest.stage).schema.arrays(self._artifact, name)
+        wrong = _wrong_layout(array) or (expected and _wrong_array(array, expected)) or self._lacking(name, array)
+        if wrong:
+            raise self._artifact.damaged(f"{self._artifact.path / name} {wrong}")
+        return CheckedArray(self._artifact, name, array, expected.check if expected else anything)
+
+    def _lacking(self, name: str, array: zarr.Array[Any]) -> str | None:
+        """Files too small for the rows that they are said to hold: these would be made up, however many they are."""
+        needed = prod(array.shards or array.chunks) * array.dtype.itemsize
+        below = f"{name}/c/"
+        sizes = (entry["bytes"] for file, entry in self._artifact.manifest.files.items() if file.startswith(below))
+        smallest = min(sizes, default=needed)
+        return None if smallest >= needed else f"has a shard of {smallest:,} bytes, where its layout needs {needed:,}"
+
+
+def _wrong_array(array: zarr.Array[Any], expected: Expected) -> str | None:
+    fits = len(array.shape) == len(expected.shape) and all(
+        wanted in (None, found) for wanted, found in zip(expected.shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = " x ".join("any" if length is None else f"{length}" for length in expected.shape)
+        return f"is {' x '.join(map(str, array.shape))}, where the manifest says {wanted}"
+    if array.dtype.name not in expected.dtypes:
+        return f"holds {array.dtype.name}, not {' or '.join(expected.dtypes)}"
+    return None
+
+
+def _wrong_layout(array: zarr.Array[Any]) -> str | None:
+    """Shards that are no whole rows of the array, and codecs that make much of little."""
+    shard = array.shards or array.chunks
+    if array.chunks != shard or shard[1:] != array.shape[1:] or shard[0] > max(1, *array.shape[:1]):
+        return f"is cut into pieces of {array.chunks} in shards of {shard}, not into whole rows of {array.shape}"
+    layout: Any = array.metadata.to_dict()
+    codecs = [codec for outer in layout["codecs"] for codec in _flat(outer)]
+    odd = sorted({name for name in codecs if name not in _PLAIN})
+    return f"is packed with {', '.join(odd)}, which memlm does not use" if odd else None
+
+
+def _flat(codec: Mapping[str, Any]) -> list[str]:
+    """The names of a codec, or of those that a sharding codec is made of."""
+    if codec["name"] != "sharding_indexed":
+        return [str(codec["name"])]
+    inner = codec["configuration"]
+    return [name for part in ("codecs", "index_codecs") for one in inner[part] for name in _flat(one)]

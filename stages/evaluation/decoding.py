@@ -1,0 +1,84 @@
+"""Whether an evaluation translates its split, how, and whether BLEU may choose numbers. Free of NumPy."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.errors import UsageError
+from stages.evaluation.config import EvaluateConfig
+from stages.models.config import model_of
+from stages.retrieval.reading import Reading
+from stages.translation.settings import DecodingSettings
+
+SEARCHED = "translations are searched for with neighbours from an index, or from similar pairs, alone"
+
+
+def searched(readings: Sequence[Reading]) -> bool:
+    """Whether a search for translations can read these memories."""
+    alone = [{"external"}, {"similar-pairs"}]
+    return all(set(one.sources) in alone and one.value("pointers") is None for one in readings)
+
+
+def resolve_decoding(
+    config: EvaluateConfig, readings: Sequence[Reading], read: Mapping[str, Artifact]
+) -> dict[str, Any]:
+    """Settings of translations: those of pairs of sentences, none of text of one language.
+
+    Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
+    """
+    asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
+    by_bleu = config.tune_by == "bleu"
+    asked += ["tune_by"] if by_bleu else []
+    model = model_of(read["model"])
+    if not model.reads.source:
+        if asked:
+            option = asked[0].replace("_", "-")
+            legal = ": tune by perplexity" * (option == "tune-by")
+            text = f"{read['tokens'].reference} is text of one language"
+            raise UsageError(f"--{option} is of translations, and {text}{legal}.")
+        return {}
+    readable = searched(readings) and "neighbors" not in read
+    if config.beam == 0 and by_bleu:
+        raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
+    if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and readable)):
+        return {"beam": 0, "length_penalty": None, "max_length": None}
+    if not model.reads.decodes:
+        raise UsageError(f"The backbone {model.backbone} writes no translations: --beam 0 for perplexity without BLEU.")
+    if not readable:
+        raise UsageError(
+            f"{SEARCHED.capitalize()}: name an index and external memory, or --beam 0 for perplexity without BLEU."
+        )
+    from stages.evaluation.figures.bleu import require_sacrebleu
+
+    require_sacrebleu(config.bleu)
+    if by_bleu:
+        require_few_points(readings)
+    return dict(config.decoding)
+
+
+MOST_POINTS = 32
+
+
+def require_few_points(readings: Sequence[Reading]) -> None:
+    """Refuse what is no small grid of one completed reading. Raises: UsageError that says what is legal."""
+    problem = _problem(readings)
+    if problem is not None:
+        raise UsageError(
+            f"--tune-by bleu: {problem}. It translates once a point, at most {MOST_POINTS}, of one reading's lists: "
+            "--memory external:k=8/16,temperature=10/100,lambda=0.4/0.6/0.8."
+        )
+
+
+def _problem(readings: Sequence[Reading]) -> str | None:
+    """The reason why readings are no small grid; None: they are one."""
+    if len(readings) > 1:
+        return f"{len(readings)} readings stand on top of each other"
+    if not any(one.choices for one in readings):
+        return "nothing is tuned"
+    (reading,) = readings
+    numbers = {name: reading.value(name) for name in reading.tunable}
+    if left := [name for name, value in numbers.items() if isinstance(value, str)]:
+        return f"{' and '.join(left)} of {'+'.join(reading.sources)} is no list of numbers"
+    points = math.prod(len(value) for value in numbers.values() if isinstance(value, tuple))
+    return f"{points:,} points are too many" if points > MOST_POINTS else None

@@ -1,0 +1,120 @@
+"""Neighbours among the tokens of a few pairs, those whose sources are most like the one that is read.
+
+No datastore is stored: keys of the pairs are made when their sentence is read.
+
+Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from stages.encoding.key_encoder import KeyEncoder, search_keys
+from stages.examples.examples import BATCH_TOKENS
+from stages.examples.orders import token_batches
+from stages.examples.pairs import Pairs
+from stages.lineage.pairs import SPLIT
+from stages.models.devices import autocast
+from stages.retrieval.neighbors import FoundNeighbors
+from stages.search.distances import pair_scores
+from stages.search.ranking import best_first, score_to_distance
+from stages.text.similar import SimilarSentences
+
+SENTENCES = 64
+"""Sentences of a range whose pairs are in memory together."""
+
+
+class PairKeys(NamedTuple):
+    """Tokens of the pairs that were found for a sentence: rows of their split, int64 [m], and keys float32 [m, d]."""
+
+    rows: np.ndarray
+    keys: np.ndarray
+
+
+@dataclass(frozen=True)
+class PairSearch:
+    """Searches the tokens of `count` pairs a sentence exactly; a sentence of their own split does not find itself."""
+
+    pairs: Pairs
+    similar: SimilarSentences
+    encoder: KeyEncoder
+    count: int
+    k: int
+    metric: str
+    needs_keys = True
+
+    def find(
+        self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
+    ) -> FoundNeighbors:
+        """Neighbours of tokens [start, stop); see `Retrieval`."""
+        assert keys is not None and rows is None, "all tokens are searched for, with their keys"
+        scored, parts = self._examples(split), []
+        first, last = scored.documents_of(start, stop)
+        for begin in range(first, last, SENTENCES):
+            numbers = np.arange(begin, min(begin + SENTENCES, last))
+            bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
+            tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
+            found = self.open(
+                [scored.source(number) for number in numbers.tolist()], numbers if split == SPLIT else None
+            )
+            sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
+            parts.append(self.nearest(keys[tokens - start], sentence, found))
+        ids, distances = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return FoundNeighbors(ids, distances)
+
+    def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
+        """The keys of the pairs that are found for some sentences, each encoded by itself.
+
+        Args:
+            sources: tokens of each, `<eos>` at the end.
+            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are of none.
+        """
+        return [self._keys(np.sort(found[found >= 0])) for found in self.similar.find(sources, self.count, own)]
+
+    def nearest(
+        self, queries: np.ndarray, sentences: np.ndarray, found: Sequence[PairKeys]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest tokens of each query's own pairs, ties by the smaller row.
+
+        Args:
+            queries: float32 [n, d].
+            sentences: the sentence that each query is of, int64 [n].
+            found: `open` of the sentences.
+        Returns: rows int64 [n, k], -1 where missing, and distances float32 [n, k].
+        """
+        sizes = np.array([len(one.rows) for one in found])
+        begins = np.cumsum(sizes) - sizes
+        lengths = sizes[sentences]
+        which = np.repeat(np.arange(len(queries)), lengths)
+        place = np.arange(len(which)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        at = np.repeat(begins[sentences], lengths) + place
+        shape = len(queries), int(lengths.max(initial=1))
+        scores, ids = np.full(shape, np.inf, np.float32), np.full(shape, -1, np.int64)
+        rows, keys = (np.concatenate(column) for column in zip(*found, strict=True))
+        scores[which, place] = pair_scores(queries, which, keys, at, self.metric)
+        ids[which, place] = rows[at]
+        best, nearest = best_first(scores, ids, self.k)
+        return nearest, score_to_distance(best, self.metric)
+
+    def _keys(self, numbers: np.ndarray) -> PairKeys:
+        """Rows and keys of all tokens of some pairs."""
+        device, model = self.encoder.reader.device, self.encoder.model
+        rows, keys = [np.zeros(0, np.int64)], [np.zeros((0, model.config.width), np.float32)]
+        for begin, end in token_batches(self.pairs.sizes[numbers], BATCH_TOKENS):
+            batch = self.pairs.batch(numbers[begin:end])
+            assert batch.mask is not None, "rows of pairs are padded"
+            rows.append(batch.places[batch.mask.numpy()])
+            batch = batch.to(device)
+            with torch.no_grad(), autocast(device, self.encoder.reader.precision):
+                encoded = batch.rows(model.read(batch).key(self.encoder.key))
+            keys.append(search_keys(self.encoder.rounded(encoded)))
+        return PairKeys(np.concatenate(rows), np.concatenate(keys))
+
+    def _examples(self, split: str) -> Pairs:
+        reader = self.encoder.reader
+        examples = reader.corpus.examples(split, self.encoder.model.config.cutting(reader.windows, reader.by_document))
+        assert isinstance(examples, Pairs), "sentences have sources"
+        return examples

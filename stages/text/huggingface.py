@@ -1,0 +1,308 @@
+"""Tokenizers of Hugging Face: byte-level BPE trained here, any `tokenizer.json`, and those of pretrained models."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from stages.errors import DataError, content_of
+from stages.interrupts import stoppable
+from stages.text.config import LARGEST_VOCABULARY
+from stages.text.documents import ENDS_DOCUMENT
+from stages.text.simple_tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
+from stages.text.spool import Pieces
+from stages.text.tokenizer import EOS, UNK, EosRule, TextTokenizer, TrainableTokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+
+LONGEST_WORD = 1000
+"""Characters of a run that merges are learnt from as one word."""
+_LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
+BATCH_CHARACTERS = 2**18
+"""Text encoded at once: an encoding takes a hundred times the memory of its ids."""
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn whatever the library raises into a DataError that begins with `what`.
+
+    It raises bare Exceptions, and where its Rust code panics a BaseException of a class that cannot be imported.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DataError(f"{what}: {error}.") from error
+        raise
+
+
+class HuggingFaceTokenizer(TextTokenizer):
+    """A tokenizer of Hugging Face's library, with `<eos>` after each document.
+
+    Lines are encoded one by one; `<eos>` is added to a vocabulary that lacks it.
+    """
+
+    kind = "given"
+    eos_after = "document"
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        from tokenizers import processors
+
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        if tokenizer.token_to_id(EOS) is None:
+            tokenizer.add_special_tokens([EOS])
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        self.eos_id = vocabulary[EOS]
+        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {EOS}", special_tokens=[(EOS, self.eos_id)]
+        )
+        self._tokenizer = tokenizer
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = [np.zeros(0, np.int64)]
+        counts = [np.zeros(0, np.int64)]
+        for batch in _batches(texts):
+            with library_errors("The tokenizer cannot read the text"):
+                batch_ids, batch_counts = self._encode_batch(batch)
+            ids.append(batch_ids)
+            counts.append(batch_counts)
+        return np.concatenate(ids), np.concatenate(counts)
+
+    def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
+        return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
+
+    def huggingface(self) -> "Tokenizer":
+        return self._tokenizer
+
+
+class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
+    """Byte-level BPE (GPT-2's pattern within lines); a newline belongs to the line that it ends."""
+
+    kind = "bpe"
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        from tokenizers import pre_tokenizers, trainers
+
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size or LARGEST_VOCABULARY,
+            special_tokens=[EOS],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer = _bpe_layout(lowercase)
+        batches = (list(_words_cut(batch)) for p in texts for batch in _batches(p.texts))
+        stoppable(lambda stop: tokenizer.train_from_iterator(takewhile(lambda _: not stop.is_set(), batches), trainer))
+        return cls(tokenizer)
+
+
+def _bpe_layout(lowercase: bool) -> "Tokenizer":
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE())
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    lines = pre_tokenizers.Split("\n", "merged_with_previous")
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([lines, byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _words_cut(texts: Iterable[str]) -> Iterator[str]:
+    """The same texts, cut where words are longer than `LONGEST_WORD`: learning takes quadratic time in their length.
+
+    Such a word is an unbroken run of letters and digits, of signs, or of white space, in one line.
+    """
+    for text in texts:
+        start = 0
+        for run in _LONG_RUN.finditer(text) if len(text) > LONGEST_WORD else ():
+            for cut in range(run.start() + LONGEST_WORD, run.end(), LONGEST_WORD):
+                yield text[start:cut]
+                start = cut
+        yield text[start:]
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start = characters = 0
+    for number, text in enumerate(texts, start=1):
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS or number == len(texts):
+            yield texts[start:number]
+            start, characters = number, 0
+
+
+AROUND_CUT = 100
+"""Characters on either side of a cut that tell whether it changes a token."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Ids of the tokens that no text has, as a pretrained model knows them."""
+
+    eos: int
+    """Put behind every document."""
+    start: int
+    """The first input of a split."""
+    prefix: int | None
+    """Token that the model expects before every window (`bos`); None: none."""
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises: ArtifactError if the file holds something else."""
+        with content_of(path):
+            return cls(**json.loads(path.read_text("utf-8")))
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
+
+
+class PretrainedTokenizer(TextTokenizer):
+    """Encodes whole documents, since a token may reach across lines; adds nothing to the vocabulary."""
+
+    kind = "pretrained"
+    eos_after = "document"
+    FILE = "special-tokens.json"
+    """Beside `tokenizer.json`: its special tokens."""
+
+    def __init__(self, tokenizer: "Tokenizer", special: SpecialTokens) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        self.special, self.eos_id = special, special.eos
+        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        self._tokenizer = tokenizer
+        self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self._joined(texts)
+
+    def may_cut(self, before: str, after: str) -> bool:
+        """For byte-level tokenizers, between a newline that no white space is before, and a letter.
+
+        Others read the beginning of a text as nothing within it: a Metaspace puts a mark there. Whether the text is
+        cut there into the parts that are encoded by themselves is tried on the characters around.
+        """
+        newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
+        if not (self._byte_level and newline and after[:1].isalpha()):
+            return False
+        left, right = before[-AROUND_CUT:], after[:AROUND_CUT]
+        return self._parts(left + right) == self._parts(left) + self._parts(right)
+
+    def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
+        assert rule in (None, self.eos_after), "its library knows no other"
+        closing = pieces.where(ENDS_DOCUMENT)
+        starts = np.concatenate(([0], closing + 1)).tolist()
+        parts = [self._joined(pieces.texts[a:b]) for a, b in zip(starts, [*starts[1:], len(pieces.texts)], strict=True)]
+        ids, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        ends = np.cumsum(counts)
+        counts[closing] += 1
+        return np.insert(ids.astype(self.dtype), ends[closing], self.eos_id), np.cumsum(counts)
+
+    def huggingface(self) -> "Tokenizer":
+        return self._tokenizer
+
+    def save(self, path: Path) -> None:
+        super().save(path)
+        self.special.write(path.with_name(self.FILE))
+
+    def _parts(self, text: str) -> list[str]:
+        """Pieces of a text that are encoded by themselves."""
+        if self._tokenizer.normalizer is not None:
+            text = self._tokenizer.normalizer.normalize_str(text)
+        return [part for part, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
+    def _joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of texts read as one, int64 [T], and how many tokens begin in each, int64 [P]."""
+        if not texts:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        with library_errors("The tokenizer cannot read the text"):
+            encoding = self._tokenizer.encode("".join(texts), add_special_tokens=False)
+        ends = np.cumsum([len(text) for text in texts])
+        text_of = np.searchsorted(ends, np.fromiter(_starts(encoding), np.int64, len(encoding.ids)), side="right")
+        return np.array(encoding.ids, np.int64), np.bincount(text_of.clip(max=len(texts) - 1), minlength=len(texts))
+
+
+def _starts(encoding: "Encoding") -> Iterator[int]:
+    """The character at which each token begins, never before that of the one before it."""
+    latest = 0
+    for start, _ in encoding.offsets:
+        latest = max(latest, start)
+        yield latest
+
+
+def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
+    """Special ids for the metrics of tokens of a pretrained tokenizer; empty for other tokenizers."""
+    if not isinstance(tokenizer, PretrainedTokenizer):
+        return {}
+    return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}
+
+
+def open_tokenizer(path: Path | str) -> TextTokenizer:
+    """The tokenizer in a file of Hugging Face's format.
+
+    Raises: DataError if the file holds none, or one that cannot work.
+    """
+    given, special = load_tokenizer(Path(path)), Path(path).with_name(PretrainedTokenizer.FILE)
+    if special.is_file():
+        return PretrainedTokenizer(given, SpecialTokens.read(special))
+    content = given.to_str()
+    matching = (own for own in _own_kinds(given) if own.huggingface().to_str() == content)
+    return next(matching, None) or HuggingFaceTokenizer(given)
+
+
+def load_tokenizer(path: Path) -> "Tokenizer":
+    """The library's tokenizer of a file, whose ids and unknown token are as they must be.
+
+    Raises: see `open_tokenizer`.
+    """
+    from tokenizers import Tokenizer
+
+    with library_errors(f"{path} is no tokenizer in Hugging Face's JSON format"):
+        tokenizer: Tokenizer = Tokenizer.from_file(str(path))
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    _check_ids(path, vocabulary)
+    unknown = getattr(tokenizer.model, "unk_token", None)
+    if unknown is not None and unknown not in vocabulary:
+        raise DataError(f"{path} is no usable tokenizer: its unknown token {unknown!r} is not in its vocabulary.")
+    return tokenizer
+
+
+def _check_ids(path: Path, vocabulary: Mapping[str, int]) -> None:
+    # Before anything else is asked of the library, which counts from 0 to the largest id when it writes a vocabulary.
+    if not vocabulary:
+        raise DataError(f"{path} is no usable tokenizer: its vocabulary is empty.")
+    largest = max(vocabulary.values())
+    if largest >= LARGEST_VOCABULARY:
+        raise DataError(
+            f"{path} is no usable tokenizer: it has a token {largest:,}; ids below {LARGEST_VOCABULARY:,} are read."
+        )
+
+
+def _own_kinds(given: "Tokenizer") -> Iterator[TextTokenizer]:
+    """Tokenizers made here that have the given vocabulary."""
+    from tokenizers import models
+
+    vocabulary = given.get_vocab()
+    if set(vocabulary.values()) != set(range(len(vocabulary))):
+        return
+    for lowercase in (False, True):
+        if isinstance(given.model, models.WordLevel) and {EOS, UNK} <= vocabulary.keys():
+            yield WordTokenizer(vocabulary, lowercase)
+            yield CharTokenizer(vocabulary, lowercase)
+        elif len(vocabulary) == ByteTokenizer.vocabulary_size:
+            yield ByteTokenizer(lowercase)

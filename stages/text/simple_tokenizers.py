@@ -1,0 +1,223 @@
+"""Tokenizers that look up: words between white space, as in WikiText and Penn Treebank; characters; bytes of UTF-8."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from stages.array_files import save_arrays
+from stages.text.documents import ENDS_LINE
+from stages.text.spool import Pieces
+from stages.text.tokenizer import EOS, UNK, TrainableTokenizer, by_frequency, lower, words
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """Some text as words, split once for all that is done with them."""
+
+    words: list[str]
+    """Each once, in order of where they first are."""
+    places: np.ndarray
+    """Where in `words` each word of the text is, uint32 [T]."""
+    counts: np.ndarray
+    """How many words each piece of the text has, int64 [P]."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
+        """Split consecutive pieces."""
+        found: defaultdict[str, int] = defaultdict(count().__next__)
+        places: list[int] = []
+        ends = np.zeros(len(texts) + 1, np.int64)
+        for number, text in enumerate(texts, start=1):
+            places.extend(map(found.__getitem__, words(lower(text) if lowercase else text)))
+            ends[number] = len(places)
+        return cls(list(found), np.array(places, np.uint32), np.diff(ends))
+
+    def save(self, path: Path) -> None:
+        """Write it to a file."""
+        text = np.frombuffer("\n".join(self.words).encode(), np.uint8)
+        save_arrays(path, text, self.places, self.counts)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the file of `save`."""
+        with path.open("rb") as file:
+            text, places, counts = (np.load(file, allow_pickle=False) for _ in range(3))
+        spelled = text.tobytes().decode()
+        return cls(spelled.split("\n") if spelled else [], places, counts)
+
+
+class _WordCounts:
+    """How often each word is in the texts so far."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, split: SplitText) -> None:
+        numbers = np.fromiter(map(self._numbers.__getitem__, split.words), np.int64, len(split.words))
+        self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
+        self._counts[numbers] += np.bincount(split.places, minlength=len(numbers))
+
+    def by_word(self) -> Counter[str]:
+        return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
+
+
+class _WithUnknown(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        return self[UNK]
+
+
+class WordTokenizer(TrainableTokenizer):
+    """Looks up words; those that training text did not have, or too rarely, are `<unk>`."""
+
+    kind = "word"
+    eos_after = "line"
+
+    def __init__(self, vocabulary: dict[str, int], lowercase: bool) -> None:
+        self.vocabulary = _WithUnknown(vocabulary)
+        self.lowercase = lowercase
+        self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
+        self.vocabulary_size = len(vocabulary)
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        split = ((SplitText.of(p.texts, lowercase), len(p.where(ENDS_LINE))) for p in texts)
+        return cls.learn(split, vocab_size, lowercase, min_count)
+
+    @classmethod
+    def learn(
+        cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
+    ) -> Self:
+        """As `train`, of texts that are split already, each with the number of lines that end there."""
+        counted, ends = _WordCounts(), 0
+        for split, lines in texts:
+            counted.add(split)
+            ends += lines
+        counts = counted.by_word()
+        counts[EOS] += ends
+        return cls(by_frequency(counts, vocab_size, min_count), lowercase)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        return self.encode_split(SplitText.of(texts, self.lowercase))
+
+    def encode_split(self, split: SplitText) -> tuple[np.ndarray, np.ndarray]:
+        """As `encode_texts`, of texts that are split already."""
+        ids = np.fromiter(map(self.vocabulary.__getitem__, split.words), np.int64, len(split.words))
+        return ids[split.places], split.counts
+
+    def huggingface(self) -> "Tokenizer":
+        return _word_layout(self.vocabulary, self.lowercase)
+
+
+def _word_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
+    """A `tokenizer.json` of words; a newline becomes `<eos>`."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
+    newline = normalizers.Replace("\n", f" {EOS} ")
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * lowercase + [newline])
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return tokenizer
+
+
+_CODE_POINTS = 0x110000
+
+
+class CharTokenizer(TrainableTokenizer):
+    """Looks up code points; those that training text did not have are `<unk>`."""
+
+    kind = "char"
+    eos_after = "never"
+
+    def __init__(self, vocabulary: dict[str, int], lowercase: bool) -> None:
+        self.vocabulary = vocabulary
+        self.lowercase = lowercase
+        self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
+        self.vocabulary_size = len(vocabulary)
+        self._ids = np.full(_CODE_POINTS, self.unk_id, np.int32)
+        for text, id in vocabulary.items():
+            if len(text) == 1:
+                self._ids[ord(text)] = id
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        counts: Counter[str] = Counter()
+        for pieces in texts:
+            for text in pieces.texts:
+                counts.update(lower(text) if lowercase else text)
+        return cls(by_frequency(counts, vocab_size), lowercase)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        texts = [lower(text) for text in texts] if self.lowercase else texts
+        code_points = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4")
+        counts = np.fromiter(map(len, texts), np.int64, len(texts))
+        return self._ids[code_points], counts
+
+    def huggingface(self) -> "Tokenizer":
+        return _char_layout(self.vocabulary, self.lowercase)
+
+
+def _char_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
+    """A `tokenizer.json` of characters."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+class ByteTokenizer(TrainableTokenizer):
+    """Knows every text and needs no training."""
+
+    kind = "byte"
+    eos_after = "never"
+    eos_id = 256
+    unk_id = None
+    vocabulary_size = 257
+
+    def __init__(self, lowercase: bool) -> None:
+        self.lowercase = lowercase
+
+    @classmethod
+    def train(cls, texts: Iterable[Pieces], vocab_size: int | None, lowercase: bool, min_count: int = 1) -> Self:
+        return cls(lowercase)
+
+    def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        encoded = [(lower(text) if self.lowercase else text).encode() for text in texts]
+        counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        return np.frombuffer(b"".join(encoded), np.uint8), counts
+
+    def huggingface(self) -> "Tokenizer":
+        return _byte_layout(self.lowercase)
+
+
+def _byte_layout(lowercase: bool) -> "Tokenizer":
+    """A `tokenizer.json` of bytes: byte-level BPE without merges."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    if lowercase:
+        tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _symbol(byte: int) -> str:
+    """The printable character that stands for a byte in byte-level vocabularies (GPT-2's table)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    if byte in printable:
+        return chr(byte)
+    return chr(256 + sum(other not in printable for other in range(byte)))

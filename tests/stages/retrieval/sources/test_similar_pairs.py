@@ -1,0 +1,9 @@
+from tests.stages.retrieval.sources.contract import SourceContract
+
+
+class TestSimilarPairs(SourceContract):
+    spec = "similar-pairs:key=hidden,lambda=0.5,similarity=l2,k=2/5/8,pairs=3"
+
+
+def test_a_table_tells_how_many_pairs_are_found() -> None:
+    assert TestSimilarPairs().source.about.details == {"pairs": 3}
