@@ -40,7 +40,7 @@ class Work:
     def line(self) -> str:
         """`30 of 1,000 steps (3%), loss 4.25, 16:10 left`."""
         counted = f"{self.done:,} of {self.total:,} {self.unit} ({self.done / max(self.total, 1):.0%})"
-        return ", ".join([counted, *self._words(), *self._time_left()])
+        return ", ".join([counted, *self._words(), *(self._time_left() or self._silence())])
 
     def bar(self) -> str:
         """The same for a terminal, as wide as that is, drawn by tqdm."""
@@ -61,6 +61,11 @@ class Work:
         """`["1:05 left"]`, less while nothing is reported; empty where it is not known, or over."""
         left = self._left - (self._clock() - self._heard)
         return [f"{duration(left)} left"] if left > 0 else []
+
+    def _silence(self) -> list[str]:
+        """`["working, 95 s"]`, since something was reported, where that is longer than all was to take."""
+        silent = int(self._clock() - self._heard)
+        return [f"working, {silent} s"] if silent >= SECONDS_BETWEEN_LINES else []
 
 
 class ConsoleReporter:

@@ -37,6 +37,7 @@ def map_arrays(path: Path, count: int) -> list[np.ndarray]:
             npy.read_magic(file)
             shape, _, dtype = npy.read_array_header_1_0(file)
             at = file.tell()
+            # To map no bytes is an error.
             mapped = np.memmap(file, dtype, "r", at, shape) if shape[0] else np.zeros(0, dtype)
             arrays.append(np.asarray(mapped))
             file.seek(at + mapped.nbytes)

@@ -46,6 +46,7 @@ def deferred_signals() -> Iterator[StopRequest]:
     request = StopRequest()
 
     def note(signum: int, frame: FrameType | None) -> None:
+        # The second one: whoever asks twice will not wait for a step to end.
         if request:
             request.check()
         request.signal = signum

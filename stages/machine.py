@@ -20,6 +20,7 @@ MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 def memory_bytes() -> int:
     """The least of what is built in, what a container may use, and what `ulimit -v` allows."""
+    # Containers and `ulimit` may allow less than the machine has.
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in CGROUP_LIMITS:
         with suppress(OSError, ValueError):  # `max`: no limit

@@ -81,6 +81,7 @@ class Registry:
 
     def outside_modules(self, names: Container[str]) -> set[str]:
         """Modules from outside the package that hold the parts of these names."""
+        # A part of ours that somebody replaced is from outside, too.
         outside = [part for name, part in self.targets.items() if name in names and self._own.get(name) != part]
         return {target.partition(":")[0] for part in outside for target in ([part] if isinstance(part, str) else part)}
 

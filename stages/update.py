@@ -48,6 +48,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
         require_sources(model_of(read["encoder"]), added)
+        # Exclusion leaves out the row of a token, not its double, in which a context would find itself.
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
                 f"{previous.reference} has rows of {split!r} of {added.reference} already; to add documents of it that "

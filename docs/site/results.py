@@ -135,11 +135,12 @@ def _cell(cells: list[Any], column: int) -> Any:
 
 
 def _value(cells: list[Any], column: int) -> float | None:
-    """The number of a cell; None where it has none."""
+    """The number of a cell, or the one that its text begins with; None where it has none."""
     cell = _cell(cells, column)
     if isinstance(cell, dict):
         cell = next((cell[kind] for kind in ("percent", "mean", "value") if kind in cell), "")
-    return float(cell) if isinstance(cell, (int, Decimal)) else None
+    begins = re.match(r"\d[\d,]*(\.\d+)?", str(cell)) if isinstance(cell, str) else None
+    return float(begins[0].replace(",", "") if begins else cell) if begins or isinstance(cell, (int, Decimal)) else None
 
 
 def _interval(cells: list[Any], column: int) -> tuple[float, float] | None:

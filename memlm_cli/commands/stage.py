@@ -77,8 +77,9 @@ def _preset() -> Parameter:
     from stages.training.presets import preset_names
 
     help = (
-        "All settings at once, over which options win (default: tiny, tiny-BACKBONE). Presets, described by memlm "
-        f"presets: {', '.join(preset_names())}."
+        "All settings at once, over which options win (default: tiny, tiny-BACKBONE, which learn a megabyte of text in "
+        "minutes). In the same time tiny-transformer-xl --segment-length 32 --batch-tokens 512, as try trains, has a "
+        f"perplexity 14 to 25 % lower. Presets, described by memlm presets: {', '.join(preset_names())}."
     )
     declared = typer.Option("--model", metavar="PRESET|FILE.toml", autocompletion=completion.presets, help=help)
     return _parameter("model", str, declared)

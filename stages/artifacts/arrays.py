@@ -97,6 +97,7 @@ class ArrayLayout:
         *groups, _ = Path(self.name).parts
         written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
         written[Path(self.name, "zarr.json")] = self._metadata
+        # Before a byte is written: with other metadata old shards would be read as something else.
         self._require_same_layout(root, written[Path(self.name, "zarr.json")])
         for relative, content in written.items():
             write_atomically(root / relative, content)
@@ -117,6 +118,7 @@ class ArrayLayout:
         (root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
         import zarr
 
+        # Shards of zeros are files too: one that is not there is damage.
         with zarr.config.set({"array.write_empty_chunks": True}):
             array: zarr.Array[Any] = zarr.open_array(root / self.name, mode="r+")
         array[rows] = block
@@ -151,6 +153,7 @@ def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dt
     import zarr
     from zarr.storage import MemoryStore
 
+    # Zarr itself spells the metadata, so that every reader of Zarr understands it.
     store = MemoryStore()
     zarr.create_array(
         store,

@@ -88,6 +88,7 @@ Stamp = list[int]
 
 def _stamp(path: Path) -> Stamp:
     status = path.stat()
+    # ctime and inode, too: tools that copy or replace a file set its mtime to what it was.
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
@@ -126,6 +127,7 @@ def find_damage(
 def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[int], None]) -> str | None:
     if not path.is_file():
         return "is missing"
+    # The size costs nothing to compare, the content a reading of the file.
     if path.stat().st_size != entry["bytes"]:
         return f"has {path.stat().st_size} bytes instead of {entry['bytes']}"
     if _stamp(path) != stamp and file_entry(path, read) != entry:

@@ -105,6 +105,7 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         copy = Copy.of(artifact, bucket)
         for file in files:
             bucket.upload(copy.name(file), artifact.path / file, sent)
+        # Last, and never over another: whoever sees a manifest finds all of its files.
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
@@ -212,6 +213,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
     kind, id = copy.manifest.kind, copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
+        # Another pull may have ended while this one waited.
         if store.has(kind, id):
             return
         folder, final = store.draft_folder(kind, id), store.folder(kind, id)
@@ -256,6 +258,7 @@ def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]
         digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
             for block in copy.bucket.stream(copy.name(name)):
+                # At once: a stream without an end would fill the disk before its digest is compared.
                 if file.tell() + len(block) > entry["bytes"]:
                     raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)

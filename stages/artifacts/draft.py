@@ -49,6 +49,7 @@ class Draft:
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
         self.resumed = self.is_of(path, work)
+        # Other work, or the same from other bytes: nothing of it may be mixed in.
         if not self.resumed:
             if path.exists():
                 remove_folder(path)
@@ -95,6 +96,7 @@ class Draft:
 
     def commit(self, key: str, record: Mapping[str, Any] | None = None) -> None:
         """Make all that was added since the last commit durable, as unit `key`; returns before it is."""
+        # A new unit first: what is added from now on must not get into the commit under way.
         unit, self._unit = self._unit, ShardOutput(self.path)
         unit.record = dict(record or {})
         self._background.run(lambda: self.append(unit.written(key)))
@@ -108,6 +110,7 @@ class Draft:
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
         self._log.append(replace(written, seconds=seconds))
+        # After the line: until that is on the disk, going on would need these files.
         for file in written.discarded:
             (self.path / file).unlink(missing_ok=True)
 
@@ -218,8 +221,10 @@ def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     calling this again.
     """
     write_atomically(draft / MANIFEST, manifest.dumps())
+    # From here on nothing of the stage is needed; what an interrupted attempt left must not be published.
     _remove_strangers(draft, keep={draft / file for file in (*manifest.files, MANIFEST)})
     fsync_folders(draft, [draft / file for file in manifest.files])
+    # Content and names are on the disk before the folder has its own: there is no half of an artifact.
     draft.rename(final)
     fsync(final.parent)
 

@@ -66,6 +66,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     make_folder(path.parent)
+    # In the same folder: a rename to another file system is a copy, which can be cut short.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -87,6 +88,7 @@ def remove_folder(folder: Path) -> None:
     While its content is deleted it is called `.NAME-PROCESS-removed`.
     """
     doomed = folder.with_name(f".{folder.name.removeprefix('.')}-{os.getpid()}{REMOVED}")
+    # A process of the same number may have left one: no folder is renamed onto one that is not empty.
     delete(doomed)
     try:
         folder.rename(doomed)

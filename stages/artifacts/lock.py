@@ -32,6 +32,7 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     from filelock import FileLock, Timeout
 
     make_folder(lock_file.parent)
+    # The system frees it however its holder ends, so no lock is ever left behind.
     lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)

@@ -72,6 +72,7 @@ def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any
         done += 1
         reporter.progress(done, len(shards), "shards")
 
+    # Workers read what the plan has committed.
     draft.flush()
     task = ShardTask(stage, job.for_shards(), plan)
     executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
@@ -187,6 +188,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
         ResourceError if the disk is full.
     """
     work = plan(stage, config, references, store, execution)
+    # Without the lock: what is published never changes.
     if store.has(work.kind, work.id):
         return Outcome(_checked(work, store), "cached")
     if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
@@ -199,6 +201,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     helped = isinstance(stage, SerialStage) and stage.follow(work.config, work.inputs, execution)
     try:
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
+            # Again, since another process may have made it while this one waited.
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, store), "cached")
             return _make_locked(work, store, execution, _by_id(references, store, execution))
@@ -240,6 +243,7 @@ def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) ->
 
 def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, command: list[str]) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
+    # An attempt that ended between the manifest and the rename lacks nothing but the name.
     finished = finished_manifest(folder)
     if finished is not None and finished.inputs == work.records:
         return Outcome(_publish(work, store, finished), "resumed")
@@ -260,6 +264,7 @@ def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, comm
         failure = disk_failure(error, store.root, draft.missing_bytes)
         if failure is not None:
             raise ResourceError(failure) from error
+        # An input that somebody removed explains the error better than the error does.
         draft.require_reads()
         raise
     finally:
@@ -283,6 +288,7 @@ def _read_folders(inputs: Inputs) -> set[Path]:
 def _publish(work: ResolvedWork[C], store: Store, manifest: Manifest) -> Artifact:
     final = store.folder(work.kind, work.id)
     publish(store.draft_folder(work.kind, work.id), manifest, final)
+    # Each file was hashed when it was committed: the first who reads it need not do it again.
     write_stamps(store.stamp_file(work.kind, work.id), final, manifest.files)
     return store.get(work.reference)
 

@@ -46,6 +46,7 @@ def identity(
         format_version: that of the stage's kind.
         files: role and digest of each file from outside the store.
     """
+    # Ids of inputs, not their digests: an id names the work, whose bytes may differ between machines.
     references = {role: record.reference for role, record in inputs.items()}
     work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
     return work_id(work | {"inputs": references, "files": files})
@@ -158,6 +159,7 @@ def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
     """
     try:
         fields = json.loads(content, parse_float=_finite, parse_constant=_finite)
+        # The version first: another one may well have other fields, and then to upgrade is the advice that helps.
         if isinstance(fields, Mapping):
             _check_format(fields, folder, mend)
         manifest = Manifest.model_validate(fields)
@@ -213,6 +215,7 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         place = "metrics"
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
+        # An unknown setting explains all else: a newer version may have changed what is legal beside it.
         problems = error.errors(include_url=False)
         first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         name = ".".join(map(str, first["loc"]))[:100]

@@ -59,6 +59,7 @@ def read_record(log: Path, key: str) -> dict[str, Any]:
 
 
 def _spelled(unit: Written) -> str:
+    # As a reader will have it: the checksum is compared with one of what JSON gives back.
     content = json.loads(json.dumps(asdict(unit), allow_nan=False))
     return json.dumps(content | {"check": _checksum(content)}) + "\n"
 
@@ -82,6 +83,7 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def _complete_lines(log: Path) -> list[str]:
     if not log.exists():
         return []
+    # Behind the last newline is what was not written whole.
     *complete, _torn = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return complete
 
@@ -111,9 +113,11 @@ class ProgressLog:
         require_inside(folder, discarded)
         for file in discarded:
             (folder / file).unlink(missing_ok=True)
+        # A line proves that files were durable, not that nobody touched them since.
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
         for key in damaged:
             del self.units[key]
+        # The torn end goes, or the next line would be appended to it and be lost with it.
         self._rewrite()
 
     def append(self, unit: Written) -> None:

@@ -50,6 +50,7 @@ def stays_inside(relative: str) -> bool:
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:
     """Raises: ArtifactError if one of these names, read from a file, leaves the folder, by itself or by a link."""
+    # Links of each folder are followed once: an artifact has thousands of files in a few folders.
     inside, checked = realpath(folder), set[str]()
     for name in names:
         if not stays_inside(name):

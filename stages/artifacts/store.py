@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import find_damage
 from stages.artifacts.durable import fsync, place_of, remove_folder, write_atomically
 from stages.artifacts.kinds import KINDS
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, wrong_manifest
 from stages.artifacts.references import (
     check_name,
     is_id,
@@ -132,6 +132,7 @@ class Store:
         Raises: ArtifactError naming the first damaged file.
         """
         every_byte = every_byte or (self.verifies_inputs and artifact.path not in self._verified)
+        # Before anything is opened: a name of a manifest may lead out of the artifact.
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps, read)
@@ -139,8 +140,6 @@ class Store:
             raise artifact.damaged(f"{artifact.path / relative} {problem}")
         for relative in missing_shards(artifact.path, artifact.manifest.files):
             raise artifact.damaged(f"its manifest lacks {relative}, which its arrays need")
-        from stages.artifacts.manifest import wrong_manifest
-
         wrong = wrong_manifest(artifact.manifest)
         if wrong is not None:
             raise artifact.damaged(wrong)
@@ -270,6 +269,7 @@ class Store:
         Raises: as `own_folder`, having touched nothing.
         """
         folders = dict.fromkeys(self.own_folder(reference) for reference in references)
+        # Names first: one that leads nowhere is worse than an artifact without a name.
         self._forget_names({f"{folder.parent.name}/{folder.name}" for folder in folders})
         for folder in folders:
             remove_folder(folder)

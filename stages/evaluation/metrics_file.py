@@ -61,7 +61,7 @@ def metrics_of(
         "words": counts.words,
         "unknown_rate": unknown and unknown["rate"],
         "unknown_tokens": unknown,
-        "form": _form(job),
+        "form": form(job.inputs["model"], scored, config.split),
         "document_ends": _document_ends(job),
         "end_tokens": report.without(names, totals, "ends"),
         **({} if job.config.exclude is None else {"exclude": job.config.exclude}),
@@ -121,13 +121,16 @@ def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]
     return []
 
 
-def _form(job: "Job[EvaluateConfig]") -> list[str]:
-    """Differences in form between the model's training text and the scored split; of an imported model none."""
-    model, split = job.inputs["model"], job.config.split
+def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
+    """Differences in form between the model's training text and a split; of an imported model none.
+
+    Args:
+        scored: metrics of the tokens of that split.
+    """
     splits = model.input("tokens").metrics["splits"]
     if TRAIN not in splits or "steps" not in model.config:
         return []
-    return differences(split, splits[TRAIN], job.inputs["tokens"].metrics["splits"][split])
+    return differences(split, splits[TRAIN], scored["splits"][split])
 
 
 def _document_ends(job: "Job[EvaluateConfig]") -> float | None:

@@ -49,6 +49,7 @@ def _reports_of(model: Artifact) -> list[Artifact]:
         artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
     ]
     for report in found:
+        # A card is published with its figures, so these are checked as an input would be.
         report.store.check_files(report)
     return found
 

@@ -157,6 +157,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
     with quiet():
         causal = causal_model(config.architecture).eval()
         causal.load_state_dict(_weights(causal, ours), assign=True)
+        # Loading by assignment has replaced the table that input and output share.
         causal.tie_weights()
         difference = largest_difference(ours, scores_of(causal))
         if not difference < TOLERANCE:

@@ -59,6 +59,18 @@ class Member:
         return self.artifact.file(relative)
 
 
+READ = frozenset({"model", "index", "neighbors"})
+"""Kinds that `memlm evaluate` reads."""
+
+
+def next_command(artifact: Artifact) -> str:
+    """The command that makes a report of an artifact, or what a report can be made from."""
+    labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
+    if artifact.kind in READ:
+        return "evaluate-tasks" if labels else "evaluate"
+    return "build-index" if artifact.kind == "datastore" else "train"
+
+
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
@@ -69,11 +81,10 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         artifact = store.open(reference)
         reports = [artifact] if artifact.kind in RESULTS else _made_from(artifact)
         if not reports:
-            labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
-            command = "evaluate-tasks" if labels else "evaluate"
             raise ArtifactError(
-                f"No report in {artifact.store.root} was made from {artifact.reference}; make one: "
-                + artifact.advise(command, artifact.reference)
+                f"No report in {artifact.store.root} was made from {artifact.reference}; "
+                f"{'make' if artifact.kind in READ else 'on the way to'} one: "
+                + artifact.advise(next_command(artifact), artifact.reference)
             )
         for report in reports:
             report.store.check_files(report)

@@ -50,6 +50,7 @@ def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
 
 def longest_window(settings: Any) -> int | None:
     """Positions that a model has; None: any number."""
+    # Families of models spell it differently; the first that is set counts.
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
     found = next((getattr(settings, name) for name in names if getattr(settings, name, None)), None)
     return None if found is None else int(found)
@@ -180,6 +181,7 @@ class Scored(NamedTuple):
 def scores_of(causal: Any) -> list[Scored]:
     """A probe as it is, and with hidden states so large that every bend of the scores shows."""
     tokens = _probe(causal)
+    # Loud, too: near zero a cap on scores is hardly different from none.
     return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
 
 

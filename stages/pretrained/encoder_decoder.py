@@ -153,6 +153,7 @@ class _Scored(NamedTuple):
 def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
     rows, types, random = len(SOURCES), model.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     source, target = (torch.randint(types, (rows, max(lengths)), generator=random) for lengths in (SOURCES, TARGETS))
+    # One sentence is padded, so that a mask that is read wrongly shows.
     mask = torch.arange(max(SOURCES)) < torch.tensor(SOURCES)[:, None]
     prefixes = (config.source_prefix, config.prompt)
     before, prompt = (torch.tensor(one, dtype=torch.long).expand(rows, -1) for one in prefixes)

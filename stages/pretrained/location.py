@@ -134,6 +134,7 @@ class Location:
         So nothing is read that the id of an imported model does not cover.
         """
         with TemporaryDirectory(prefix="memlm-") as folder:
+            # Links, since weights have gigabytes.
             for file in files:
                 Path(folder, file.name).symlink_to(file.resolve())
             yield folder

@@ -64,6 +64,7 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
     if isinstance(config, HuggingFaceEncoderDecoderConfig):
         return encoder_decoder_weights(location, config)
     causal, dtype, missing = load(location, "AutoModelForCausalLM")
+    # Asked of the scores, not of the settings: a causal class may hold an encoder.
     if reads_ahead(causal):
         raise DataError(
             f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores, so no "
@@ -140,6 +141,7 @@ class ModelSize(NamedTuple):
 
 def model_size(location: Location, config: Imported) -> ModelSize:
     """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
+    # Shapes alone: the model may not fit, which is what the size is asked for.
     with torch.device("meta"):
         weights = LanguageModel(config).state_dict()
     dtype = _stored_type(location, config)

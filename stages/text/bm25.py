@@ -192,6 +192,7 @@ class Bm25Index:
         lengths = np.repeat(self._lengths[first : first + DOCUMENTS], np.diff(counts.indptr))
         counts.data = self._idf[counts.indices] * self.scoring.saturation(counts.data, lengths)
         common = counts[:, self._common]
+        # Common terms are in the dense product already.
         counts.data[np.isin(counts.indices, self._common)] = 0
         counts.eliminate_zeros()
         return _Part(first, common, counts.T.tocsr())
@@ -231,6 +232,7 @@ def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int
     k, columns = best.shape[1], np.arange(first, first + scores.shape[1])
     for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
         pool = np.concatenate([best[row], scores[row]])
+        # The k-th largest first: of those that are equal to it the smaller ids are taken.
         last = np.partition(pool, -k)[-k]
         above = np.flatnonzero(pool > last)
         chosen = np.concatenate([above, np.flatnonzero(pool == last)[: k - len(above)]])

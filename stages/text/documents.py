@@ -151,6 +151,7 @@ class ParagraphHashes:
         """Take a piece; returns the hash of the paragraph that this piece brings to its end, if any."""
         finished = self.finish() if piece.marks & OPENS_PARAGRAPH else None
         self._open = True
+        # White space at either end of a paragraph says nothing of it: copies of a text differ in that.
         text = piece.text if self._has_text else piece.text.lstrip()
         body = text.rstrip()
         if body:

@@ -95,6 +95,7 @@ class TextStream:
         text = self._new()
         if text.endswith(UNFINISHED):
             return ""
+        # The last tokens alone decide how the next one reads; a whole history takes quadratic time.
         self._before, self._pending = self._pending, []
         return text
 

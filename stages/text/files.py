@@ -141,6 +141,7 @@ def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
                 yield block
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+    # Only now: hashing the file beforehand would read it twice, and it could change in between.
     if seen.hexdigest() != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
@@ -173,6 +174,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
                 f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
                 "iconv -f UTF-16 -t UTF-8 does."
             )
+        # Before decoding: both may be legal UTF-8, and "not UTF-8" would help nobody.
         _refuse_books(path, data, offset)
         _refuse_nul(path, data, offset)
         try:

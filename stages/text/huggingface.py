@@ -80,6 +80,7 @@ class HuggingFaceTokenizer(TextTokenizer):
         return np.concatenate(ids), np.concatenate(counts)
 
     def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        # Without offsets, which nobody reads here.
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
@@ -261,6 +262,7 @@ def open_tokenizer(path: Path | str) -> TextTokenizer:
     if special.is_file():
         return PretrainedTokenizer(given, SpecialTokens.read(special))
     content = given.to_str()
+    # What was made here is known by its whole file: the same content gives the same ids.
     matching = (own for own in _own_kinds(given) if own.huggingface().to_str() == content)
     return next(matching, None) or HuggingFaceTokenizer(given)
 

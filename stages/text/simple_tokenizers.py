@@ -62,6 +62,7 @@ class _WordCounts:
         self._counts = np.zeros(0, np.int64)
 
     def add(self, split: SplitText) -> None:
+        # Counted by number: Python does one step a type of the text, not one a word.
         numbers = np.fromiter(map(self._numbers.__getitem__, split.words), np.int64, len(split.words))
         self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
         self._counts[numbers] += np.bincount(split.places, minlength=len(numbers))
@@ -142,6 +143,7 @@ class CharTokenizer(TrainableTokenizer):
         self.lowercase = lowercase
         self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
         self.vocabulary_size = len(vocabulary)
+        # A table of all code points, 4 MB, is looked up by NumPy for a whole text at once.
         self._ids = np.full(_CODE_POINTS, self.unk_id, np.int32)
         for text, id in vocabulary.items():
             if len(text) == 1:

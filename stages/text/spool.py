@@ -117,6 +117,7 @@ def write_spool(
         may_end: asked once a shard is large enough; it grows until the answer is yes.
     """
     hashes, names = ParagraphHashes(), NameRuns()
+    # The first split begins both files anew: an interrupted attempt may have left some.
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
         for number, batch in enumerate(_batches(pieces, may_end), start=first):

@@ -46,6 +46,7 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
         for number, row in enumerate(row for batch in batches for row in _rows(batch)):
             text = _text(path, number, column, row.pop(column))
             yield Row(number, text, {name: value.as_py() for name, value in row.items()})
+    # Arrow reads columns here and there, so the bytes cannot be hashed as they go by.
     if file_digest(path) != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 

@@ -157,6 +157,7 @@ def _ending_word(ids: Any, start: int, stop: int, spelled: Sequence[bytes]) -> t
         first, end = _last_word(np.asarray(ids[begin:stop]).tolist(), spelled)
         if begin == start or 0 < first < end:
             return begin + first, begin + end
+        # A word that fills all that was read may begin before it.
         read *= 2
 
 

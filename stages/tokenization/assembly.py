@@ -84,6 +84,7 @@ class _PairHashes(NamedTuple):
     def of(cls, work: Work, before: int, pairs: int) -> "_PairHashes":
         """`before`: paragraphs of the spool before the source side, behind which the target side follows."""
         source, target = (work.spool.hashes(first, first + pairs) for first in (before, before + pairs))
+        # No plain sum, of which a pair and its reverse would have the same.
         return cls(source, source * np.uint64(0x9E3779B97F4A7C15) + target)
 
     def seen_in(self, train: "_PairHashes | None") -> dict[str, float]:
@@ -168,6 +169,7 @@ def write_array(
     layout = array_layout(name, rows, dtype)
     job.draft.create(layout)
     for shard in range(layout.shards):
+        # A commit a shard: arrays of any size are put together in the memory of one.
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
             inside = layout.rows(shard)

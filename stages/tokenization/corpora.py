@@ -207,6 +207,7 @@ def named_files(
             split: [file for spec in some for file in _of_split(spec, split, find)] for split, some in specs.items()
         }
     first = next(iter(found))
+    # Before anything is fetched: a data set may have terabytes that are not read.
     if config.files is not None:
         found[first] = _chosen(found[first], config.files)
     return {role: [file.fetched() for file in files] for role, files in found.items()}

@@ -86,6 +86,7 @@ class Work:
         The words of train are split already, where the vocabulary was made of them.
         """
         split, tokenizer = self._folder / words_file(shard), self.tokenizer
+        # The text was split into words for the vocabulary: what that left is used again.
         if isinstance(tokenizer, WordTokenizer) and split.exists():
             text = SplitText.read(split)
             return *tokenizer.closed(*tokenizer.encode_split(text), pieces), len(text.places)

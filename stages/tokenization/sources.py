@@ -124,6 +124,7 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
     Raises: DataError for a table without that column.
     """
     format, column = format_of(file.path), file.column or config.column or TEXT
+    # Now, and not after hours of reading other files.
     if format in ("parquet", "arrow"):
         require_column(file.path, column)
     own = f".{column}" if column != TEXT and _has_columns(format, config) else ""

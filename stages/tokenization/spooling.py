@@ -75,6 +75,7 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
     """Read the text once into the spool, split after split; `tokenizer`: that which is given."""
 
     def may_end(piece: MarkedPiece, following: MarkedPiece) -> bool:
+        # Shards are encoded apart, so a cut may lie only where no token could reach across it.
         closed = piece.marks & ENDS_DOCUMENT
         return bool(closed) or tokenizer is None or tokenizer.may_cut(piece.text, following.text)
 

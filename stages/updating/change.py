@@ -140,6 +140,7 @@ class RowTables:
         stays[forgotten] = False
         begins = np.concatenate([[0], self.paragraph_ends[:-1]])
         lengths = kept.before(self.paragraph_ends) - kept.before(begins)
+        # A paragraph that lost some rows is no longer the text that its hash is of.
         whole = (lengths > 0) & (lengths == self.paragraph_ends - begins)
         runs = self.runs.kept(kept)
         left = np.unique(runs.sources)

@@ -141,6 +141,7 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
 def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
     """Shards of keys and values, the first `kept` rows of which stay: those behind them may carry a state."""
     ends = [keys.rows(number).stop for number in range(keys.shards)]
+    # Rows that stay are copied in any order; only a state makes shards wait for each other.
     return [Shard(_key(n), chain=ADDED if carries_state and end > kept else None) for n, end in enumerate(ends)]
 
 

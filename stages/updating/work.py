@@ -73,6 +73,7 @@ def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Corpus], KeyEncoder]":
 
 def copy_rows(work: Work, rows: slice, keys: np.ndarray, values: np.ndarray) -> None:
     """Fill in those of the new `rows` that stay, in `keys` [n, d] and `values` [n]; reads each old shard once."""
+    # Ranges that stay often lie in one old shard, which is read once for all of them.
     step, held = work.keys.rows_per_shard, -1
     for first, old, stop in work.plan.kept.between(rows.start, rows.stop):
         for begin in range(old // step * step, stop, step):
@@ -132,6 +133,7 @@ def _encoded_alone(work: Work, eos: int, texts: Sequence[np.ndarray]) -> list[np
     """Keys of short texts, each of which begins behind a lone `<eos>`: [n, d] of each text [n]."""
     from stages.examples.examples import Corpus
 
+    # As documents of one split they are encoded together, each behind the `<eos>` of the one before.
     ids = np.concatenate([part for text in texts for part in (text, np.array([eos]))])
     ends = np.cumsum([len(text) + 1 for text in texts])
     group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": np.concatenate([[0], ends])}

@@ -89,7 +89,7 @@ def test_time_left_falls_while_nothing_is_reported(capsys: pytest.CaptureFixture
     told = ("1:10 left", "40.0 s left", "10.0 s left")
     assert capsys.readouterr().err.splitlines() == [
         *(f"evaluate: 2 of 4 shards (50%), {left}" for left in told),
-        "evaluate: 2 of 4 shards (50%)",
+        "evaluate: 2 of 4 shards (50%), working, 90 s",
     ]
 
 

@@ -127,9 +127,10 @@ def test_crlf_is_read_as_lf(tmp_path: Path) -> None:
     [
         ("a b c d e f\n" * 40, None),
         ("a b c d e f " * 40 + "\n", "lines of 12 characters in train, of 481 in test"),
+        ("a b c d e f\r" * 40, "lines of 12 characters in train, of 480 in test"),
         ('"a" b c "d"\n' * 40, 'quotes “ ” in train, " " in test'),
     ],
-    ids=["alike", "lines", "quotes"],
+    ids=["alike", "lines", "lines that end with CR alone", "quotes"],
 )
 def test_splits_that_differ_in_form_are_told(test: str, told: str | None, tmp_path: Path) -> None:
     train = "“a” b “c” d\n" * 40 if '"' in test else "a b c d e f\n" * 40
@@ -258,6 +259,14 @@ def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
     assert artifact.metrics["splits"]["train"]["unknown_rate"] == (2 / 6 if count == 2 else 1 / 8)
     assert any(unknown in info for info in spoken.infos)
     assert run(tmp_path / "s", files, tokenizer="word", min_count=count).status == "cached"
+
+
+@pytest.mark.parametrize(("test", "warned"), [("the cat\n", False), ("an emu\n", True)])
+def test_a_split_of_unknown_words_is_warned_of(test: str, warned: bool, tmp_path: Path) -> None:
+    spoken = Spoken()
+    files = {"train": [write(tmp_path / "a.txt", "the cat\n" * 9)], "test": [write(tmp_path / "b.txt", test)]}
+    run(tmp_path / "s", files, spoken, tokenizer="word")
+    assert any("of the tokens of test are <unk>" in one for one in spoken.warnings) == warned
 
 
 def test_words_without_spaces_and_large_vocabularies_are_warned_of(

@@ -129,7 +129,20 @@ def cut_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "store")
 
 
-@pytest.mark.parametrize(("backbone", "logged"), [(None, False), (None, True), (LSTM, False), (XL, False), (XL, True)])
+SELDOM = pytest.mark.endurance
+"""Of the pairs below one without a state, one with a state either way are enough from day to day."""
+
+
+@pytest.mark.parametrize(
+    ("backbone", "logged"),
+    [
+        (None, False),
+        (LSTM, False),
+        (XL, True),
+        pytest.param(None, True, marks=SELDOM),
+        pytest.param(XL, False, marks=SELDOM),
+    ],
+)
 def test_a_kill_at_any_shard_changes_no_byte_and_costs_no_shard_before_it(cut_store, monkeypatch, backbone, logged):
     change = changed(cut_store, backbone)
     undisturbed = change()

@@ -88,6 +88,7 @@ def _portable(error: BaseException) -> Iterator[BaseException]:
     link: BaseException | None = error
     while link is not None:
         try:
+            # There and back: some errors can be pickled, but not be made again from that.
             yield pickle.loads(pickle.dumps(link))
         except Exception:
             yield RuntimeError(f"{type(link).__name__}: {link}")

@@ -39,6 +39,7 @@ class Worker:
         self._process: SpawnProcess = spawn.Process(target=serve, args=(theirs, task), daemon=True)
         with _interrupts_held_back():
             self._process.start()
+        # While this side holds it open, too, the end of the process would not end the pipe.
         theirs.close()
         self._chain: deque[Shard] = deque()
 
@@ -105,6 +106,7 @@ class ProcessExecutor(Executor):
                 worker = self._workers[ready]  # type: ignore[index]
                 message = worker.receive()
                 if isinstance(message, Failed):
+                    # Others have written shards meanwhile, which need not be computed again.
                     self._commit_delivered()
                     raise message.error()
                 if isinstance(message, Written):
@@ -177,6 +179,7 @@ def _end_with_parent() -> None:
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
     """A process started inside never hears of Ctrl-C, which goes to all: its parent decides what then happens."""
+    # Starting the tracker ends by letting SIGINT through again, so it must not happen inside.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

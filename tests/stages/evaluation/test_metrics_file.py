@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stages.evaluation.metrics_file import baseline_row
+from stages.evaluation.metrics_file import baseline_row, form
 from stages.training.config import TrainConfig
 
 PLAIN = {"model": {"backbone": "transformer", "layers": 2}, "optimizer": {"lr": 0.01}}
@@ -47,3 +47,14 @@ def differences(own: Any, theirs: Any) -> list[str]:
 def test_what_changes_a_perplexity_without_memory_is_named(settings: dict[str, Any], told: list[str]) -> None:
     steps = settings.pop("steps", 7)
     assert differences(model(), model(steps=steps, **settings)) == told
+
+
+def test_a_split_of_another_form_than_the_training_text_is_told_of_models_that_are_trained_here() -> None:
+    wrapped, long = ({"characters": 700, "line_ends": n, "curly_quotes": 0, "straight_quotes": 0} for n in (10, 1))
+    tokens = SimpleNamespace(metrics={"splits": {"train": wrapped}})
+    model = SimpleNamespace(config={"steps": 7}, input=lambda role: tokens)
+    scored = {"splits": {"test": long, "valid": wrapped}}
+    assert form(model, scored, "test") == ["lines of 70 characters in train, of 700 in test"]  # type: ignore[arg-type]
+    assert form(model, scored, "valid") == []  # type: ignore[arg-type]
+    imported = SimpleNamespace(config={}, input=lambda role: tokens)
+    assert form(imported, scored, "test") == []  # type: ignore[arg-type]

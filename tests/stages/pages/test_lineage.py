@@ -1,12 +1,13 @@
 """From what a user names to reports, and from reports to all they were made from."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
-from stages.pages.lineage import find_reports, lineage_of
+from stages.pages.lineage import find_reports, lineage_of, next_command
 from tests.stages.pages import made
 
 
@@ -21,10 +22,19 @@ def test_reports_are_found_by_themselves_or_by_what_they_were_made_from(store: S
     assert [found.reference for found in find_reports([name, name, report.reference], store)] == [report.reference]
 
 
-def test_what_no_report_was_made_from_is_an_error(store: Store) -> None:
-    tokens = made.made(store, "tokens", "alone", metrics={"splits": {}})
-    with pytest.raises(ArtifactError, match=rf"{tokens.reference}; .*memlm evaluate"):
-        find_reports(["tokens/alone"], store)
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("tokens", "train"), ("model", "evaluate"), ("datastore", "build-index"), ("index", "evaluate")],
+)
+def test_what_no_report_was_made_from_is_an_error_with_the_next_command(store: Store, kind: str, command: str) -> None:
+    alone = made.made(store, kind, "alone", metrics={"splits": {}})
+    with pytest.raises(ArtifactError, match=rf"{alone.reference}; .*memlm {command} "):
+        find_reports([f"{kind}/alone"], store)
+
+
+def test_a_model_of_labels_is_evaluated_on_tasks() -> None:
+    model = SimpleNamespace(kind="model", config={"model": {"head": {"name": "classifier"}}})
+    assert next_command(model) == "evaluate-tasks"  # type: ignore[arg-type]
 
 
 def test_a_damaged_report_is_an_error(store: Store) -> None:

@@ -30,7 +30,9 @@ function measured(page, width) {
       else if (style.overflowX !== "visible") beyond.push(`${told(one)} hides ${one.scrollWidth - one.clientWidth}`);
     }
   }
-  return {beyond, handles};
+  const above = [...page.querySelectorAll("caption")].filter(one => one.getBoundingClientRect().top <
+    one.parentElement.tBodies[0].getBoundingClientRect().top).map(one => one.textContent.trim().slice(0, 40));
+  return {beyond, handles, above};
 }
 window.onload = () => {
   for (const frame of document.querySelectorAll("iframe")) {
@@ -43,7 +45,8 @@ window.onload = () => {
 
 
 def measured(pages: Sequence[Path], folder: Path) -> list[dict]:
-    """Each page at each width: what lies `beyond` its edge, and the `handles` of what is wider than its place."""
+    """Each page at each width: what lies `beyond` its edge, the `handles` of what is wider than its place, and what
+    explains a table `above` its figures."""
     frames = [
         f'<iframe data-page="{page.name}" src="{page.as_uri()}" width="{width}" height="900"></iframe>'
         for page in pages
