@@ -114,7 +114,7 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         from stages.encoding.key_encoder import KeyEncoder
         from stages.examples.examples import Corpus
         from stages.models.devices import resolve_device, tune_allocator
-        from stages.models.language_model import load_model
+        from stages.models.weights import load_model
 
         config, corpus = job.config, job.inputs["corpus"]
         assert config.key is not None

@@ -58,7 +58,7 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
 
     def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> Work:
         from stages.models.devices import resolve_device
-        from stages.models.language_model import load_model
+        from stages.models.weights import load_model
         from stages.tasks.reader import all_documents
 
         encoder, length = job.inputs["encoder"], job.config.length

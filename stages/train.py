@@ -66,7 +66,7 @@ class Train(SerialStage[TrainConfig]):
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size
-        from stages.training.sources import training_warnings
+        from stages.training.warnings import training_warnings
 
         done = job.draft.done(DONE)
         for warning in training_warnings(job.config, job.inputs):
@@ -110,7 +110,7 @@ def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
 def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":
     """Train to the last step, with checkpoints in `folder`."""
     from stages.training.loop import Trainer
-    from stages.training.materials import open_run
+    from stages.training.training_data import open_run
 
     trainer = Trainer(open_run(config, inputs, execution, folder))
     trainer.train()

@@ -34,7 +34,7 @@ from stages.models import BACKBONES
 from stages.models import backbone as interface
 from stages.models.backbone import Backbone, Encoding
 from stages.models.config import BackboneConfig, Reads, StateArray
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenization.schema import TOKENS

@@ -29,8 +29,8 @@ from stages.methods.method import (
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 from tests.stages.training.test_loop import Crash, Notes, crash_at, outcome, settings, splits
 
 REPLAYED = 2

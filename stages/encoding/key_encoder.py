@@ -15,7 +15,8 @@ from stages.encoding.carried_state import CarriedState, StateStore
 from stages.encoding.encode import SplitReader
 from stages.encoding.window_settings import TokenRange
 from stages.examples.cutting import WindowSettings
-from stages.models.language_model import LanguageModel, State, load_model
+from stages.models.language_model import LanguageModel, State
+from stages.models.weights import load_model
 
 
 class EncodedKeys(NamedTuple):

@@ -22,7 +22,8 @@ from stages.lineage.pairs import PAIRS
 from stages.lineage.rows import own_rows, stored_keys
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,

@@ -22,10 +22,11 @@ from stages.models.backbones.huggingface import causal_model
 from stages.models.backbones.transformer import Transformer
 from stages.models.backbones.window_configs import HuggingFaceConfig, TransformerConfig
 from stages.models.config import model_of
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
 from stages.models.layers.settings import PLACES
 from stages.models.layers.sinusoids import sinusoids
 from stages.models.vocabulary import FullVocabulary
+from stages.models.weights import load_model
 from stages.pretrained.checkpoint import TOLERANCE, largest_difference, scores_of
 from stages.pretrained.damage import quiet
 

@@ -21,8 +21,8 @@ from stages.tasks.episodes import EpisodesConfig, layouts
 from stages.tasks.plan import plan_stream
 from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
-from stages.training.materials import mapped_bytes
 from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
+from stages.training.training_data import mapped_bytes
 
 
 class EvaluateForecast(Forecast[EvaluateConfig]):

@@ -10,38 +10,25 @@ Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:
 network has ReLU; here as in `small_network` it has tanh, and begins at the best numbers for all contexts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.small_network import HIDDEN, Network, first_layer, fitted
+from stages.memory.small_network import HIDDEN, Network, Observed, first_layer, fitted
 
 ELSEWHERE = 0.05
 """Probability that a network begins with for all numbers but the best for all contexts, together."""
 
 
 @dataclass(frozen=True)
-class ChoicePositions:
+class ChoicePositions(Observed):
     """Features of n positions, log p of their targets by the model, and by the memory of each number of neighbours."""
 
-    inputs: Float[Tensor, "n f"]
     log_p: Float[Tensor, " n"]
     log_p_mem: Float[Tensor, "n c"]
-
-    def __len__(self) -> int:
-        return len(self.log_p)
-
-    def taken(self, rows: Tensor) -> "ChoicePositions":
-        return ChoicePositions(self.inputs[rows], self.log_p[rows], self.log_p_mem[rows])
-
-    @classmethod
-    def joined(cls, parts: "Sequence[ChoicePositions]") -> "ChoicePositions":
-        """Positions one after the other."""
-        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def read(self, logits: Float[Tensor, "n c1"]) -> Float[Tensor, " n"]:
         """log p of the targets with the weights softmax(logits)."""

@@ -10,7 +10,8 @@ Shapes: n positions, F inputs, H hidden units; all in float64.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self, TypeVar
 
@@ -49,6 +50,30 @@ def first_layer(
     width = inputs.shape[1]
     inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
     return *standardized(inputs), inner, torch.zeros(HIDDEN).double()
+
+
+@dataclass(frozen=True)
+class Observed(ABC):
+    """Positions that weights are fitted to: tensors with a row for each."""
+
+    inputs: Float[Tensor, "n f"]
+    """Features."""
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def taken(self, rows: Tensor) -> Self:
+        """The part for some of the positions."""
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Positions one after the other."""
+        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    @abstractmethod
+    def read(self, logits: Tensor) -> Float[Tensor, " n"]:
+        """log p of the targets with the weights of some logits."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ their distances and the number of distinct tokens among them.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.small_network import SmallNetwork, fitted
+from stages.memory.small_network import Observed, SmallNetwork, fitted
 
 MAX_LOGIT = 12.0
 """Bound on the logit, up or down: beyond it, 1 − λ has no digits left in float32."""
@@ -54,23 +54,11 @@ class WeightNetwork(SmallNetwork):
 
 
 @dataclass(frozen=True)
-class Positions:
+class Positions(Observed):
     """Features of n positions, and log p of their targets by the model and by the memory (−inf: absent)."""
 
-    inputs: Float[Tensor, "n f"]
     log_p: Float[Tensor, " n"]
     log_p_mem: Float[Tensor, " n"]
-
-    def __len__(self) -> int:
-        return len(self.log_p)
-
-    def taken(self, rows: Tensor) -> "Positions":
-        return Positions(self.inputs[rows], self.log_p[rows], self.log_p_mem[rows])
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Positions]") -> "Positions":
-        """Positions one after the other."""
-        return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def read_with(self, weight: float) -> Tensor:
         """log p of the targets, [n], with one weight for all."""
@@ -90,22 +78,6 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
 
     begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
     return fitted(begun, positions.inputs, loss, seed)
-
-
-class Observed(Protocol):
-    """Positions that weights are fitted to: `Positions`, or others that are read alike."""
-
-    @property
-    def inputs(self) -> Any:
-        """Features [n, F]."""
-
-    def __len__(self) -> int: ...
-
-    def taken(self, rows: Tensor) -> Any:
-        """The part for some of the positions."""
-
-    def read(self, logits: Tensor) -> Tensor:
-        """log p of the targets, [n], with the weights of some logits."""
 
 
 Fit = Callable[[Any, float], Any]

@@ -1,20 +1,15 @@
 """A backbone between the input and the output side of a vocabulary."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from stages.errors import UsageError, content_of
-from stages.examples.cutting import WindowSettings
+from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Replays, State
@@ -190,39 +185,6 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
     return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
 
 
-def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
-    """The model of an artifact folder (`config.json` and weights), in evaluation mode.
-
-    Args:
-        windows: how it is to read; None: as in training.
-    Raises: ArtifactError if the files are no model, or the weights those of another.
-    """
-    settings, weights = path / "config.json", path / "model.safetensors"
-    with content_of(settings):
-        architecture = json.loads(settings.read_text("utf-8"))["model"]
-        _require_recorded(architecture, path / "manifest.json")
-        config = parse_model(architecture)
-    if windows is not None:
-        config = config.reading(windows)
-    with content_of(weights, SafetensorError):
-        tensors = load_file(weights, device=str(device))
-    # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
-    with content_of(settings, RuntimeError, UsageError), torch.device("meta"), Unfilled():
-        if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
-            raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
-        model = LanguageModel(config)
-    with content_of(weights):
-        _require_weights(model, tensors)
-    model.load_state_dict(tensors, assign=True)
-    return model.to(device=device, dtype=torch.float32).eval()
-
-
-def _require_recorded(architecture: Any, manifest: Path) -> None:
-    """Raises: ValueError if a model's settings are not those that all else reads of it."""
-    if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
-        raise ValueError(f"settings of another model than {manifest.name} says")
-
-
 FEW_LAYERS = 64
 """So many are counted one by one."""
 
@@ -270,70 +232,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         # Not by `train()`, which would wake parts that were in evaluation mode, such as a frozen encoder.
         for part, training in modes:
             part.training = training
-
-
-PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-"""Precisions of weights in files; models compute in float32."""
-
-
-def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number.
-
-    Weights may be of another precision than the model, as those of imported models are: PRECISIONS.
-    """
-    wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
-    other = {name for name in wanted.keys() | found if wanted.get(name) != found.get(name)}
-    if other:
-        raise ValueError(f"weights of another model: {', '.join(sorted(other)[:3])}")
-    order = tensors.get("vocabulary.rank")
-    if order is not None and not order.sort().values.equal(torch.arange(len(order), device=order.device)):
-        raise ValueError("vocabulary.rank is no order of the token types")
-    for name, tensor in tensors.items():
-        if not tensor.float().isfinite().all():
-            raise ValueError(f"{name} has weights that are no finite numbers")
-
-
-def _type(tensor: Tensor) -> torch.dtype | str:
-    return "floating point" if tensor.dtype in PRECISIONS else tensor.dtype
-
-
-def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are there once."""
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
-
-
-ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
-"""Weights that a trained model may get, by the beginning of their names."""
-
-
-def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
-    """Give a model the weights of a file; a gate or head that they lack stays as it is, a frozen copy is of them.
-
-    Tokens that only the model has begin near the mean of the others.
-
-    Args:
-        change: makes the weights of this model of those of another architecture.
-
-    Raises: ArtifactError if they are those of another architecture, or the file holds none.
-    """
-    there = model.state_dict()
-    own = {name: tensor for name, tensor in there.items() if name.startswith(ADDED_WEIGHTS)}
-    with content_of(path, SafetensorError):
-        given = {name: _with_rows(one, there.get(name), name) for name, one in change(load_file(path)).items()}
-        weights = {name: given.get(name.removeprefix("frozen."), one) for name, one in own.items()} | given
-        _require_weights(model, weights)
-    model.load_state_dict(weights)
-
-
-ADDED_ROWS = 0.02
-"""Deviation of the embeddings of added tokens from the mean of the others."""
-
-
-def _with_rows(tensor: Tensor, own: Tensor | None, name: str) -> Tensor:
-    """Weights of the vocabulary with a row for each token that only the model has; others as they are."""
-    missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
-    if missing <= 0 or not name.startswith("vocabulary.") or own is None or own.shape[1:] != tensor.shape[1:]:
-        return tensor
-    added = torch.randn(missing, *tensor.shape[1:]) * ADDED_ROWS
-    return torch.cat((tensor, (tensor.float().mean(0) + added).to(tensor.dtype)))

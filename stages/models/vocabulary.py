@@ -5,7 +5,7 @@ Adaptive input and softmax: Baevski and Auli 2019 (arXiv:1809.10853) and Grave e
 embeddings. The head scores the first cluster's words and one entry for each further cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -68,16 +68,16 @@ def _size(config: VocabularyConfig) -> int:
 
 
 def _embedding(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
-    weight = torch.empty(rows, width)
-    if config.initial_range is None:
-        return nn.Parameter(nn.init.normal_(weight, std=INITIAL_NORM * width**-0.5))
-    return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
+    return _drawn(config, torch.empty(rows, width), partial(nn.init.normal_, std=INITIAL_NORM * width**-0.5))
 
 
 def _projection(config: VocabularyConfig, rows: int, width: int) -> nn.Parameter:
-    weight = torch.empty(rows, width)
+    return _drawn(config, torch.empty(rows, width), nn.init.xavier_uniform_)
+
+
+def _drawn(config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], Tensor]) -> nn.Parameter:
     if config.initial_range is None:
-        return nn.Parameter(nn.init.xavier_uniform_(weight))
+        return nn.Parameter(begin(weight))
     return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
 
 
@@ -92,22 +92,18 @@ class InputTable(Vocabulary):
         return nn.functional.embedding(tokens, self.embedding)
 
 
-class FullVocabulary(Vocabulary):
+class FullVocabulary(InputTable):
     """One embedding of width d a token, one softmax over all of them: of scores c tanh((a W f + b) / c)."""
 
     def __init__(self, config: VocabularyConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         self.scale, self.cap = config.score_scale, config.score_cap
-        self.embedding = _embedding(config, _size(config), config.width)
         self.output = None if config.tied else _embedding(config, _size(config), config.width)
         self.bias = nn.Parameter(torch.zeros(_size(config))) if config.score_bias else None
 
     @property
     def output_weight(self) -> Tensor:
         return self.embedding if self.output is None else self.output
-
-    def embed(self, tokens: Tensor) -> Tensor:
-        return nn.functional.embedding(tokens, self.embedding)
 
     def loss(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         scored, weight = self._factors(hidden)

@@ -19,7 +19,8 @@ from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
 from stages.models.head_settings import LanguageSettings, Pool
-from stages.models.language_model import LanguageModel, load_model, start_from
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model, start_from
 from stages.tasks.adapt import adapted
 from stages.tasks.keys import document_keys
 from stages.tasks.readings import Adaptation, Coarse, Neighbors, Reading

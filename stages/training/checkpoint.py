@@ -23,12 +23,13 @@ from stages.methods.method import Carried, Remembers
 from stages.methods.stream.files import after_file
 from stages.models.backbone import named_below
 from stages.models.devices import random_state, set_random_state
-from stages.models.language_model import LanguageModel, save_weights
+from stages.models.language_model import LanguageModel
+from stages.models.weights import save_weights
 from stages.training.journal import LINES, Journal, is_whole
 from stages.training.low_rank import whole_weights
-from stages.training.materials import Run
 from stages.training.progress import Progress
 from stages.training.ranks import gather_over_ranks
+from stages.training.training_data import Run
 
 CHECKPOINT = "checkpoint.safetensors"
 MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "random/", "carried/"

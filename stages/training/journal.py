@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts.checksums import file_entry
-from stages.training.materials import Run
 from stages.training.progress import Pace, Progress
 from stages.training.ranks import mean_over_ranks
+from stages.training.training_data import Run
 
 LINES, LOGS = "training.jsonl", "logs"
 

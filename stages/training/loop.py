@@ -22,7 +22,6 @@ from stages.training.checkpoint import Saver, save_after, save_best
 from stages.training.compiling import Compiled, compiled
 from stages.training.journal import Course, exp
 from stages.training.low_rank import factors_alone
-from stages.training.materials import Run
 from stages.training.optimizer import (
     clipped_together,
     freeze_others,
@@ -34,6 +33,7 @@ from stages.training.optimizer import (
 from stages.training.progress import Progress, UpdateFigures
 from stages.training.ranks import mean_over_ranks
 from stages.training.replay import replay_step
+from stages.training.training_data import Run
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}

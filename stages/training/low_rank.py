@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
 from stages.models.backbones.huggingface import HuggingFace
-from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
+from stages.models.language_model import LanguageModel
+from stages.models.weights import ADDED_WEIGHTS
 
 SCALE = 2
 """alpha / r."""

@@ -15,16 +15,16 @@ from stages.lineage.corpus import tokenizer_of
 from stages.methods.method import KeepsExamples, WritesFiles
 from stages.methods.stream.files import FOLDER, MEMORY
 from stages.metrics import perplexity
-from stages.models.language_model import save_weights
+from stages.models.weights import save_weights
 from stages.numbers import rate
 from stages.training.checkpoint import best_file
 from stages.training.config import TrainConfig
 from stages.training.journal import LINES, LOGS
 from stages.training.loop import Trainer
 from stages.training.low_rank import own_parameters, whole_weights
-from stages.training.materials import mapped_bytes, passing_bytes
 from stages.training.resolve import train_tokens, weights
 from stages.training.sizes import checkpoint_bytes
+from stages.training.training_data import mapped_bytes, passing_bytes
 
 
 def bytes_to_write(job: Job[TrainConfig]) -> int:

@@ -1,17 +1,14 @@
 """The artifacts that a training run learns from, whether they fit each other, and warnings. Free of torch at import."""
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.references import advised
-from stages.artifacts.stage import Inputs
 from stages.errors import ArtifactError, UsageError
 from stages.examples import DOCUMENTS, STREAMS
 from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
 from stages.models import IMPORTED
-from stages.models.backbones.stream_configs import MemformerConfig
-from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.settings import AttentionConfig, remembers
+from stages.models.config import model_of
+from stages.models.layers.settings import AttentionConfig
 from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors", "episodes")
@@ -152,94 +149,3 @@ def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "
             "model without a gate."
         )
-
-
-def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
-    """All warnings about the settings of a run."""
-    found = (
-        random_segments(config, inputs),
-        untrained_memory(config),
-        unlearned_memory(config),
-        more_blocks_than_usual(config.model),
-        cost_of_vocabulary(config.model),
-    )
-    return [warning for warning in found if warning is not None]
-
-
-def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
-    """Warning that batches are drawn at random, of a method that learns from packed ones where none are given."""
-    if "batches" not in config.method_settings.takes or "batches" in inputs:
-        return None
-    tokens = inputs["tokens"]
-    store, length = tokens.store.root, str(config.segment_length)
-    given = [] if config.model.reads.source else ["--segment-length", length]
-    packing = advised(store, "pack-batches", tokens.reference, *given)
-    return (
-        f"method {config.method!r} on plain tokens draws the segments of a batch at random (the ablation). For "
-        f"segments that are alike: {packing} | {advised(store, 'train', '--method', config.method)}"
-    )
-
-
-def untrained_memory(config: TrainConfig) -> str | None:
-    """Warning that a method reads every segment by itself, so that layers with a memory find it empty in training."""
-    model = config.model
-    if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
-        return None
-    from stages.methods import METHODS
-    from stages.methods.method import SideInputs
-
-    method = METHODS.load(config.method)(config.method_settings, SideInputs())
-    if method.layout(model).streams:
-        return None
-    without = "" if model.lengths.long_length is None else ", or evaluate with --long-length 0"
-    return (
-        f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
-        f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"
-    )
-
-
-def unlearned_memory(config: TrainConfig) -> str | None:
-    """Warning that what writes the slots of a memformer never learns: a later segment of an update would teach it."""
-    if not isinstance(config.model, MemformerConfig) or not config.model.slots or config.accumulate > 1:
-        return None
-    return (
-        "an update reads one segment of each stream, so what writes memory learns nothing. Add --accumulate 4 to let "
-        "gradients reach through four"
-    )
-
-
-def more_blocks_than_usual(model: BackboneConfig) -> str | None:
-    """Warning about a layer in more blocks than its paper has it in; None: it is in no more."""
-    if not isinstance(model, AttentionConfig):
-        return None
-    chosen = model.attention
-    usual, taken = chosen.usual_blocks(model.layers), len(model.blocks_with("attention"))
-    if usual is None or taken <= len(usual):
-        return None
-    return (
-        f"attention {chosen.name!r} is in {taken} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
-        f"small model with it in all blocks was worse than a plain Transformer-XL. Leave model.attention.layers out, "
-        f"or set it to {list(usual)}"
-    )
-
-
-def cost_of_vocabulary(model: BackboneConfig) -> str | None:
-    """Warning about the cost of a full softmax over many types; None for few, or for an adaptive one."""
-    import torch
-
-    from stages.models.language_model import LanguageModel
-    from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
-
-    types = model.vocab_size or 0
-    if types <= MANY_TYPES or model.cutoffs:
-        return None
-    with torch.device("meta"):
-        network = LanguageModel(model)
-    weights = sum(parameter.numel() for parameter in network.vocabulary.parameters())
-    all_weights = sum(parameter.numel() for parameter in network.parameters())
-    cost = vocabulary_cost(weights, types * model.width, all_weights - weights)
-    return (
-        f"the vocabulary of {types:,} types takes {cost}. "
-        "Adaptive softmax takes less (--set model.cutoffs=[2000,20000]), and so do fewer types: memlm tokenize "
-        "--tokenizer bpe, --vocab-size or --min-count"
-    )

@@ -67,8 +67,8 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     from stages.models.devices import resolve_device, resolve_precision
     from stages.models.language_model import LanguageModel
     from stages.training.loop import Trainer
-    from stages.training.materials import Run
     from stages.training.ranks import make_fabric
+    from stages.training.training_data import Run
 
     place = resolve_device(device)
     timed = config.model_copy(

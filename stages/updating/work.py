@@ -55,7 +55,7 @@ def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Corpus], KeyEncoder]":
     from stages.encoding.encode import SplitReader
     from stages.encoding.key_encoder import KeyEncoder
     from stages.models.devices import resolve_device, tune_allocator
-    from stages.models.language_model import load_model
+    from stages.models.weights import load_model
 
     device, windows = resolve_device(job.execution.device), job.config.windows
 

@@ -97,7 +97,8 @@ class Model(Artificial):
 
     def run(self, job: Job[ArtificialConfig]) -> dict[str, Any]:
         from stages.models.config import ModelConfig
-        from stages.models.language_model import LanguageModel, save_weights
+        from stages.models.language_model import LanguageModel
+        from stages.models.weights import save_weights
 
         torch.manual_seed(0)
         model = LanguageModel(TypeAdapter(ModelConfig).validate_python(job.config.model))

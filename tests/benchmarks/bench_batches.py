@@ -23,7 +23,8 @@ from stages.examples.examples import Corpus, Examples
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.methods.method import Method, SideInputs
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model
 
 
 def kinds(segments: int, packings: dict[str, np.ndarray]) -> Iterator[tuple[str, Method]]:

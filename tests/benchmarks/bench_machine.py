@@ -39,8 +39,8 @@ from stages.search.open import searcher_of
 from stages.search.searcher import Searcher
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 
 SECONDS, MOST_RUNS = 12.0, 20
 """A kernel is run again until it has taken so long, or so often: all of them take less than five minutes."""

@@ -28,8 +28,8 @@ from stages.models.language_model import LanguageModel
 from stages.reporting import Silent
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 from tests.benchmarks.artificial import zipf
 from tests.benchmarks.timing import times_in_turn
 

@@ -43,8 +43,8 @@ from stages.reporting import Silent
 from stages.training.config import OptimizerConfig, TrainConfig
 from stages.training.journal import Course
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 from tests.benchmarks.timing import Seconds, times_in_turn
 from tests.peers.sources import load
 from tests.stages.training.runs import Splits, streams

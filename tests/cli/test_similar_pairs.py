@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from tests.cli.conftest import Memlm
 from tests.cli.test_translation import SIZES, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle

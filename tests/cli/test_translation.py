@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from tests.cli.conftest import Memlm
 from tests.oracles import encoder_decoder as oracle
 

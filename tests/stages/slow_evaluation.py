@@ -19,8 +19,9 @@ from stages.evaluate import Evaluate
 from stages.evaluation.config import EvaluateConfig
 from stages.examples.cutting import WindowSettings
 from stages.examples.windows import Window, document_windows, windows
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
 from stages.models.vocabulary import AdaptiveVocabulary, Vocabulary
+from stages.models.weights import load_model
 from tests.oracles import neural_cache as oracle
 from tests.oracles import spalm
 from tests.stages.small_store import array

@@ -133,7 +133,8 @@ class SmallModel(SerialStage[ModelConfig]):
         from pydantic import TypeAdapter
 
         from stages.models import config as models
-        from stages.models.language_model import LanguageModel, save_weights
+        from stages.models.language_model import LanguageModel
+        from stages.models.weights import save_weights
 
         torch.manual_seed(job.config.seed)
         model = LanguageModel(TypeAdapter(models.ModelConfig).validate_python(job.config.model))

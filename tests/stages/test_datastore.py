@@ -14,7 +14,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 

@@ -24,7 +24,7 @@ from stages.examples.windows import document_windows, windows
 from stages.forecasts.models import matching_memory
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.weights import grid
 from stages.retrieval.weights.grid import Grid

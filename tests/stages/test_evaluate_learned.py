@@ -21,7 +21,7 @@ from stages.inspection.reading import open_reader
 from stages.inspection.request import reported_readings
 from stages.inspection.settings import Request
 from stages.memory import weight_network
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.neighbors import IndexSearch

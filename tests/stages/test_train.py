@@ -18,7 +18,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.models.config import parse_model
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
 from stages.reporting import Silent

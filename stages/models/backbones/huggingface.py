@@ -1,6 +1,7 @@
 """Models of the package transformers as backbones: windows of embeddings in, representations out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any, Literal
 
@@ -58,6 +59,20 @@ def blocks_of(model: Any) -> nn.Module:
     return found
 
 
+@contextmanager
+def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
+    """Inputs of a module of a model, call by call, while inside; none where no module is named."""
+    seen = list[Tensor]()
+    # A hook, for the code between is that of transformers: it hands nothing of this out.
+    modules = [] if name is None else [model.get_submodule(name)]
+    hooks = [one.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0])) for one in modules]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 class HuggingFace(Backbone):
     """The blocks of an imported model, without its embeddings and its softmax, which are the vocabulary's.
 
@@ -73,21 +88,10 @@ class HuggingFace(Backbone):
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
-        ffn_inputs: list[Tensor] = []
         embedded = inputs.embedded if self.input_scale == 1 else self.input_scale * inputs.embedded
-        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
-        try:
+        with inputs_seen(self.model, self.last_ffn) as ffn_inputs:
             hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[0]
-        finally:
-            for hook in hooks:
-                hook.remove()
         return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None)
-
-    def _watch(self, name: str, inputs: list[Tensor]) -> Any:
-        """Have what enters a module added to a list."""
-        return self.model.get_submodule(name).register_forward_pre_hook(
-            lambda _, arguments: inputs.append(arguments[0])
-        )
 
 
 def causal_model(architecture: dict[str, Any]) -> Any:
@@ -131,9 +135,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
                 raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
             given = self.begin(inputs.source_embedded, inputs.source_mask)
         self._require_places(inputs.embedded)
-        ffn_inputs: list[Tensor] = []
-        hooks = [] if self.last_ffn is None else [self._watch(self.last_ffn, ffn_inputs)]
-        try:
+        with inputs_seen(self.model.decoder, self.last_ffn) as ffn_inputs:
             read = self.model.decoder(
                 inputs_embeds=self.input_scale * inputs.embedded,
                 encoder_hidden_states=given["source"],
@@ -142,9 +144,6 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
                 return_dict=True,
                 **{self._cache: _kept(given)},
             )
-        finally:
-            for hook in hooks:
-                hook.remove()
         hidden: Tensor = read.last_hidden_state
         both = {"source": given["source"], "mask": given["mask"]}
         state = None if inputs.state is None else both | _layers(read[self._cache])
@@ -156,12 +155,6 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
             raise UsageError(
                 f"A sentence has {embedded.shape[1]:,} tokens, and the model reads {self.max_positions:,}: cut it."
             )
-
-    def _watch(self, name: str, inputs: list[Tensor]) -> Any:
-        """Have what enters a module of the decoder added to a list."""
-        return self.model.decoder.get_submodule(name).register_forward_pre_hook(
-            lambda _, arguments: inputs.append(arguments[0])
-        )
 
 
 def encoder_decoder(architecture: dict[str, Any]) -> Any:

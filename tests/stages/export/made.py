@@ -9,7 +9,7 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.import_model import ImportConfig, ImportModel
 from stages.models.backbone import Inputs
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 

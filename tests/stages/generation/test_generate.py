@@ -13,7 +13,8 @@ from stages.generation.stream import Stream
 from stages.index import BuildIndex
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
-from stages.models.language_model import LanguageModel, load_model
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model
 from stages.search.config import IndexConfig
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import ModelConfig, array

@@ -13,7 +13,7 @@ from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
 from stages.inspection.request import Request
 from stages.methods.defaults import trained_temperature
-from stages.models.language_model import load_model
+from stages.models.weights import load_model
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import LSTM, TRANSFORMER_XL, built_index, found_neighbors, text_model, text_tokens

@@ -19,8 +19,9 @@ from stages.models.devices import (
     resolve_precision,
     tune_allocator,
 )
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
 from stages.models.layers.sinusoids import sinusoids
+from stages.models.weights import load_model, save_weights
 
 
 def model(**settings):
@@ -191,7 +192,7 @@ def test_a_model_is_opened_without_the_compiler_of_torch(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
     program = (
         "import pathlib, sys\n"
-        "from stages.models.language_model import load_model\n"
+        "from stages.models.weights import load_model\n"
         "load_model(pathlib.Path(sys.argv[1]), 'cpu')\n"
         "sys.exit('sympy' in sys.modules)\n"
     )

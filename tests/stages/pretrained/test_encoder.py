@@ -8,7 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
 from stages.models.backbones.window_configs import TextEncoderConfig
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model, save_weights
 from stages.pretrained import encoder
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights

@@ -20,7 +20,7 @@ from stages.suffixes import text as text_module
 from stages.suffixes.indexing import SORTING_BYTES, open_contexts, opened_bytes, scratch_bytes
 from stages.suffixes.text import Text, collected, sort_contexts
 from tests.oracles.suffixes import contexts
-from tests.stages.artifacts.test_checked_arrays import rewritten
+from tests.stages.artifacts.test_reading import rewritten
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import VOCABULARY, SmallTokens, TokensConfig, array, small_tokens
 

@@ -14,8 +14,8 @@ from stages.models.language_model import LanguageModel
 from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from stages.reporting import Silent
 from stages.training import checkpoint
 from stages.training.checkpoint import RankState, best_weights, load_checkpoint, save_checkpoint
 from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
-from stages.training.materials import _token_counts
+from stages.training.training_data import _token_counts
 from stages.training.validate import validate
 from tests.stages.training.runs import Splits, trainer_of
 

@@ -18,8 +18,8 @@ from stages.models.vocabulary import make_vocabulary
 from stages.training.batches import batches_by_tokens
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.materials import Run
 from stages.training.ranks import make_fabric
+from stages.training.training_data import Run
 from tests.stages.examples.test_pairs import Pairs, made
 from tests.stages.training.test_loop import Crash, Notes, crash_at, outcome, settings
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from stages.training.config import TrainConfig
-from stages.training.materials import Run
 from stages.training.presets import load_preset
 from stages.training.speed import ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
+from stages.training.training_data import Run
 
 ENDLESS = 10_000
 

@@ -6,12 +6,7 @@ from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
-from stages.training.sources import (
-    cost_of_vocabulary,
-    more_blocks_than_usual,
-    random_segments,
-    untrained_memory,
-)
+from stages.training.warnings import cost_of_vocabulary, more_blocks_than_usual, random_segments, untrained_memory
 from tests.stages.small_store import small_tokens
 
 

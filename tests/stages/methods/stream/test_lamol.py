@@ -13,7 +13,8 @@ from stages.methods.stream.lamol import ORDER, Samples
 from stages.methods.stream.spelled import Example, Spelling, answers, write
 from stages.models.config import parse_model
 from stages.models.head_settings import LanguageSettings
-from stages.models.language_model import LanguageModel, save_weights, start_from
+from stages.models.language_model import LanguageModel
+from stages.models.weights import save_weights, start_from
 from tests.stages.methods.stream.updates import WORDS, stream
 
 HEAD = LanguageSettings(answers=((1,), (2, 3), (4,), (5, 1)), first=WORDS)

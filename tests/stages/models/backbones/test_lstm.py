@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.models.backbones.stream_configs import LSTMConfig
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model, save_weights
 from tests.oracles.lstm import lstm
 
 V, D = 30, 6

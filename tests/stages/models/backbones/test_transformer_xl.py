@@ -13,7 +13,8 @@ from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
 from stages.models.backbone import Inputs
 from stages.models.backbones.stream_configs import TransformerXLConfig
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
+from stages.models.weights import load_model, save_weights
 from tests.oracles.transformer_xl import Shape, dense, transformer_xl
 
 V, D, HEADS, LAYERS = 30, 8, 2, 3

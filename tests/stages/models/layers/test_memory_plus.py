@@ -8,9 +8,10 @@ import torch
 
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
-from stages.models.language_model import LanguageModel, load_model, parameter_count, save_weights
+from stages.models.language_model import LanguageModel, parameter_count
 from stages.models.layers.memory_settings import MemoryPlusSettings
 from stages.models.layers.product_keys import MemoryPlus
+from stages.models.weights import load_model, save_weights
 from tests.oracles.product_keys import product_keys
 from tests.stages.models.backbones.contract import BackboneContract
 

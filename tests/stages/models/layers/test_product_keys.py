@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.config import parse_model
-from stages.models.language_model import LanguageModel, load_model, save_weights
+from stages.models.language_model import LanguageModel
 from stages.models.layers.memory_settings import ProductKeysSettings
 from stages.models.layers.product_keys import ProductKeys, best_slots
+from stages.models.weights import load_model, save_weights
 from tests.oracles.product_keys import all_scores, dense, product_keys, read
 from tests.stages.models.backbones.contract import BackboneContract
 

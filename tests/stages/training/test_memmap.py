@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stages.training import materials as module
-from stages.training.materials import mapped
+from stages.training import memmap as module
+from stages.training.memmap import mapped
 
 
 @pytest.fixture(autouse=True)
