@@ -53,6 +53,7 @@ def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
 
     if np.isfinite(keys).all():
         return
+    # float16 ends at 65,504: what is larger was rounded to infinity.
     if keys.dtype == np.float16:
         raise UsageError(f"Keys of {encoder.reference} overflow float16: run again with --dtype float32.")
     raise ArtifactError(f"Keys of {encoder.reference} are not finite numbers: train the model again.")

@@ -143,6 +143,7 @@ class Examples(ABC):
         starts = self.starts(which)
         first, last = np.searchsorted(self.documents, (starts, starts + self.lengths[which] - 1), side="right") - 1
         counts = last - first + 1
+        # All runs first … last in one array: a loop over examples would take longer than the batch itself.
         before = np.repeat(first - np.cumsum(counts) + counts, counts)
         return np.unique(before + np.arange(len(before)))
 

@@ -111,6 +111,7 @@ def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def _scoring_window(token: int, context: int, stride: int) -> int:
     """Number of the first window that holds a token."""
+    # A ceiling: window w holds inputs up to w·S + L - 1, and the token's own is among them first at this w.
     return max(0, -(-(token - context + 1) // stride))
 
 

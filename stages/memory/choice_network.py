@@ -75,6 +75,7 @@ class ChoiceNetwork(Network):
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
     """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others."""
+    # None begins at 0, which has no logit.
     shares = torch.full((1 + numbers,), ELSEWHERE / (1 + numbers), dtype=torch.float64)
     shares[0] += (1 - ELSEWHERE) * (1 - weight)
     shares[1 + best] += (1 - ELSEWHERE) * weight

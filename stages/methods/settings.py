@@ -144,6 +144,7 @@ class TrimeExtConfig(InBatchConfig):
 
 
 def _divides(groups: int, batch: int, processes: int) -> bool:
+    # A single group may lie on several processes, which send each other its keys; more are never cut apart.
     return batch % groups == 0 and (groups == 1 or groups % processes == 0)
 
 

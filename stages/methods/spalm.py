@@ -54,6 +54,7 @@ class Spalm(Method[SpalmConfig]):
         neighbors = batch.neighbor_tokens.flatten(0, 1)
         if model.training:
             neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
+        # After the backbone: what it carries to the next segment has no neighbours in it.
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
         return model.loss(gated.hidden, batch.targets.flatten()), Carried(encoding.state)
 

@@ -43,6 +43,7 @@ class Compiled:
     """
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
+        # Whole or not at all: a pass that falls back to Python halfway is slow, and says nothing of it.
         self._passes = [(part, torch.compile(part.forward, fullgraph=True, dynamic=False)) for part in parts]
 
     @contextmanager
@@ -54,6 +55,7 @@ class Compiled:
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         for part, compiled in self._passes:
+            # On the instance, where it hides the class's own: modules, and names of weights, stay as they are.
             part.__dict__["forward"] = compiled
         try:
             yield

@@ -33,6 +33,7 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np
         try:
             _write(unfinished, shape, np.dtype(dtype), rows)
             fsync(unfinished)
+            # A crash between the two leaves a file that its digest does not fit, which is then made again.
             write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
             unfinished.replace(path)
         finally:

@@ -112,6 +112,7 @@ class CopiedNumber:
     def __init__(self, number: Tensor) -> None:
         """`number`: a scalar. It is the last thing that was asked of its device, so `value` waits for nothing later."""
         self._copy = number.detach().to("cpu", non_blocking=True)
+        # An event of its own: to wait for the device would be to wait for the updates queued since, too.
         self._copied = torch.cuda.Event() if number.is_cuda else None
         if self._copied is not None:
             self._copied.record()

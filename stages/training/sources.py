@@ -111,6 +111,7 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
+    # Imported models have rows for tokens that their tokenizer never gives.
     rows_to_spare = init.config["model"]["backbone"] == IMPORTED and size > types
     if size != types and not rows_to_spare:
         raise ArtifactError(

@@ -39,6 +39,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
     model = config.model
     if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
         return None
+    # These load torch, which a command whose model is there does without.
     from stages.methods import METHODS
     from stages.methods.method import SideInputs
 
@@ -87,6 +88,7 @@ def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:
         return None
+    # Counted without allocating: this is a model that may be too large.
     with torch.device("meta"):
         network = LanguageModel(model)
     weights = sum(parameter.numel() for parameter in network.vocabulary.parameters())

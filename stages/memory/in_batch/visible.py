@@ -109,6 +109,7 @@ def others(
             [0, 0, 1, 1],
             [0, 0, 0, 1]], dtype=torch.int32)
     """
+    # With `local` the hole begins at the query's own key, which it must not read either.
     hole_start = torch.where(torch.as_tensor(local, device=own.device), own, segment_starts)
     return Visible(torch.zeros_like(own), torch.full_like(own, keys), hole_start, segment_stops)
 

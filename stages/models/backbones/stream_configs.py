@@ -83,6 +83,7 @@ class SegmentedConfig(BackboneConfig):
         require_segments(self.segment_length, segment_length)
         memory = segment_length if self.mem_length is None else self.mem_length
         lengths = {"segment_length": segment_length, "mem_length": memory}
+        # For its errors alone: each layer says with its shapes whether it can read such segments.
         self.model_copy(update=lengths).state_spec(segment_length)
         return lengths
 
@@ -93,6 +94,7 @@ class SegmentedConfig(BackboneConfig):
             attention: Any = getattr(self, "attention", None)
             lengths["attention"] = attention.lengthened(windows.long_length)
         read = self.model_copy(update=lengths)
+        # For its errors alone, as in `sizes`.
         read.state_spec(windows.context)
         return read
 

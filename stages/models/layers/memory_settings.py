@@ -259,6 +259,7 @@ class HashedNgramsSettings(LookupSettings):
 
 def _primes(start: int) -> Iterator[int]:
     """Prime numbers from `start` on."""
+    # By trial: tables are few, and their sizes small.
     return (n for n in count(max(2, start)) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
 
 

@@ -167,6 +167,7 @@ class AttentionConfig(BlockSizes):
         for place in PLACES:
             chosen = getattr(self, place)
             if chosen.layers is None and (usual := chosen.usual_blocks(self.layers)) is not None:
+                # Settings are frozen once made; here they are still being made.
                 object.__setattr__(self, place, chosen.model_copy(update={"layers": usual}))
         return self
 
