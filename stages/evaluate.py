@@ -189,6 +189,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if work.plan.unit_files is not None:
             work.plan.unit_files.write(output, scoring.number(shard), scored.nll(), shard.start, shard.stop)
         output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
+        # a model that diverged would make every figure infinite: one message says it
         if output.record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
@@ -200,14 +201,12 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.translated import CHANGED
         from stages.evaluation.figures.tuned import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
         from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights
-        from stages.evaluation.translations import bleu_figures, write_translations
+        from stages.evaluation.translations import bleu_figures
         from stages.reports.remarks.table import REPORT, remarks_on
-        from stages.retrieval.weights import CHOICES
 
         shards, rows = plan.scoring.parts, rows_of_report(job)
         weights = RowWeights(job.folder, job.draft.record, rows, plan.tuning)
@@ -220,26 +219,29 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         made = metrics_of(job, plan, rows, weights, records, probes, shown)
         made["tuning"] = tuning_figures(weights.tuned(), _largest_amounts(job))
         made["tuning"] |= bleu_figures(job, plan, weights)
-        translated = write_translations(job, [row["row"] for row in made["rows"]][: 1 + len(rows)])
-        if translated is not None:
-            made["translation"], changed = translated
-            _write(job, CHANGED, {"sentences": changed})
-            for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
-                row |= {name: figures[name] for name in ("bleu", "chrf")}
+        _add_translations(job, made, 1 + len(rows))
         made["remarks"] = [remark.code for remark in remarks_on(REPORT, made)]
         files = {file: held for name, one in probes.items() for file, held in one.files(seen[name]).items()}
-        learned = weights.learned()
-        if learned is not None and learned["network"] is not None:
-            _write(job, "weight-network.json", learned["network"])
-        more = dict(weights.policies()[0].files) if rows else {}
-        of_contexts = weights.of_contexts()
-        if of_contexts is not None:
-            more[CHOICES] = of_contexts
-        for name, content in {"metrics.json": made, **files, **more}.items():
+        for name, content in {"metrics.json": made, **files, **weights.files()}.items():
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
         write_figures([*report_charts(made), *charts], job.draft.add)
         return {name: made[name] for name in report.HEADLINE if name in made}
+
+
+def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int) -> None:
+    """Write translations, if there are any, and add their figures to those of the report and of its rows."""
+    from stages.evaluation.figures.row_names import CHANGED
+    from stages.evaluation.translations import write_translations
+
+    translated = write_translations(job, [row["row"] for row in made["rows"]][:rows])
+    if translated is None:
+        return
+    made["translation"], changed = translated
+    _write(job, CHANGED, {"sentences": changed})
+    # the gate's row without neighbours, behind these, is not translated
+    for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
+        row |= {name: figures[name] for name in ("bleu", "chrf")}
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:

@@ -158,6 +158,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             what = "codes" if config.lists is None else f"{config.lists:,} lists"
             title = f"learning {what} from {config.train_keys:,} keys (k-means)"
         training = Part(TRAIN, phase=TRAIN, title=title)
+        # graphs and flat indexes have nothing that parts could be merged by
         if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
             return Plan([training, Part(WHOLE)], [Part(WHOLE)])
         parts = _parts(keys, range(keys.shards))

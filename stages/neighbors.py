@@ -311,6 +311,7 @@ def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> "np.ndarray"
     from stages.encoding.key_encoder import search_keys
 
     stored, first = work.plan.splits[shard.split].stored
+    # keys of the datastore's own tokens are there already: only those behind them are encoded
     between = min(max(stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:

@@ -205,6 +205,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
     from stages.text.bm25 import SCORINGS, Bm25Index, itself
     from stages.text.packing import sharing
 
+    # a segment is most like itself, and next to that like others of its document
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
         from stages.text.bm25 import RankBm25

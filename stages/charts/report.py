@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stages.charts.bleu import bleu_charts
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
 from stages.charts.reported import Report, in_charts, measure, scored, symbol_in_words
 from stages.charts.tuning import tuning_charts
@@ -224,6 +225,7 @@ def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     alone = [Report(metrics, scored(metrics))]
     return [
         *tuning_charts(metrics),
+        *bleu_charts(metrics),
         *learned_charts(metrics),
         *curve_charts(alone),
         *accuracy_charts(alone),

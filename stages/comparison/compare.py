@@ -24,9 +24,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import BleuSettings
 from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
-from stages.evaluation.figures.row_names import counting
+from stages.evaluation.figures.row_names import TRANSLATIONS, counting
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
-from stages.evaluation.figures.translated import TRANSLATIONS
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.numbers import figure_name
 from stages.reporting import Progress, unheard

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.diagnostics.passage import resolve_passage
-from stages.diagnostics.probe import Options
 from stages.errors import UsageError
 from stages.lineage.neighbors import require_neighbors
 
 if TYPE_CHECKING:
     from stages.charts.data import Chart
+    from stages.diagnostics.probe import Options
 
 OPTIONS = ("gate_k", "passage")
 """How many neighbours a gate reads, and further numbers to compare; tokens that are shown one by one."""
 
 
-def resolve_options(asked: Options, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+def resolve_options(asked: "Options", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
     """Options filled in for the model that is evaluated: as many neighbours as in training, the split's first tokens.
 
     Args:

@@ -41,6 +41,7 @@ def resolve_decoding(
     readable = searched(readings) and "neighbors" not in read
     if config.beam == 0 and by_bleu:
         raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
+    # without a beam that is asked for, what cannot be translated is scored all the same
     if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and readable)):
         return {"beam": 0, "length_penalty": None, "max_length": None}
     if not model.reads.decodes:

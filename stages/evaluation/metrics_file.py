@@ -47,6 +47,7 @@ def metrics_of(
     main = rows[1] if memory else rows[0]
     outside = plan.breakdown.outside
     counting = Counting(read, config.split, config.tune_split, config.reset, outside, plan.last_words)
+    # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
     controls = _controls(counting, names, memory, job.config.count_orders or ())
     last_words = plan.breakdown.last_words

@@ -144,6 +144,7 @@ def _hidden_memory(
     """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
     if "gate_neighbors" not in read:
         return None
+    # without the last value, -1, which stands for a missing neighbour
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
     return open_hidden_memory(read, options, read.get("datastore"), values)
 

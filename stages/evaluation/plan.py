@@ -159,6 +159,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     config = job.config
     stride, context = config.stride or 1, config.context or 1
     entries = max([1, *(reading.neighbors for reading in config.readings)])
+    # by settings alone, so that a shard is the same on every machine
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)

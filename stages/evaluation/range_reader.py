@@ -127,6 +127,7 @@ class RangeReader:
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden = None if memory is None else memory.begin(background, split, start, stop)
+            # stored neighbours need no keys, so they are read from the disk while the model works
             early = background.submit(find, None) if find is not None and stored else None
             probes = {n: p.watch(self.model, hidden, start, counted) for n, p in self.probes.items() if probed}
             known = contexts and self.needs.context
@@ -145,6 +146,7 @@ class RangeReader:
         forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
         scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, forbidden)
         seen = {name: probe.observation() for name, probe in probes.items()}
+        # what probes take is theirs: rows of a report are compared by what they cost
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, Seconds(model, search, past), seen)
 

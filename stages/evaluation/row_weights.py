@@ -15,6 +15,7 @@ from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
+from stages.retrieval.weights import CHOICES
 from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import WEIGH
 from stages.retrieval.weights.policy import Arrays, WeightPolicy, open_policies
@@ -62,6 +63,7 @@ class RowWeights:
 
     def policies(self, before: str | None = None) -> list[WeightPolicy]:
         """The policy of every row, with the choices made before a pass, or, for None, all of them."""
+        # made once a pass, since a fitted network is read from its record
         if before not in self._policies:
             spreads = self._record(self._passes[0].sample.key)["spreads"] if self._passes else None
             policies = open_policies(self._rows, bool(self._passes), spreads)
@@ -118,12 +120,16 @@ class RowWeights:
         policies = self.policies()
         return policies[0].choices.get(WEIGH.name) if policies else None
 
-    def of_contexts(self) -> dict[str, Any] | None:
-        """The record that `restored` makes the first row's policy of, JSON; None with one weight for all contexts."""
-        if not self._passes or not self._rows[0].sources[-1].reading.per_context:
-            return None
-        spreads = self._record(self._passes[0].sample.key)["spreads"][0]
-        return {"spreads": spreads, "choices": self.policies()[0].choices}
+    def files(self) -> dict[str, Any]:
+        """More files of the report, JSON: what was fitted for the first row, and its choices, for `restored`."""
+        policies, learned = self.policies(), self.learned()
+        files = dict(policies[0].files) if policies else {}
+        if learned is not None and learned["network"] is not None:
+            files["weight-network.json"] = learned["network"]
+        if self._passes and self._rows[0].sources[-1].reading.per_context:
+            spreads = self._record(self._passes[0].sample.key)["spreads"][0]
+            files[CHOICES] = {"spreads": spreads, "choices": policies[0].choices}
+        return files
 
     def tuned(self) -> Tuned | None:
         """Figures of the model alone and of every row on the tuning split; None where nothing was tuned."""

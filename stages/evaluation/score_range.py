@@ -78,6 +78,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
         scores: of the c tokens of them that count.
     """
     each: list[RangeScores | RowScores] = [scores, *scores.rows]
+    # sums in float64: of a million float32 numbers the last would be lost
     nll, accuracy, words = scores.nll(), breakdown.accuracy, breakdown.last_words
     targets = scores.targets.cpu().numpy()
     counted: Any = slice(None) if words is None else words.scored(start, stop)

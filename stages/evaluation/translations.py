@@ -13,7 +13,7 @@ from stages.artifacts.stage import Job, ShardJob
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
-from stages.evaluation.figures.translated import TRANSLATIONS
+from stages.evaluation.figures.row_names import TRANSLATIONS
 from stages.evaluation.plan import Plan, translations
 from stages.evaluation.range_pass import Part
 from stages.evaluation.range_reader import RangeReader

@@ -84,7 +84,9 @@ class Stream:
         whole = stop == len(self.passage)
         self.passage.cut(stop)
         self.passage.put_last(token)
+        # only the state after the token is wanted, which neither memory nor probes change
         reader = replace(self.reader.range_reader, hidden_memory=None, probes={})
+        # the state is that after the last token but its id, which was not known when it was read
         if whole:
             self._history = _ending_with(self._after, token)
         elif reader.carries_state:

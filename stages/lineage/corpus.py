@@ -50,6 +50,7 @@ def token_text(tokens: Artifact) -> "TokenText":
     """The tokenizer of a tokens artifact, both ways. Raises: ArtifactError if its file holds another, or none."""
     from stages.text.excerpt import TokenText
 
+    # a file that no longer is what the manifest says is damage, whatever error it makes
     with content_of(tokens.file(TOKENIZER), DataError):
         text = TokenText(tokens.file(TOKENIZER), tokens.metrics)
         _require_vocabulary(tokens, text.vocabulary_size)

@@ -43,6 +43,7 @@ def memory_source(
     """
     model = language_model(source)
     of_the_model = reads_neighbors(model)
+    # neighbours that are named for a model with a gate are its own, not a memory on top
     named = [kind for kind in ("index", "neighbors")[: 1 if of_the_model else 2] if references.get(kind) is not None]
     if named and asked is False:
         raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
@@ -53,6 +54,7 @@ def memory_source(
         if memory.kind == "index" and is_exact(memory):
             raise UsageError(f"{memory.reference} holds the contexts of a text: read it with --memory exact.")
         return memory
+    # an index or neighbours that the command names are a memory, unless readings say that none is
     if source.kind != "model":
         return None if asked is False else source
     return _models_own(model, references, store) if of_the_model and asked else None

@@ -39,6 +39,7 @@ def index_before(datastore: Artifact, config: IndexConfig, named: str | None, st
     if not is_updated(datastore):
         return None
     record = datastore.manifest.inputs[PREVIOUS]
+    # the datastore before may be gone, and its index with it: then the index is built anew
     if not store.has(record.kind, record.id):
         return None
     found = [
@@ -118,6 +119,7 @@ def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store
     """
     if named is None:
         own = model.input("tokens")
+        # by the digests of the text, since it may have been tokenized again
         found = [one for one in store.artifacts("index") if is_exact(one) and own.matches(one.manifest.inputs[TEXT])]
         if not found:
             raise ArtifactError(

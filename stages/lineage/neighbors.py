@@ -64,6 +64,7 @@ def resolve_exclusion(
     Raises: UsageError if a split is in a datastore and nothing was asked for. Also if stored neighbours were found
         with another exclusion, and if a sentence were to find itself.
     """
+    # every row of a sentence gives the sentence away, its own row or not
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
         exclude = "document"
     found = [one for one in datastores if not own_splits(one[0], tokens).isdisjoint(splits)]

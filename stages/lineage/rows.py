@@ -102,6 +102,7 @@ class DatastoreRows:
         ends, hashes = np.asarray(self.text.paragraph_ends[:]), np.asarray(self.text.paragraph_hashes[:])
         if len(ends) != len(hashes):
             raise self.datastore.damaged(f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes")
+        # a paragraph counts where any of its tokens is a row: a part of it gives the rest away
         begins = np.concatenate([[0], ends[:-1]])
         inside = (begins < stop) & (ends > start)
         return np.minimum(ends[inside], stop), hashes[inside]

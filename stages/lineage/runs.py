@@ -55,6 +55,7 @@ class Runs:
         """
         own = np.flatnonzero(self.sources == source)
         run = np.searchsorted(self.places[own], places, side="right") - 1
+        # a place before the first run has that run's first row behind it
         before, run = run < 0, own[run.clip(0)]
         rows = np.minimum(self.starts[run] + places - self.places[run], self.starts[run + 1])
         return np.where(before, self.starts[own[0]], rows)

@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.charts.bleu import bleu_charts
 from stages.charts.data import Chart
+from stages.charts.datastore_size import datastore_charts
 from stages.charts.figure import Figure, figures
 from stages.charts.report import accuracy_charts, curve_charts, frequency_charts, learned_charts
 from stages.charts.training import FIGURES, Journal, stream_charts, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
-from stages.evaluation.figures.translated import CHANGED
+from stages.evaluation.figures.row_names import CHANGED
 from stages.numbers import figure_name, number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
-from stages.pages.tables import bucket_table
+from stages.pages.tables import bleu_tables, bucket_table
 from stages.reports.tables import Cell, Group, Row, Table, figure, share
 from stages.text.documents import names_in
 
@@ -42,10 +44,12 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
     """The headings under which there is something to see; no two figures share a name."""
     reports = [source.report for source in sources]
     headings: Mapping[tuple[str, str], Iterable[Item]] = {
-        ("memory", "More memory"): [*curve_charts(reports), *accuracy_charts(reports)],
-        ("tuning", "Tuning"): [
-            c for s in sources for c in s.labelled([*tuning_charts(s.metrics), *learned_charts(s.metrics)])
+        ("memory", "More memory"): [
+            *curve_charts(reports),
+            *datastore_charts(reports),
+            *accuracy_charts(reports),
         ],
+        ("tuning", "Tuning"): [item for s in sources for item in _tuning(s)],
         ("translations", "Translations"): [table for s in sources for table in changed_tables(s)],
         ("frequency", "Frequent and rare words"): [item for s in sources for item in _frequency(s)],
         **{(name, name.replace("_", " ").capitalize()): _probe(name, sources) for name in PROBES.names()},
@@ -58,6 +62,12 @@ def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Secti
 
 def _probe(name: str, sources: Sequence[Source]) -> list[Chart]:
     return [chart for one in sources for chart in one.labelled(probe_charts(one.metrics, one.files)[name])]
+
+
+def _tuning(source: Source) -> Iterator[Item]:
+    metrics = source.metrics
+    yield from source.labelled([*tuning_charts(metrics), *bleu_charts(metrics), *learned_charts(metrics)])
+    yield from bleu_tables(source)
 
 
 def _frequency(source: Source) -> Iterator[Item]:

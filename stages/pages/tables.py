@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stages.charts.bleu import BLEU
 from stages.charts.report import bucket_labels, counted_in
+from stages.charts.reported import symbol
 from stages.evaluation.figures.row_names import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent
@@ -150,3 +152,28 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
     if tokens < TOO_FEW_TOKENS:
         return Cell(NOT_MEASURED)
     return cell._replace(text=f"({cell.text})") if cell.text and tokens < FEW_TOKENS else cell
+
+
+def bleu_tables(source: Source) -> list[Table]:
+    """Every candidate of each row whose numbers BLEU chose, in the order in which they were tried."""
+    tuning = source.metrics.get("tuning", {})
+    found = tuning.get(BLEU)
+    if found is None:
+        return []
+    return [_candidates(row, f"{found['sentences']:,} sentences of {tuning['split']}") for row in found["rows"]]
+
+
+def _candidates(row: Figures, tried: str) -> Table:
+    candidates = row["candidates"]
+    names = [name for name in candidates[0] if name != BLEU]
+    best = max(range(len(candidates)), key=lambda place: candidates[place][BLEU])
+    rows = []
+    for place, one in enumerate(candidates):
+        score = figure(one[BLEU], BLEU)._replace(mark="best" if place == best else "")
+        rows.append(tables.Row([*(_setting(one[name]) for name in names), score], (), place == best))
+    caption = f"{tried}, translated with each candidate. The best was chosen, the first of equals."
+    return Table(f"BLEU of {row['row']}", (*map(symbol, names), HEADERS[BLEU]), [Group(rows)], caption)
+
+
+def _setting(value: float | None) -> Cell:
+    return Cell("\N{INFINITY}" if value is None else number(value), value)

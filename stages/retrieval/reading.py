@@ -49,7 +49,7 @@ Past = Literal["stream", "document"]
 
 
 class SourceSettings(ReadingOptions):
-    """Name of the source for people."""
+    """Keys of a source, what they mean to people, and what it reads."""
 
     word: ClassVar[str] = "memory"
     """Name of the source for people."""

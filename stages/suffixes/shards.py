@@ -100,6 +100,7 @@ def staying(before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.nda
     Args:
         before, now: tokens of each text, and where its documents begin and the last ends, int64 [D + 1].
     """
+    # documents by what they hold: names may be others, and bytes are what is sorted
     held = defaultdict[bytes, deque[int]](deque)
     for number, digest in enumerate(_digests(*before)):
         held[digest].append(number)

@@ -7,6 +7,9 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
+from stages.pages.lineage import Member
+from stages.pages.source import Source
+from stages.pages.tables import bleu_tables
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_text import text_model, text_tokens
 from tests.stages.test_evaluate_translations import evaluated, index
@@ -86,3 +89,19 @@ def test_text_of_one_language_has_no_bleu(tmp_path: Any) -> None:
     model = text_model(store, text_tokens(store, tmp_path))
     with pytest.raises(UsageError, match="one language: tune by perplexity"):
         evaluated(model, memory=("long:size=5,theta=0.1/0.2,lambda=0.2",), tune_by="bleu")
+
+
+def page_source(report: Artifact) -> Source:
+    return Source(Member(report.reference, report), report.json("metrics.json"), {}, "", "", True, [])
+
+
+def test_a_page_shows_what_was_tried_and_which_was_best(index: Artifact) -> None:
+    report = evaluated(index, memory=("external:k=1/2,temperature=1,lambda=0.1/0.9",), tune_by="bleu", **BEAM)
+    (table,) = bleu_tables(page_source(report))
+    assert table.columns == ("k", "τ", "λ", "BLEU")
+    assert [[cell.value for cell in row.cells] for row in table.rows] == [
+        [one["k"], one["temperature"], one["lambda"], one["bleu"]] for one in tried(report)
+    ]
+    (best,) = [row for row in table.rows if row.cells[-1].mark == "best"]
+    assert best.cells[-1].value == max(one["bleu"] for one in tried(report))
+    assert bleu_tables(page_source(evaluated(index, memory=("external:k=1,temperature=1,lambda=0.1",), **BEAM))) == []

@@ -220,6 +220,7 @@ def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
     opened = open_split(tokens.zarr("tokens.zarr"), split)
     ids, offsets = np.asarray(opened.ids[:]), np.asarray(opened.doc_offsets[:])
     last = offsets[1:] - 1
+    # the last document of a split may be cut, and then has no end
     last = last[ids[last] == tokens.metrics["eos_id"]]
     before = last[~np.isin(last, offsets[:-1])] - 1  # a document of <eos> alone has none
     text = token_text(tokens)

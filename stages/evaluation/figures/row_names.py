@@ -1,4 +1,4 @@
-"""Rows of a report: their names, and their controls."""
+"""Names of a report: of its rows, of their controls, and of files of translations. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +11,9 @@ Figures = Mapping[str, Any]
 
 PLAIN, GATED = "plain", "spalm"
 """The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
+
+TRANSLATIONS, CHANGED = "translations.jsonl", "changed-translations.json"
+"""Files of translations, and of the sentences that memory changed most."""
 
 
 def counting(row: Figures) -> float | None:

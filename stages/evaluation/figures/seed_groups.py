@@ -132,6 +132,7 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
     by_seed = {seed_of(report): float(_reported(report, baseline)["perplexity"]) for report in first}
     others = [by_seed.get(seed_of(report)) for report in group]
     shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
+    # run by run, so that what a seed does to both is not counted as a difference
     compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
     counted = [value for row in rows if (value := counting(row)) is not None]
     return {

@@ -107,6 +107,7 @@ def learned_text(model: Artifact) -> KnownText | None:
     """The text that a model was trained on; None of a model that learned elsewhere, whose tokens say nothing of it."""
     tokens: Any = model.input("tokens")
     weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
+    # imported weights learned elsewhere: their tokens are only those that they were imported with
     if weights or LEARNED not in tokens.metrics["splits"]:
         return None
     return whole_split(tokens, LEARNED)

@@ -115,6 +115,7 @@ class ScoreFiles:
             tokens_per_shard: of the split's shards; None: few tokens are scored.
             probed: columns of probes.
         """
+        # tokens that count may be few in each shard of work: then no shard is one of Zarr's
         self._whole = tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*COLUMNS, *probed), (tokens,))

@@ -92,6 +92,7 @@ class ExternalSource(Source):
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
+        # other distances have another order, and cut-offs count from the best
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
 
     def spread(self, sample: list[ScoredRange]) -> float:

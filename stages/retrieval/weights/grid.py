@@ -109,6 +109,7 @@ class Grid(WeightPolicy):
         best = finite(float(nll[tuple(indices)]))
         if len(self.grids) > 1:
             return Choice(indices, best_nll=best)
+        # a curve of a memory that is switched off at some cut-offs would mix two things
         shown = nll[:, :, self._shown_weights(indices)]
         by_cutoff = [
             indices if number == indices[1] else best_point(shown, self.grids, [(cutoff,)]).indices

@@ -136,6 +136,7 @@ class PerContext(OnPositions):
         if self.model is None:
             return numbers
         own = self.model.logits(self.inputs(block, rows, retrieved[-1])).sigmoid()
+        # the model knows nothing of a context that retrieves nothing: its weight is 0 there
         return [*numbers[:-1], own.to(block.lm.log_p) * ~self._last_sums(retrieved).empty]
 
     def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:

@@ -157,6 +157,7 @@ class WeightPolicy(ABC):
         """The targets of some rows of a range, with what the row retrieves for them."""
         log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
+        # without a curve one pass over the entries is enough
         if not self.curve:
             return Reads(*compose(log_p, log_z, retrieved, self.grids, self.points, weights), weights, self.no_sums())
         reads = read_points(log_p, log_z, retrieved[0], self.grids[0], self.curve)

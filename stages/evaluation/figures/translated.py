@@ -1,3 +1,0 @@
-"""Names of the files that hold translations. Free of torch."""
-
-TRANSLATIONS, CHANGED = "translations.jsonl", "changed-translations.json"
