@@ -24,10 +24,9 @@ def presets(
     """Named training settings: a list, or all settings of one (TOML)."""
     from stages.training.presets import load_preset, preset_file, preset_names
 
-    if name and json_:
-        answer(json.dumps(load_preset(name)))
-    elif name:
-        answer(preset_file(name).read_text("utf-8").rstrip())
+    if name:
+        settings = load_preset(name)  # a file of the user's may be none
+        answer(json.dumps(settings) if json_ else preset_file(name).read_text("utf-8").rstrip())
     elif json_:
         answer(json.dumps({preset: _about(preset_file(preset)) for preset in preset_names()}))
     else:

@@ -1,6 +1,7 @@
 """What is wrong with a command line is said before anything is read or started."""
 
 import io
+import os
 import shlex
 from pathlib import Path
 
@@ -132,6 +133,7 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
         (["run", "quikstart"], "did you mean 'quickstart'"),
         (["run", "knn-lm-wikitext2"], "needs --train FILE --valid FILE --test FILE"),
         (["presets", "tinny"], "did you mean 'tiny'"),
+        (["presets", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["artifacts", "list", "modle"], "did you mean 'model'"),
     ],
 )
@@ -141,6 +143,11 @@ def test_bad_usage_is_exit_2_before_standard_input_is_read(memlm: Memlm, argumen
     assert part in " ".join(ended.err.split())
     assert "Traceback" not in ended.err
     assert ended.out == ""
+
+
+def test_a_pipe_is_no_preset(memlm: Memlm, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    assert memlm("presets", tmp_path / "pipe.toml").code == 2
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "model/mine"], ["rm", "tokens/a b"]])

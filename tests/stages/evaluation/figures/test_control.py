@@ -197,6 +197,18 @@ def test_every_row_has_the_control_of_what_it_reads(read, other, store):
     assert len({row["control"]["perplexity"] for row in found["rows"]}) == 4
 
 
+def test_a_row_that_matches_another_text_counts_in_it_too(read, other, store):
+    index = made(store, BuildIndex(), IndexConfig(index="exact"), source=other)
+    config = EvaluateConfig(memory=("exact:matches=4,temperature=1,lambda=0.3",))
+    references = {"source": read["model"].reference, "index": index.reference}
+    report = make(Evaluate(), config, references, store, Execution()).artifact
+    rows = json.loads(report.file("metrics.json").read_text())["rows"]
+    train, test = ids_of(read["tokens"], "train"), ids_of(read["tokens"], "test")
+    p = by(lambda place: [*events(train), *events(ids_of(other, "train"))], events(test))
+    assert rows[1]["control"]["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)
+    assert rows[0]["control"]["perplexity"] != pytest.approx(perplexity(p), rel=1e-3)
+
+
 def test_other_orders_are_counted_where_they_are_asked_for(read, store):
     config = EvaluateConfig(memory=("long:size=20,theta=0.5,lambda=0.2",), count_orders=(2, 5))
     report = make(Evaluate(), config, {"source": read["model"].reference}, store, Execution()).artifact
