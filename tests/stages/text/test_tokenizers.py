@@ -283,7 +283,8 @@ EVERY_CHARACTER = [chr(c) for c in range(sys.maxunicode + 1) if not 0xD800 <= c 
 
 
 def test_every_white_space_character_separates_words_as_in_the_library() -> None:
-    text = "".join(f"a{character}" for character in EVERY_CHARACTER)
+    # No character beyond the first plane of Unicode is white space.
+    text = "".join(f"a{character}" for character in EVERY_CHARACTER if ord(character) < 0x10000)
     expected = [word for word, _ in WhitespaceSplit().pre_tokenize_str(text)]
     assert words(text) == expected == oracle.words(text)
     spaced = text.translate(dict.fromkeys(range(0x1C, 0x20)))

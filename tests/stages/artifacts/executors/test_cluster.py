@@ -83,6 +83,7 @@ class TestRay(ExecutorContract):
         assert any("lost; its shard is computed again" in words for words in reporter.words)
         assert not capfd.readouterr().out
 
+    @pytest.mark.endurance
     def test_work_at_which_every_worker_is_lost_is_given_up(self, store: Store, trace: Path) -> None:
         with pytest.raises(ResourceError, match=r"4 processes .* \(add-004\)"):
             self.made(store, Sums(trace, "add-004", SystemExit(3)))

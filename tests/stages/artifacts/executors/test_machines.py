@@ -84,3 +84,12 @@ def test_workers_on_gpus_share_the_cores_of_machines_that_have_some(
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": one} for one in found])
     assert taken(OnGpu(tmp_path), 8) == {"num_cpus": 8, "num_gpus": 1}
     assert machines.pinned(OnGpu(tmp_path), Execution()).device == "cuda"
+
+
+def test_losses_are_no_accident_where_they_are_many_at_the_same_work() -> None:
+    losses, error = machines.Losses(), RuntimeError("died\n  of memory\n")
+    for number in range(machines.MOST_LOSSES):
+        losses.note("add-004", error)
+        losses.note(f"add-10{number}", error)
+    with pytest.raises(ResourceError, match=r"4 processes .* \(add-004\).*of memory"):
+        losses.note("add-004", error)
