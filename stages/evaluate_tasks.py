@@ -100,12 +100,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
         records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
         text = scores_text(job.inputs["model"])
+        figures = domain_figures if text else stream_figures
         if text:
             parts = ({key: record[name] for key, record in records.items()} for name in ("nats", "tokens"))
-            scores, figures = perplexities(plan, *parts), domain_figures
+            scores = perplexities(plan, *parts)
         else:
             scores = matrices(plan, {key: record["correct"] for key, record in records.items()})
-            figures = stream_figures
         made = {
             "tasks": list(plan.order),
             "method": job.inputs["model"].config["method"],

@@ -256,8 +256,8 @@ class WritesFiles(ABC):
         """
 
 
-class Grows(LearnsTasks):
-    """A method whose model grows when a task begins; the optimizer begins anew with each."""
+class Grows(ABC):
+    """A method of tasks whose model grows when one begins; the optimizer begins anew with each."""
 
     @abstractmethod
     def resize(self, model: LanguageModel, place: int) -> None:

@@ -78,8 +78,9 @@ class StreamReader:
 
     def _resize(self, place: int) -> None:
         """Take the sizes of that place, if the model grew."""
-        config, method = self._artifact.config, self._artifact.config["method"]
-        settings: TaskSettings = METHODS.settings(method).model_validate({**(config["memory"] or {}), "method": method})
+        recorded, method = self._artifact.config, self._artifact.config["method"]
+        given = {**(recorded["memory"] or {}), "method": method}
+        settings: TaskSettings = METHODS.settings(method).model_validate(given)
         config = settings.sizes_in(model_of(self._artifact), max(0, place - 1))
         if config != self.model.config:
             self.model = LanguageModel(config).to(self._device).eval()
