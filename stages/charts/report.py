@@ -10,7 +10,6 @@ from typing import Any
 from stages.charts.bleu import bleu_charts
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
 from stages.charts.reported import Report, in_charts, measure, scored, symbol_in_words
-from stages.charts.tuning import tuning_charts
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label, number
 
@@ -222,6 +221,8 @@ def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Cha
 
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Those that the content of `metrics.json` has numbers for; the same numbers give the same charts."""
+    from stages.charts.tuning import tuning_charts  # with NumPy, which tables that are only printed do without
+
     alone = [Report(metrics, scored(metrics))]
     return [
         *tuning_charts(metrics),
