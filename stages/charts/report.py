@@ -9,9 +9,10 @@ from typing import Any
 
 from stages.charts.bleu import bleu_charts
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
-from stages.charts.reported import Report, in_charts, measure, scored, symbol_in_words
+from stages.charts.reported import Report, bucket_labels, counted_in, in_charts, measure, scored, symbol_in_words
+from stages.charts.tuning import tuning_charts
 from stages.metrics import FEW_TOKENS
-from stages.numbers import bucket_label, number
+from stages.numbers import number
 
 TITLE = "Retrieval accuracy@K"
 BY_CHANCE = ", by chance"
@@ -115,16 +116,6 @@ def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     ]
 
 
-def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
-    """The buckets of a report, in words."""
-    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in frequency["buckets"]]
-
-
-def counted_in(metrics: Mapping[str, Any]) -> str:
-    """Name of the text in which tokens were counted."""
-    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
-
-
 def _bucket_chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Chart:
     frequency = metrics["frequency_buckets"]
     first, text = frequency["rows"][0], counted_in(metrics)
@@ -221,8 +212,6 @@ def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Cha
 
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Those that the content of `metrics.json` has numbers for; the same numbers give the same charts."""
-    from stages.charts.tuning import tuning_charts  # with NumPy, which tables that are only printed do without
-
     alone = [Report(metrics, scored(metrics))]
     return [
         *tuning_charts(metrics),
