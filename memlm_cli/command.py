@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
 from memlm_cli.log_file import open_log
-from memlm_cli.options import Common, OptionsOf, everywhere, parameters_of
+from memlm_cli.options import Asked, Common, OptionsOf, everywhere, parameters_of
 from memlm_cli.progress import telling
 from stages.errors import UsageError
 from stages.registry import load
@@ -28,6 +28,9 @@ SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
 """The name of a setting at the beginning of a complaint."""
 HOW = ("store", "workers", "executor", "log_file", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
+
+SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
+"""Parameters that get many options as one value, and its class."""
 
 LogOption = Annotated[
     Path | None, everywhere("--log-file", "Append what goes to stderr there, with times.", metavar="FILE")
@@ -118,12 +121,13 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     own = inspect.signature(function).parameters
     marks = {name: mark for name, p in own.items() if (mark := _group_of(p.annotation)) is not None}
     groups = {name: _options_of(mark) for name, mark in marks.items()}
-    shared = parameters_of(Common) if "common" in own else []
+    common = next((name for name in SHARED if name in own), "")
+    shared = parameters_of(SHARED[common]) if common else []
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
     extra = [_keyword("log_file", LogOption, None)]
     extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
-    written = [one for p in own.values() if p.name != "common" for one in groups.get(p.name, [p])]
+    written = [one for p in own.values() if p.name != common for one in groups.get(p.name, [p])]
     parameters = [*written, *shared, *extra]
 
     @wraps(function)
@@ -144,12 +148,14 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
         with named_in_errors(defaults):
             for name, group in groups.items():
                 values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
-            if shared:
-                common = {p.name: values.pop(p.name) for p in shared}
+            given = {p.name: values.pop(p.name) for p in shared}
+            if common == "asked":
+                values[common] = Asked(**given)
+            elif common:
                 if "set" in defaults:
-                    common["default_set"] = tuple(defaults["set"].value)
-                    common["set"] = common["set"] if _source(context, "set") == "COMMANDLINE" else None
-                values["common"] = Common(**common, by_default=frozenset(defaults))
+                    given["default_set"] = tuple(defaults["set"].value)
+                    given["set"] = given["set"] if _source(context, "set") == "COMMANDLINE" else None
+                values[common] = Common(**given, by_default=frozenset(defaults))
                 remind(str(context.info_name), defaults)
             function(**values)
 

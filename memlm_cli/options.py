@@ -1,7 +1,7 @@
 """The options that every stage's command has, given to it as one value, and those that several commands share."""
 
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -68,10 +68,24 @@ ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:Re
 
 
 @dataclass(frozen=True)
-class Common:
-    """Values of the options under "Everywhere". Raises UsageError for a number that makes no sense."""
+class Asked:
+    """Values of the options that every command has that answers a question about artifacts."""
 
     store: StoreOption = DEFAULT_STORE
+    verify_inputs: VerifyInputsOption = False
+    json: JsonOption = False
+
+    def open_store(self) -> "Store":
+        """The store that is asked for."""
+        from stages.artifacts.store import Store
+
+        return Store(self.store, verify_inputs=self.verify_inputs)
+
+
+@dataclass(frozen=True)
+class Common(Asked):
+    """Values of the options that every stage's command has. Raises UsageError for a number that makes no sense."""
+
     name: Annotated[str | None, everywhere("--name", "Also call the artifact KIND/NAME.")] = None
     device: Annotated[
         Literal["auto", "cpu", "cuda"], everywhere("--device", f"Where to compute; {ON_CPU} use the CPU.")
@@ -102,11 +116,9 @@ class Common:
     no_wait: Annotated[
         bool, everywhere("--no-wait", "Exit 75 instead of waiting for a process that makes the same.")
     ] = False
-    verify_inputs: VerifyInputsOption = False
     verbose: Annotated[bool, everywhere("--verbose", "Tell all that is known of a result, not its table alone.")] = (
         False
     )
-    json: JsonOption = field(default=False)
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
@@ -118,12 +130,6 @@ class Common:
             raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
         if self.workers < 1:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
-
-    def open_store(self) -> "Store":
-        """The store that is asked for."""
-        from stages.artifacts.store import Store
-
-        return Store(self.store, verify_inputs=self.verify_inputs)
 
     def execution(self, reporter: "Reporter") -> "Execution":
         """How to work."""

@@ -94,18 +94,21 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
 
 def _show_matrix(title: str, metrics: Figures) -> None:
-    """The scores after each task, and the figures of all of them, in percent."""
-    from stages.charts.training import FIGURES
+    """The scores after each task, and the figures of all of them: percent, or perplexities."""
+    from stages.charts.training import named_figures
+
+    spelled = "{:.2f}" if metrics.get("score") else "{:.1%}"
 
     after = ["before", *metrics["tasks"]]
     rows = [
-        [row["row"], after[place], *(f"{score:.1%}" for score in scores)]
+        [row["row"], after[place], *(spelled.format(score) for score in scores)]
         for row in metrics["rows"]
         for place, scores in zip(metrics["after"], row["matrix"], strict=True)
     ]
     show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
-        known = [f"{figure_name(name)} {row[name]:.1%}" for name in FIGURES if row[name] is not None]
+        figures = named_figures(metrics).items()
+        known = [f"{said} {spelled.format(row[name])}" for name, said in figures if row[name] is not None]
         say(f"{row['row']}: {', '.join(known)}")
 
 

@@ -17,8 +17,8 @@ from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_split
 from stages.methods.config import TRAIN
 from stages.tasks.config import EvaluateTasksConfig
-from stages.tasks.figures import stream_figures
-from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, plan_stream
+from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
+from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
 from stages.tasks.readings import Coarse
 from stages.tasks.schema import MATRIX
 
@@ -87,6 +87,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         documents = work.documents[work.plan.order[shard.task]]
         which = drawn(documents.count, work.plan.counts[shard.task])[shard.start : shard.stop]
         work.reader.go_to(shard.after)
+        if scores_text(job.inputs["model"]):
+            nats, tokens = work.reader.nats(documents, which)
+            return ShardOutput(job.folder, {"nats": nats, "tokens": tokens})
         answers = work.reader.answers(job.config.readings[shard.row], documents, which)
         right = int((answers == documents.labels[documents.chosen[which]]).sum())
         return ShardOutput(job.folder, {"correct": right, "answers": answers.tolist()})
@@ -96,14 +99,21 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         from stages.charts.training import stream_charts
 
         records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
-        scores = matrices(plan, {key: record["correct"] for key, record in records.items()})
+        text = scores_text(job.inputs["model"])
+        figures = domain_figures if text else stream_figures
+        if text:
+            parts = ({key: record[name] for key, record in records.items()} for name in ("nats", "tokens"))
+            scores = perplexities(plan, *parts)
+        else:
+            scores = matrices(plan, {key: record["correct"] for key, record in records.items()})
         made = {
             "tasks": list(plan.order),
             "method": job.inputs["model"].config["method"],
             "after": list(plan.places),
             "examples": list(plan.counts),
+            **({"score": PERPLEXITY} if text else {}),
             "rows": [
-                {"row": row, "matrix": own.tolist(), **stream_figures(own, plan.places)}
+                {"row": row, "matrix": own.tolist(), **figures(own, plan.places)}
                 for row, own in zip(job.config.memory, scores, strict=True)
             ],
         }
@@ -115,11 +125,18 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
                 "answers": records[shard.key]["answers"],
             }
             for shard in plan.shards
+            if not text
         ]
         for name, content in {"metrics.json": made, "answers.json": answers}.items():
             job.draft.add(name).write_text(json.dumps(content, allow_nan=False) + "\n", "utf-8")
         write_figures(stream_charts(made), job.draft.add)
         return made
+
+
+def scores_text(model: Artifact) -> bool:
+    """Whether a model scores the text of domains instead of labels."""
+    head = model.config["model"]["head"]
+    return bool(head["name"] == "language" and not head["answers"])
 
 
 def _fitting_episodes(reference: str | None, tokens: Artifact, store: Store) -> Artifact:

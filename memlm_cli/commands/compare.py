@@ -9,11 +9,10 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, answers_on_terminal, printable
-from memlm_cli.options import JsonOption, OptionsOf, StoreOption, VerifyInputsOption
+from memlm_cli.options import Asked, OptionsOf
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import table
-from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import ArtifactError, UsageError
 
 if TYPE_CHECKING:
@@ -41,29 +40,26 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
     *,
     settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
+    asked: Asked,
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
 
     Two matrices of the same tasks -> both side by side."""
     from memlm_cli.run_stage import read_reference
-    from stages.artifacts.store import Store
     from stages.comparison.compare import compare as compare_reports
     from stages.comparison.compare import write_token_table
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})
-        _compare_groups(reports, settings.confidence, Store(store, verify_inputs=verify_inputs), json_)
+        _compare_groups(reports, settings.confidence, asked.open_store(), asked.json)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
     for option, path in (("--csv", csv), ("--html", html)):
         if path is not None:
             check_output_file(option, path)
-    opened = Store(store, verify_inputs=verify_inputs)
+    opened = asked.open_store()
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
     report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))
     if report_a.reference == report_b.reference:
@@ -72,7 +68,7 @@ def compare(
         )
     if "matrix" in (report_a.kind, report_b.kind):
         _require_none("matrices", {"--csv": csv, "--html": html})
-        _compare_matrices(report_a, report_b, json_)
+        _compare_matrices(report_a, report_b, asked.json)
         return
     for report in (report_a, report_b):
         _require_scores(report)
@@ -85,7 +81,7 @@ def compare(
         from stages.comparison.page import page
 
         write_html("compare", html, page(found))
-    answer(json.dumps(found, allow_nan=False) if json_ else comparison_text(found), styled=True)
+    answer(json.dumps(found, allow_nan=False) if asked.json else comparison_text(found), styled=True)
 
 
 def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, say
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.options import Asked
 from memlm_cli.run_stage import read_reference
 
 
@@ -31,19 +31,16 @@ def export(
         int | None,
         typer.Option(min=1, help="Positions of a model whose own are sinusoidal (default: its segment length)."),
     ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
+    asked: Asked,
 ) -> None:
     """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
-    from stages.artifacts.store import Store
     from stages.export.export import check_export_folder
     from stages.export.export import export as exported
 
     # Before the model is loaded: a folder of somebody else is not written over.
     check_export_folder(output)
-    found = exported(Store(store, verify_inputs=verify_inputs).get(read_reference(model), "model"), output, positions)
-    if json_:
+    found = exported(asked.open_store().get(read_reference(model), "model"), output, positions)
+    if asked.json:
         fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
         answer(json.dumps(fields))
     else:

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
-from memlm_cli.options import (
-    DEFAULT_STORE,
-    JsonOption,
-    OptionsOf,
-    ReadArgument,
-    ReadOptions,
-    StoreOption,
-    VerifyInputsOption,
-)
+from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
 from memlm_cli.run_stage import read_question, require_text
 from stages.numbers import number
 
@@ -28,26 +20,23 @@ if TYPE_CHECKING:
 
 def generate(
     source: ReadArgument = None,
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
     *,
     wanted: Annotated["GenerationRequest", OptionsOf("stages.generation.request:GenerationRequest")],
     reading: ReadOptions,
+    asked: Asked,
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
-    from stages.artifacts.store import Store
     from stages.generation.generate import generate as written_tokens
     from stages.generation.generate import open_writer
     from stages.inspection.settings import Request
 
     require_text("--prompt", wanted.prompt)
-    opened = Store(store, verify_inputs=verify_inputs)
+    opened = asked.open_store()
     request = Request(source=read_question(source, reading.report, opened), **dict(reading))
     reader = open_writer(request, opened, wanted.draft)
     for line in memory_lines(reader.memories):
         say(f"generate: {line}")
-    _write(reader, written_tokens(reader, wanted), wanted, json_)
+    _write(reader, written_tokens(reader, wanted), wanted, asked.json)
 
 
 def _write(

@@ -8,15 +8,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.options import (
-    DEFAULT_STORE,
-    JsonOption,
-    OptionsOf,
-    ReadArgument,
-    ReadOptions,
-    StoreOption,
-    VerifyInputsOption,
-)
+from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.run_stage import read_question
 from stages.errors import UsageError
@@ -44,20 +36,17 @@ def inspect(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
     ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
     *,
     which: Annotated["PassageSettings", OptionsOf("stages.inspection.settings:PassageSettings")],
     reading: ReadOptions,
+    asked: Asked,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
     from memlm_cli.inspection_text import inspected_text
-    from stages.artifacts.store import Store
     from stages.inspection.page import page
     from stages.inspection.settings import Request
 
-    opened = Store(store, verify_inputs=verify_inputs)
+    opened = asked.open_store()
     if source not in (None, "-"):
         opened.locate(source)
     which.check()
@@ -67,12 +56,12 @@ def inspect(
         check_output_file("--html", html)
     request = Request(source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading))
     if which.select is not None:
-        _show_selected(request, opened, which, html, json_)
+        _show_selected(request, opened, which, html, asked.json)
         return
     found = _inspected(request, opened, which)
     if html is not None:
         write_html("inspect", html, page(found))
-    text = json.dumps(found.to_json()) if json_ else inspected_text(found, terminal=answers_on_terminal())
+    text = json.dumps(found.to_json()) if asked.json else inspected_text(found, terminal=answers_on_terminal())
     answer(text, styled=True)
 
 

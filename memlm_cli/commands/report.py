@@ -8,9 +8,8 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, say
-from memlm_cli.options import JsonOption, StoreOption, VerifyInputsOption
+from memlm_cli.options import Asked
 from memlm_cli.output_files import open_page, tell_page
-from stages.artifacts.references import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from stages.pages.page import Page
@@ -34,14 +33,12 @@ def report(
         typer.Option("--figures", metavar="DIR", help="Also write each figure as SVG, its numbers as CSV."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
     from memlm_cli.reproduce import page_of
     from memlm_cli.run_stage import read_reference
-    from stages.artifacts.store import Store
     from stages.pages.lineage import find_reports
     from stages.pages.page import check_figures_folder, check_page_file, write_figures, write_page
 
@@ -49,10 +46,10 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = page_of(find_reports(named, Store(store, verify_inputs=verify_inputs)))
+    page = page_of(find_reports(named, asked.open_store()))
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
-    _tell(output, files, page, json_)
+    _tell(output, files, page, asked.json)
     if open_:
         open_page("report", output)
     else:

@@ -10,7 +10,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, shown
-from memlm_cli.options import DEFAULT_STORE, JsonOption, OptionsOf, ReadOptions, StoreOption, VerifyInputsOption
+from memlm_cli.options import Asked, OptionsOf, ReadOptions
 from memlm_cli.progress import not_working
 from memlm_cli.run_stage import require_text
 from stages.errors import DataError, UsageError
@@ -30,15 +30,12 @@ def translate(
             help="A model that translates, or an index of its datastore; lines to translate come on stdin.",
         ),
     ],
-    store: StoreOption = DEFAULT_STORE,
-    verify_inputs: VerifyInputsOption = False,
-    json_: JsonOption = False,
     *,
     wanted: Annotated["TranslationRequest", OptionsOf("stages.translation.settings:TranslationRequest")],
     reading: ReadOptions,
+    asked: Asked,
 ) -> None:
     """Translate lines with a model and its memories: a line in, a line out."""
-    from stages.artifacts.store import Store
     from stages.generation.translate import open_line_translator
     from stages.inspection.settings import Request
 
@@ -46,13 +43,13 @@ def translate(
         raise UsageError("Standard input is the text: name the model or index as an argument.")
     if wanted.text is not None:
         require_text("--text", wanted.text)
-    opened = Store(store, verify_inputs=verify_inputs)
+    opened = asked.open_store()
     translator = open_line_translator(Request(source=source, tokens=wanted.tokens, **dict(reading)), opened, wanted)
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
     lines = _Lines() if wanted.text is None else wanted.text.split("\n")
     for one in translator.translate(lines, wanted.attribute):
-        if json_:
+        if asked.json:
             answer(json.dumps(_object(one), ensure_ascii=False))
         elif not answer_part(one.text + "\n"):
             return

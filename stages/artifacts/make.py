@@ -33,6 +33,9 @@ from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.numbers import size
 from stages.registry import outside_code
 
+NOTABLE_BYTES = 1_000_000
+"""Size of work on disk from which it is said: less fits anywhere."""
+
 
 def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
     """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
@@ -45,7 +48,8 @@ def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
     for layout in plan.arrays:
         job.draft.create(layout)
     if plan.bytes:
-        job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
+        if plan.bytes >= NOTABLE_BYTES:
+            job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
         job.draft.expect(plan.bytes)
     run_shards(stage, job, plan)
     metrics: dict[str, Any] = stage.finish(job, plan)

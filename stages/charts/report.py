@@ -9,10 +9,10 @@ from typing import Any
 
 from stages.charts.bleu import bleu_charts
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
-from stages.charts.reported import Report, in_charts, measure, scored, symbol_in_words
+from stages.charts.reported import Report, bucket_labels, counted_in, in_charts, measure, scored, symbol_in_words
 from stages.charts.tuning import tuning_charts
 from stages.metrics import FEW_TOKENS
-from stages.numbers import bucket_label, number
+from stages.numbers import number
 
 TITLE = "Retrieval accuracy@K"
 BY_CHANCE = ", by chance"
@@ -114,16 +114,6 @@ def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     return [
         _bucket_chart(f"loss-by-frequency{suffix}", metrics, part) for suffix, part in in_charts(frequency["rows"][1:])
     ]
-
-
-def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
-    """The buckets of a report, in words."""
-    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in frequency["buckets"]]
-
-
-def counted_in(metrics: Mapping[str, Any]) -> str:
-    """Name of the text in which tokens were counted."""
-    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
 
 
 def _bucket_chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Chart:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from stages.numbers import bucket_label
 from stages.retrieval.hyperparameters import hyperparameters
 
 T = TypeVar("T")
@@ -36,6 +37,16 @@ def measure(metrics: Mapping[str, Any]) -> str:
 def scored(metrics: Mapping[str, Any]) -> str:
     """Name of the scored part of a text: `test`; `test, last words`."""
     return metrics["split"] + (", last words" if metrics.get("score") == "last-word" else "")
+
+
+def bucket_labels(frequency: Mapping[str, Any]) -> list[str]:
+    """The buckets of a report, in words."""
+    return [bucket_label(bucket["more_than"], bucket["at_most"]) for bucket in frequency["buckets"]]
+
+
+def counted_in(metrics: Mapping[str, Any]) -> str:
+    """Name of the text in which tokens were counted."""
+    return "the training text" if metrics["frequency_buckets"]["counted_in"] == "train" else metrics["split"]
 
 
 def symbol(name: str) -> str:

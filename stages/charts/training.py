@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.charts.data import Chart, HeatMap, Line, Lines, Share, Side
 from stages.charts.reported import in_charts
+from stages.numbers import figure_name
 
 RATE = "learning rate"
 
@@ -54,9 +55,17 @@ FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
 """Figures of a stream, as a matrix has them."""
 
 
+def named_figures(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the figures of a stream as a person reads them: AP and AP+ are those of perplexities."""
+    own = {"average": "AP", "forgetting": "AP+"} if metrics.get("score") else {}
+    return {name: own.get(name, figure_name(name)) for name in FIGURES}
+
+
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """`matrix` of each reading and `average-by-task`, where the weights after each task were scored; else none."""
     rows = [row for row in metrics["rows"] if row["averages"] is not None]
+    if metrics.get("score"):
+        return [_perplexities(row) for row in rows]
     return [*(_matrix(metrics["tasks"], row, len(rows) > 1) for row in rows), *([_averages(rows)] if rows else [])]
 
 
@@ -69,6 +78,15 @@ def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool) -> Cha
         HeatMap(scores, Side("after", after, turned=True), Side("test", tasks), Share("none right", "all right")),
     )
     return chart.labelled(row["row"]) if labelled else chart
+
+
+def _perplexities(row: Mapping[str, Any]) -> Chart:
+    return Chart(
+        "average-by-task",
+        "Average perplexity of the domains that were learnt",
+        f"AP, the geometric mean. After the last domain: {row['average']:.2f}.",
+        Lines([Line("AP", list(enumerate(row["averages"], 1)))], "domains learnt", "perplexity", even=True),
+    )
 
 
 def _averages(rows: Sequence[Mapping[str, Any]]) -> Chart:

@@ -16,7 +16,7 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import replacing
-from stages.charts.training import FIGURES
+from stages.charts.training import FIGURES, named_figures
 from stages.comparison.by_text import compare_text
 from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
@@ -27,9 +27,8 @@ from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.row_names import TRANSLATIONS, counting
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
-from stages.numbers import figure_name
 from stages.reporting import Progress, unheard
-from stages.reports.tables import Cell, Group, Row, Table, share
+from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
 from stages.text.tokens import TokenSplit, open_split
 
 
@@ -238,7 +237,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if they are of other tasks.
     """
     found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]):
+    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or found_a.get("score") != found_b.get("score"):
         raise ArtifactError(f"{a.reference} and {b.reference} are of other tasks: compare streams of the same.")
     rows_a, rows_b = ({row["row"]: row for row in found["rows"]} for found in (found_a, found_b))
     pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
@@ -249,20 +248,24 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
         figures = {name: _beside(first[name], second[name]) for name in FIGURES}
         tests = {task: _beside(last[0][task], last[1][task]) for task in found_a["tasks"]}
         rows.append({"rows": list(names), "figures": figures, "tests": tests})
-    return {"a": a.reference, "b": b.reference, "rows": rows}
+    score = {"score": found_a["score"]} if "score" in found_a else {}
+    return {"a": a.reference, "b": b.reference, **score, "rows": rows}
 
 
 def matrices_table(found: Mapping[str, Any]) -> Table:
     """A line for each figure and each test, after the last task."""
-    groups = []
+    groups, names = [], named_figures(found)
     for one in found["rows"]:
-        lines = {figure_name(name): values for name, values in one["figures"].items()}
+        lines = {names[name]: values for name, values in one["figures"].items()}
         lines |= {f"test {task}": values for task, values in one["tests"].items()}
-        rows = [
-            Row([Cell(name), share(x), share(y), share(d, "+")]) for name, (x, y, d) in lines.items() if d is not None
-        ]
+        rows = [Row([Cell(name), *_cells(found, x, y, d)]) for name, (x, y, d) in lines.items() if d is not None]
         groups.append(Group(rows, Cell(" and ".join(dict.fromkeys(one["rows"])))))
     return Table(f"A: {found['a']}, B: {found['b']}", ("after the last task", "A", "B", "B - A"), groups)
+
+
+def _cells(found: Mapping[str, Any], x: float | None, y: float | None, d: float) -> list[Cell]:
+    cell = score_cell(found)
+    return [cell(x), cell(y), Cell(f"{d:+.2f}", d) if found.get("score") else share(d, "+")]
 
 
 def _beside(a: float | None, b: float | None) -> list[float | None]:

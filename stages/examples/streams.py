@@ -12,9 +12,7 @@ from torch import Tensor
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.windows import Window, document_windows, positions_back, windows
-
-READ_AHEAD_IDS = 1 << 20
-"""Ids taken from storage at a time."""
+from stages.text.tokens import READ_AHEAD_IDS
 
 
 class ReadAhead:

@@ -23,6 +23,7 @@ METHODS = Registry(
         "anml-er": Part.within("stages.methods.stream", "config:AnmlErConfig", "meta:AnmlEr"),
         "emar": Part.within("stages.methods.stream", "config:EmarConfig", "emar:Emar"),
         "lamol": Part.within("stages.methods.stream", "config:LamolConfig", "lamol:Lamol"),
+        "elle": Part.within("stages.methods.stream", "config:ElleConfig", "elle:Elle"),
         "meta-mbpa": Part.within("stages.methods.stream", "config:MetaMbpaConfig", "meta_mbpa:MetaMbpa"),
     },
 )

@@ -256,6 +256,18 @@ class WritesFiles(ABC):
         """
 
 
+class Grows(ABC):
+    """A method of tasks whose model grows when one begins; the optimizer begins anew with each."""
+
+    @abstractmethod
+    def resize(self, model: LanguageModel, place: int) -> None:
+        """Give a model, as it is before the first task, the sizes of the task at a place; its weights are loaded then.
+
+        Args:
+            place: in the stream, from 0.
+        """
+
+
 class OwnsStep(ABC):
     """A method that makes the whole update itself, where one backward pass of each batch's loss is not enough."""
 

@@ -54,6 +54,6 @@ class LanguageSettings(Settings):
 
     name: Literal["language"] = "language"
     answers: tuple[tuple[int, ...], ...]
-    """Tokens of each label."""
+    """Tokens of each label; none: the text itself is scored."""
     first: Annotated[int, Field(gt=0)]
     """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens of the text."""

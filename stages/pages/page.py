@@ -84,14 +84,16 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
     """The page of matrices."""
     rows = [(member.reference, row) for member, metrics in streams for row in metrics["rows"]]
     lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
-    _, best = max(rows, key=lambda one: one[1]["average"])
+    score = streams[0][1].get("score")
+    _, best = (min if score else max)(rows, key=lambda one: one[1]["average"])
+    told = f"AP {best['average']:.2f}" if score else f"accuracy {best['average']:.1%}"
     named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
     return _assembled(
         tasks_sections(streams),
         members,
         script,
         csv_text([("matrix", "row", *FIGURES), *lines]),
-        title=f"{named}{best['row']}: accuracy {best['average']:.1%} after {len(streams[0][1]['tasks'])} tasks",
+        title=f"{named}{best['row']}: {told} after {len(streams[0][1]['tasks'])} tasks",
         results=tasks_table(streams),
         compared="",
         rankings=[],

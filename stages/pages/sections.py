@@ -12,16 +12,16 @@ from stages.charts.data import Chart
 from stages.charts.datastore_size import datastore_charts
 from stages.charts.figure import Figure, figures
 from stages.charts.report import accuracy_charts, curve_charts, frequency_charts, learned_charts
-from stages.charts.training import FIGURES, Journal, stream_charts, training_charts
+from stages.charts.training import FIGURES, Journal, named_figures, stream_charts, training_charts
 from stages.charts.tuning import tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
 from stages.evaluation.figures.row_names import CHANGED
-from stages.numbers import figure_name, number
+from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bleu_tables, bucket_table
-from stages.reports.tables import Cell, Group, Row, Table, figure, share
+from stages.reports.tables import Cell, Group, Row, Table, figure, score_cell
 from stages.text.documents import names_in
 
 Item = Chart | Table
@@ -166,12 +166,14 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
     groups = []
     for member, metrics in streams:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
-        rows = [Row([Cell(row["row"]), *(share(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
+        cell = score_cell(metrics)
+        rows = [Row([Cell(row["row"]), *(cell(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
         groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
+    score = streams[0][1].get("score", "accuracy").capitalize()
     caption = (
-        "Accuracy after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
+        f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     )
-    return Table("Results", ("Memory", *map(figure_name, FIGURES)), groups, caption)
+    return Table("Results", ("Memory", *named_figures(streams[0][1]).values()), groups, caption)
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stages.charts.bleu import BLEU
-from stages.charts.report import bucket_labels, counted_in
-from stages.charts.reported import symbol
+from stages.charts.reported import bucket_labels, counted_in, symbol
 from stages.evaluation.figures.row_names import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent

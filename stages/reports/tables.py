@@ -1,6 +1,6 @@
 """The one shape of a table for people: terminal, page, comparison and notebook draw it, and know no figures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,6 +95,11 @@ def figure(value: float | None, measure: str = "perplexity", soft: str = "") -> 
 def share(value: float | None, sign: str = "") -> Cell:
     """A share in hundredths; empty where there is none."""
     return Cell("") if value is None else Cell(f"{tenths(value, sign)}%", value)
+
+
+def score_cell(metrics: Mapping[str, Any]) -> Callable[[float | None], Cell]:
+    """How the scores of a stream of tasks are written: accuracies in hundredths, perplexities as they are."""
+    return figure if metrics.get("score") else share
 
 
 def change(share: float | None, interval: Sequence[float] | None = None) -> Cell:

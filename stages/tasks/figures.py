@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+PERPLEXITY = "perplexity"
+"""Measure of a model of text, instead of accuracy: `score` of its metrics."""
 Matrix = Float[np.ndarray, "rows K"]
 
 
@@ -66,4 +68,25 @@ def stream_figures(scores: Matrix, places: Sequence[int]) -> dict[str, Any]:
         "forgetting": forgetting(scores) if whole else None,
         "backward_transfer": backward_transfer(scores) if whole else None,
         "forward_transfer": forward_transfer(scores) if whole else None,
+    }
+
+
+def domain_figures(perplexities: Matrix, places: Sequence[int]) -> dict[str, Any]:
+    """The same of perplexities, of which less is better: `average` is AP, `forgetting` AP+.
+
+    AP_j = exp((1 / j) Σ_{i ≤ j} log R[j, i]);  AP+ = 1 / (K - 1) Σ_{i < K} (R[K, i] - R[i, i]).
+
+    >>> domain_figures(np.array([[9.0, 9.0], [2.0, 8.0], [4.0, 9.0]]), [0, 1, 2])["averages"]
+    [2.0, 6.0]
+
+    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 4.1.
+    """
+    whole, lost = list(places) == list(range(perplexities.shape[1] + 1)), backward_transfer(perplexities)
+    means = [float(np.exp(np.log(perplexities[i, :i]).mean())) for i in range(1, len(perplexities))]
+    return {
+        "average": float(np.exp(np.log(perplexities[-1]).mean())),
+        "averages": means if whole else None,
+        "forgetting": lost if whole else None,
+        "backward_transfer": None,
+        "forward_transfer": None,
     }

@@ -86,3 +86,12 @@ def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
     for shard in plan.shards:
         scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
     return scores / np.array(plan.counts)
+
+
+def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
+    """R of a model of text, [1, places, K]: exp of the mean -log p of a test's tokens, from the sums of each shard."""
+    sums = np.zeros((2, plan.rows, len(plan.places), len(plan.order)))
+    for shard in plan.shards:
+        sums[:, shard.row, plan.places.index(shard.after), shard.task] += nats[shard.key], tokens[shard.key]
+    found: np.ndarray = np.exp(sums[0] / sums[1])
+    return found

@@ -15,6 +15,9 @@ from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.memory.episodic import nearest, squared_distances
+from stages.methods import METHODS
+from stages.methods.stream.config import TaskSettings
+from stages.methods.stream.elle import prompted, spelling_of
 from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
@@ -69,8 +72,33 @@ class StreamReader:
     def go_to(self, place: int) -> None:
         """Take the weights after the task at a place, counted from 1; 0: those before the first."""
         if self._artifact.config["order"] is not None and place != self._place:
+            self._resize(place)
             start_from(self.model, self._artifact.file(after_file(place)))
         self._place = place
+
+    def _resize(self, place: int) -> None:
+        """Take the sizes of that place, if the model grew."""
+        recorded, method = self._artifact.config, self._artifact.config["method"]
+        given = {**(recorded["memory"] or {}), "method": method}
+        settings: TaskSettings = METHODS.settings(method).model_validate(given)
+        config = settings.sizes_in(model_of(self._artifact), max(0, place - 1))
+        if config != self.model.config:
+            self.model = LanguageModel(config).to(self._device).eval()
+
+    def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
+        """Sum of -log p over the tokens of some documents [n], and how many tokens these are."""
+        size, nats, tokens = max(1, BATCH_TOKENS // examples.cutting.context), 0.0, 0
+        spelling = spelling_of(self.model, examples)
+        for start in range(0, len(which), size):
+            rows = which[start : start + size]
+            batch = examples.batch(rows)
+            if self._artifact.config["memory"].get("prompt", True):
+                batch = prompted(batch, spelling, examples.task_numbers[examples.chosen[rows]])
+            batch = batch.to(self._device)
+            with torch.no_grad():
+                log_p, _ = self.model.log_prob(batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets))
+            nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
+        return nats, tokens
 
     def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> np.ndarray:
         """The label that is most probable for each of some examples [n], int64."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from stages.errors import DataError
 
+READ_AHEAD_IDS = 1 << 20
+"""Ids taken from storage at a time."""
 SPLITS = ("train", "valid", "test")
 """Splits that text is tokenized as."""
 

@@ -196,6 +196,19 @@ class Saver:
             drop_others(run.folder, progress)
         self._saved_at = time.monotonic()
 
+    def saved_step(self) -> int:
+        """The step that the folder holds of a run; 0: it holds nothing.
+
+        Raises: ArtifactError if the checkpoint cannot be read.
+        """
+        if not self._path.is_file():
+            return 0
+        try:
+            with safe_open(self._path, "pt") as file:
+                return int(json.loads(file.metadata()["progress"])["step"])
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise damaged_checkpoint(self._path, str(error)) from error
+
     def restore(self) -> tuple[Progress, Carried]:
         """Put back what the folder holds of a run.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 from stages.examples.examples import Batch
 from stages.interrupts import StopRequest, Terminated, deferred_signals
-from stages.methods.method import BatchIndex, Carried, LearnsTasks, Method, OwnsStep, Update
+from stages.methods.method import BatchIndex, Carried, Grows, LearnsTasks, Method, OwnsStep, Update
 from stages.models.backbone import Encoding, Replays
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
@@ -59,6 +59,9 @@ class Trainer:
         self.order = TaskOrder(run.tasks, run.method, layout, self.batch_size, run.config, ranks)
         self.updates = Updates(run, self.order)
         self._saver = Saver(run, self.updates.bare_optimizer)
+        if isinstance(run.method, Grows) and (step := self._saver.saved_step()):
+            run.method.resize(run.model, self.order.place(step - 1))
+            self.updates.renew_optimizer()
         # Weights are put back before processes share them: the wrapper of several sends those of the first to all.
         self.progress, self.updates.carried = self._saver.restore()
         self.earlier_seconds = self.progress.seconds
@@ -95,6 +98,8 @@ class Trainer:
         started, step, method = time.perf_counter(), self.progress.step, self.run.method
         if isinstance(method, LearnsTasks) and (task := self.order.begins(step)) is not None:
             method.begin_task(task)
+            if isinstance(method, Grows):
+                self.updates.renew_optimizer()
         self._made.append(self.updates.make(step))
         if (task := self.order.ends(step)) is not None:
             if isinstance(method, LearnsTasks):
@@ -191,12 +196,7 @@ class Updates:
         self._auxiliary = list[Tensor]()
         self._weight: float | None = None
         self.number = 0
-        groups = run.method.parameter_groups(run.model)
-        groups = groups if run.config.lora is None else factors_alone(groups, run.model)
-        freeze_others(run.model, groups)
-        groups = set_apart(groups, run.model)
-        self._clipped_together = clipped_together(run.model, groups)
-        self.bare_optimizer = make_optimizer(run.config.optimizer, groups)
+        self.bare_optimizer = self._new_optimizer()
         """The optimizer whose state is saved."""
         parts = compiled(run.model.backbone, run.config.model.backbone) if run.config.compile else None
         self._bare = Objective(run.model, run.method, run.fabric.device, run.config.precision, parts)
@@ -205,6 +205,22 @@ class Updates:
             raise UsageError(
                 "Tables in the host's memory learn in one process only: start one, or leave model.lookup.on_host out."
             )
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer of the weights that the method learns; all others are frozen."""
+        run = self._run
+        groups = run.method.parameter_groups(run.model)
+        groups = groups if run.config.lora is None else factors_alone(groups, run.model)
+        freeze_others(run.model, groups)
+        groups = set_apart(groups, run.model)
+        self._clipped_together = clipped_together(run.model, groups)
+        return make_optimizer(run.config.optimizer, groups)
+
+    def renew_optimizer(self) -> None:
+        """Begin anew with the weights that the model has now."""
+        # In place: those who save and share the optimizer hold it, too.
+        self.bare_optimizer.param_groups[:] = self._new_optimizer().param_groups
+        self.bare_optimizer.state.clear()
 
     def set_up(self) -> None:
         """Let processes share the work, once weights and optimizer are as the first update finds them."""

@@ -21,6 +21,7 @@ from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import Method, SideInputs
+from stages.methods.stream.config import TaskSettings
 from stages.models.config import model_of
 from stages.models.devices import resolve_device, tune_allocator
 from stages.models.growth import NOISE, grown
@@ -107,7 +108,8 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
     # All processes draw the same weights; below each has its own dropout.
     torch.manual_seed(config.seed)
-    model = LanguageModel(config.model)
+    settings = config.method_settings
+    model = LanguageModel(settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model)
     model.label_smoothing = config.label_smoothing
     if "init" in inputs:
         start_from(model, inputs["init"].file("model.safetensors"), lambda weights: _grown(weights, config, inputs))

@@ -3,12 +3,14 @@
     python -m tests.benchmarks.bench_translate --store STORE --index INDEX --lines FILE [--count 128 --k 16 --rounds 3]
 
 The first lines of a file are translated in one process, in turn: `plain`, by the model of the index; `kNN-MT`, with k
-neighbours, λ .5; `search`, our searches of that run alone; `FAISS`, its own search of the same queries, as many lists
-read. Told in processor seconds, medians, for other work on the machine takes no part in them; ratios are to plain.
+neighbours, λ .5; `similar pairs`, by the tokens of 4 and of 16 pairs of the datastore's text; `search`, our searches
+of that run alone; `FAISS`, its own search of the same queries, as many lists read. Told in processor seconds, medians,
+for other work on the machine takes no part in them; ratios are to plain.
 """
 
 import argparse
 import json
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,15 +19,22 @@ import numpy as np
 import torch
 
 from stages.artifacts.store import Store
-from stages.generation.translate import LineTranslator, open_line_translator
+from stages.generation.translate import LineTranslator, Translated, open_line_translator
 from stages.inspection.settings import Request
 from stages.search.open import read_index
 from stages.translation.settings import TranslationRequest
+from stages.translation.step_search import IndexSteps
 from tests.benchmarks.timing import Seconds, medians, timed
 
+PAIRS = 4, 16
 
-def opened(store: Store, source: str, memory: str) -> LineTranslator:
-    return open_line_translator(Request(source=source, memory=(memory,)), store, TranslationRequest())
+
+def opened(store: Store, source: str, memory: str, tokens: str | None = None) -> LineTranslator:
+    return open_line_translator(Request(source=source, memory=(memory,), tokens=tokens), store, TranslationRequest())
+
+
+def translated(translator: LineTranslator, lines: list[str]) -> list[Translated]:
+    return list(translator.translate(lines, attribute=False))
 
 
 def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -33,10 +42,16 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     plain, memory = (opened(store, arguments.index, m) for m in ("none", f"external:k={k},temperature=20,lambda=0.5"))
     with open(arguments.lines, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in islice(file, arguments.count)]
-    assert memory.translator.memory is not None, "neighbours are read"
-    ours, theirs = memory.translator.memory.search.searcher, read_index(index.file("index.faiss"))
+    steps = None if memory.translator.memory is None else memory.translator.memory.search
+    assert isinstance(steps, IndexSteps), "an index is searched"
+    ours, theirs = steps.index.searcher, read_index(index.file("index.faiss"))
     if isinstance(theirs, faiss.IndexIVF):
         theirs.nprobe = index.config["probe"]
+    model, corpus = index.find("encoder").reference, index.find("datastore").input("corpus").reference
+    similar = {
+        number: opened(store, model, f"similar-pairs:pairs={number},k={k},temperature=20,lambda=0.5", corpus)
+        for number in PAIRS
+    }
     queries, search = list[np.ndarray](), ours.search
 
     def kept(some: np.ndarray, *more: Any) -> Any:
@@ -47,8 +62,9 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     list(memory.translate(lines, attribute=False))
     ours.search = search  # type: ignore[method-assign]
     runs = {
-        "plain": lambda: list(plain.translate(lines, attribute=False)),
-        "kNN-MT": lambda: list(memory.translate(lines, attribute=False)),
+        "plain": partial(translated, plain, lines),
+        "kNN-MT": partial(translated, memory, lines),
+        **{f"{n} similar pairs": partial(translated, one, lines) for n, one in similar.items()},
         "search": lambda: [search(some, k) for some in queries],
         "FAISS": lambda: [theirs.search(some, k) for some in queries],
     }

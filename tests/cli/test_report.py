@@ -119,7 +119,7 @@ def test_a_terminal_without_a_browser_is_told_where_the_page_is(made: Made, tmp_
 def test_what_leads_to_no_report_ends_with_4(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     tokens = memlm("tokenize", "--train", text).reference
     ended = memlm("report", tokens, "--output", tmp_path / "page.html")
-    assert ended.code == 4 and "memlm evaluate" in ended.err
+    assert ended.code == 4 and "memlm train" in ended.err
     assert memlm("report", "report/unknown").code == 4
     assert not (tmp_path / "page.html").exists()
 

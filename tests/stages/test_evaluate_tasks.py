@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from stages.artifacts.artifact import Artifact
@@ -22,6 +23,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
+from stages.models.weights import load_model
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.tasks.config import EvaluateTasksConfig
@@ -194,7 +196,7 @@ def test_every_method_begins_with_an_imported_model(method: str, store: Store, i
         source = make(BuildEpisodes(), EpisodesConfig(), {"source": imported.reference}, store, Execution()).artifact
     config = TrainConfig.model_validate(
         {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
-        | {"memory": {name: value for name, value in SMALLER.items() if name in fields}}
+        | {"memory": {name: value for name, value in {**SMALLER, "wider": (), "deeper": ()}.items() if name in fields}}
     )
     references = {"source": source.reference, "init_from": imported.reference}
     made = make(Train(), config, references, store, Execution()).artifact
@@ -425,3 +427,53 @@ def test_readings_that_do_not_fit_are_refused(
             store,
             Execution(),
         )
+
+
+def test_domains_are_scored_by_the_perplexity_of_their_text_with_the_sizes_after_each(
+    store: Store, tokens: Artifact
+) -> None:
+    memory = {"wider": (2,), "deeper": (1, 2), "recovery": 2}
+    made = stream_model(store, tokens, "elle", order=ORDER, epochs=2, memory=memory)
+    assert made.config["model"]["width"] == 32 and made.config["model"]["layers"] == 2
+    weights = [load_file(made.file(f"after/{place:02d}.safetensors")) for place in range(4)]
+    widths = [one["backbone.norm.weight"].shape[0] for one in weights]
+    assert widths == [16, 16, 32, 32] and "backbone.blocks.1.ffn_norm.weight" not in weights[2]
+    found = scored(store, made)
+    (row,), arrays = found.metrics["rows"], tokens.zarr("tokens.zarr")
+    model = load_model(made.path, "cpu").double()
+    offsets, numbers, ids = (arrays[f"test/{name}"][:] for name in ("doc_offsets", "tasks", "ids"))
+    names, types = tokens.metrics["tasks"], tokens.metrics["vocabulary_size"]
+    for place, name in enumerate(ORDER):
+        nats = []
+        for document in np.flatnonzero(numbers == names.index(name)):
+            targets = ids[offsets[document] : offsets[document + 1]][:12].astype(np.int64)
+            inputs = [types + 2 + names.index(name), *targets[:-1].tolist()]
+            with torch.no_grad():
+                log_p = model.log_probs(model.encode(torch.tensor([inputs])).hidden[0])
+            nats += [-float(log_p[number, one]) for number, one in enumerate(targets)]
+        assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)
+    last = row["matrix"][-1]
+    assert row["average"] == pytest.approx(np.prod(last) ** (1 / 3)) and found.metrics["score"] == "perplexity"
+    lost = [last[place] - row["matrix"][place + 1][place] for place in range(2)]
+    assert row["forgetting"] == pytest.approx(sum(lost) / 2)
+    assert row["averages"][0] == pytest.approx(row["matrix"][1][0])
+    page = build_page([found], lambda members: "", lambda report: [])
+    assert f"AP {row['average']:.2f}" in page.html
+    table = matrices_table(compare_matrices(found, found)).groups[0].rows
+    assert [one.cells[0].text for one in table[:2]] == ["AP", "AP+"]
+
+
+@pytest.mark.parametrize("memory", [{"wider": (2, 2, 2)}, {"deeper": (1, 1, 1)}])
+def test_growth_before_domains_that_are_not_there_is_refused(
+    store: Store, tokens: Artifact, memory: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match="at most 2"):
+        stream_model(store, tokens, "elle", memory=memory)
+
+
+def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: Artifact) -> None:
+    small = {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "positions": "sinusoidal"}
+    with pytest.raises(UsageError, match="learned positions"):
+        stream_model(store, tokens, "elle", model=small)
+    stays = {"wider": (), "deeper": (), "recovery": 1}
+    assert stream_model(store, tokens, "elle", model=small, memory=stays, steps=6).config["model"]["width"] == 16

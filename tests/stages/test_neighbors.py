@@ -119,7 +119,11 @@ def test_other_splits_are_encoded_and_nothing_is_excluded(store: Store, datastor
     assert artifact.config["exclude"] == "none"
 
 
-def test_states_rates_accuracy_and_what_is_missing(store: Store, datastore: Artifact) -> None:
+@pytest.mark.parametrize("notable", [1, 1_000_000])
+def test_states_rates_accuracy_and_what_is_missing(
+    store: Store, datastore: Artifact, notable: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stages.artifacts.make.NOTABLE_BYTES", notable)
     notes = Notes()
     artifact = precompute(store, build_index(store, datastore), notes)
     ids, _ = found(artifact, "train")
@@ -131,7 +135,8 @@ def test_states_rates_accuracy_and_what_is_missing(store: Store, datastore: Arti
     assert list(artifact.metrics["splits"]) == ["train", "valid"]
     files = artifact.manifest.files.items()
     written = sum(entry["bytes"] for file, entry in files if "/ids/" in file or "/distances/" in file)
-    assert notes.infos[0].startswith(f"takes up to {size(written)} of disk while it works, in ")
+    said = [one for one in notes.infos if one.startswith(f"takes up to {size(written)} of disk")]
+    assert len(said) == (1 if written >= notable else 0)
 
 
 @pytest.mark.parametrize(("exclude", "missing"), [("window:5", 0), ("document", 0), ("window:1000", 1)])

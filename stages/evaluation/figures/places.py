@@ -11,9 +11,8 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import DataError
-from stages.examples.streams import READ_AHEAD_IDS
 from stages.lineage.corpus import tokenizer_of
-from stages.text.tokens import TokenSplit, open_split
+from stages.text.tokens import READ_AHEAD_IDS, TokenSplit, open_split
 
 if TYPE_CHECKING:
     from torch import Tensor

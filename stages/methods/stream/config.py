@@ -1,6 +1,7 @@
 """Settings of the methods that learn tasks. Free of torch."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -31,6 +32,13 @@ class TaskSettings(WithoutNeighbors):
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
         return model.model_copy(update={"head": self.head(len(tokens.metrics["labels"]))})
+
+    def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
+        """The model as it is in the task at a place in the stream, from 0; `model`: as it is in the last.
+
+        Nearly all have one size.
+        """
+        return model
 
     def head(self, labels: int) -> ClassifierSettings:
         """The head of its models."""
@@ -213,6 +221,62 @@ class LamolConfig(TaskSettings):
         head = LanguageSettings(answers=answers, first=types)
         size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
         return model.model_copy(update={"head": head, "vocab_size": size})
+
+
+class ElleConfig(TaskSettings):
+    """A language model that grows before a domain, recovers on memory, and learns beside memory; labels are not read.
+
+    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311).
+    """
+
+    method: Literal["elle"] = "elle"
+    wider: tuple[Positive, ...] = (2,)
+    """Times that the model becomes as wide before the second domain, the third, and so on; where none is said, 1."""
+    deeper: tuple[Positive, ...] = (2,)
+    """Times that it becomes as deep (in the paper it grows four times, by less)."""
+    noise: Annotated[float, Field(ge=0)] = 0.01
+    """Deviation of what is added to the inputs of copies."""
+    recovery: Annotated[int, Field(ge=0)] = 50
+    """Batches of memory that are learnt before each domain but the first (in the paper 5,000)."""
+    recovery_batch: Positive = 16
+    """Documents of such a batch."""
+    mixed: Share = 0.1
+    """Documents of memory in a batch, as a share of those of the domain."""
+    kept: Annotated[float, Field(gt=0, le=1)] = 0.06
+    """Share of the documents of a domain that memory keeps."""
+    prompt: bool = True
+    """Whether a token of its domain begins each document, in training and at test."""
+
+    def times(self, place: int) -> tuple[int, int]:
+        """Times that the model becomes as wide, and as deep, before the domain at a place, from 0."""
+        wider, deeper = (dict(enumerate(times, 1)).get(place, 1) for times in (self.wider, self.deeper))
+        return wider, deeper
+
+    def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
+        sizes: Any = model
+        wide, deep = (prod(times[place:]) for times in (self.wider, self.deeper))
+        if wide == deep == 1:  # sizes of an imported model have other names
+            return model
+        fewer = {name: getattr(sizes, name) // wide for name in ("width", "heads", "ffn_width")}
+        return model.model_copy(update={**fewer, "layers": sizes.layers // deep})
+
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        """Its vocabulary has a prompt for each domain more, and it is as large as in the last domain."""
+        from stages.models.growth import grown_config
+
+        names, types = tokens.metrics["tasks"], int(tokens.metrics["vocabulary_size"])
+        for name, times in (("wider", self.wider), ("deeper", self.deeper)):
+            if len(times) >= len(names):
+                raise UsageError(
+                    f"memory.{name} has {len(times)} numbers, but {tokens.reference} has {len(names)} domains: it "
+                    f"takes at most {len(names) - 1}, one for each but the first."
+                )
+        if (grows := (prod(self.wider), prod(self.deeper))) != (1, 1):
+            model = grown_config(model, *grows)
+        head = LanguageSettings(answers=(), first=types)
+        return model.model_copy(
+            update={"head": head, "vocab_size": max(int(model.vocab_size or 0), types + 2 + len(names))}
+        )
 
 
 class EmarConfig(TaskSettings):

@@ -25,7 +25,7 @@ SENTENCES = {
     ),
     "worse-than-counting": Sentence(
         SEVERE,
-        "{rows} {do} not beat counting in the same text{new}. It finds more in what {they} may read.",
+        "{rows} {do} not beat counting{new}. It finds more in what {they} may read.",
     ),
     "scored-training-text": Sentence(
         SEVERE, "Train is what {model} learned: this perplexity says nothing of other text (--split test)."
@@ -183,7 +183,7 @@ SENTENCES = {
         SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
     ),
 }
-COUNTING_SHORT = "worse than counting in what it reads{new} ({limit})"
+COUNTING_SHORT = "worse{new} than counting in what it reads ({limit})"
 """In a title, of a row that does not beat its control."""
 
 REPORT: Sequence[Condition] = (

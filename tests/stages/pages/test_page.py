@@ -19,7 +19,7 @@ from stages.pages.lineage import MISSING, OTHER_BYTES, WITH_MEMORY, Member, arti
 from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
 from stages.reports.remarks.table import remark
-from stages.retrieval.grammar import MEANS
+from stages.retrieval.reading import MEANS
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
 

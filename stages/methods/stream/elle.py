@@ -1,0 +1,114 @@
+"""ELLE: a language model that grows before a domain, recovers its function on memory, and learns beside memory."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.errors import UsageError
+from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.examples import Batch, Examples, Task
+from stages.methods.method import BatchIndex, Carried, Grows, SideInputs, Update
+from stages.methods.stream.classifying import add_gradients
+from stages.methods.stream.config import ElleConfig
+from stages.methods.stream.memory import DRAW, KEEP, KeepsDocuments
+from stages.methods.stream.spelled import Spelling
+from stages.models.growth import grown, grown_config
+from stages.models.language_model import LanguageModel
+
+RECOVER = KEEP + 1
+"""Purpose of random numbers, beside those of `memory`."""
+
+
+class Elle(KeepsDocuments[ElleConfig], Grows):
+    """Before each domain but the first the model grows; then it learns memory alone, then the domain beside memory.
+
+    A prompt of the domain, one token, begins each document in place of `<eos>`. The optimizer begins anew.
+
+    Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), sections 3.2 and 3.3.
+    """
+
+    def __init__(self, settings: ElleConfig, side_inputs: SideInputs | None = None) -> None:
+        super().__init__(settings, side_inputs)
+        self._recovers = False
+        """Whether the model has grown and not recovered."""
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        super().begin_stream(model, tasks, seed)
+        self._model, self._spelling = model, spelling_of(model, tasks[0].examples)
+
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        wider, deeper = self.settings.times(self.task)
+        grow(self._model, wider, deeper, self.settings.noise, self._seed + self.task)
+        self._recovers = self.task > 0
+
+    def end_task(self, task: Task) -> None:
+        """Some documents of the domain are kept."""
+        examples, random = task.examples, self.random(KEEP, self.task)
+        assert isinstance(examples, Documents)
+        chosen = random.choice(examples.count, math.ceil(self.settings.kept * examples.count), replace=False)
+        self.memory.write(examples.chosen[np.sort(chosen)], self.task, 1.0, random)
+
+    def resize(self, model: LanguageModel, place: int) -> None:
+        for task in range(1, place + 1):
+            grow(model, *self.settings.times(task), 0.0, 0)
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        """Documents of a domain, and drawn ones of memory."""
+        assert isinstance(examples, Documents)
+        drawn = self.memory.draw(round(self.settings.mixed * len(which)), self.random(DRAW, index.number))
+        return self._prompted(np.concatenate((examples.chosen[which], drawn)))
+
+    def _prompted(self, rows: np.ndarray) -> LabelledBatch:
+        batch = self._split.batch(rows)
+        return prompted(batch, self._spelling, self._split.task_numbers[rows]) if self.settings.prompt else batch
+
+    def step(self, update: Update) -> Tensor:
+        if self._recovers:
+            self._recover(update)
+        loss, _ = add_gradients(update)
+        update.change_weights()
+        return loss
+
+    def _recover(self, update: Update) -> None:
+        """Steps on memory alone; their learning rate is that of the update."""
+        for number in range(self.settings.recovery):
+            rows = self.memory.draw(self.settings.recovery_batch, self.random(RECOVER, self.task, number))
+            update.backward(update.loss(self._prompted(rows).to(self._device)))
+            update.change_weights()
+        self._recovers = False
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        """The mean over all tokens."""
+        hidden = model.read(batch).hidden
+        return model.loss(batch.rows(hidden), batch.rows(batch.targets)), Carried()
+
+
+def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int) -> None:
+    """Let a model become so many times as wide and as deep, where it is; see `grown`."""
+    if wider == deeper == 1:
+        return
+    plain = model.config.model_copy(update={"head": None})
+    config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
+    made = LanguageModel(config).to(next(model.parameters())).train(model.training)
+    made.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
+    model.config, model.vocabulary, model.backbone = made.config, made.vocabulary, made.backbone
+
+
+def spelling_of(model: LanguageModel, examples: Examples) -> Spelling:
+    """The tokens that a model of domains has beside those of the text."""
+    assert isinstance(examples, Documents)
+    if model.config.head is None:
+        raise UsageError("The model has learnt no domains.")
+    return Spelling(model.config.head, examples.eos, examples.cutting.context)
+
+
+def prompted(batch: LabelledBatch, spelling: Spelling, domains: np.ndarray) -> LabelledBatch:
+    """The same documents, each begun with the prompt of its domain, by number, int [B]."""
+    inputs = batch.inputs.clone()
+    inputs[:, 0] = torch.tensor([spelling.task(int(one)) for one in domains])
+    return replace(batch, inputs=inputs)
