@@ -180,7 +180,8 @@ def test_lines_go_on_while_nothing_is_reported(capsys: pytest.CaptureFixture[str
         for _ in range(61):
             clock.now += 1.0
             reporter._tick()
-    assert capsys.readouterr().err.splitlines() == ["build-index: 0 of 12 parts (0%)"] * 2
+    lines = [f"build-index: 0 of 12 parts (0%), working, {silent} s" for silent in (30, 60)]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +261,8 @@ def test_side_by_side_each_tells_lines_on_a_terminal_too(monkeypatch: pytest.Mon
             one._tick()
             other._tick()
         other.info("half way")
-    assert screen.getvalue().splitlines() == ["a: 1 of 4 steps (25%)", "b: working, 30 s", "b: half way"]
+    lines = ["a: 1 of 4 steps (25%), working, 30 s", "b: working, 30 s", "b: half way"]
+    assert screen.getvalue().splitlines() == lines
 
 
 def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from stages.text.sample import (
     record_sizes,
     spread_records,
 )
-from tests.stages.text.test_survey import text_file
+from tests.stages.text.test_survey import written
 
 
 def test_records_are_spread_over_all_of_the_text_up_to_its_end() -> None:
@@ -38,8 +38,8 @@ def test_records_that_are_too_large_to_be_taken_whole_are_not_taken() -> None:
 
 def test_lines_hold_the_names_of_records_and_of_files(tmp_path: Path) -> None:
     records = [{"id": 7, "title": "one", "text": "a\nb é", "other": 1}, {"text": "c"}]
-    table = text_file(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records)))
-    files: list[TextFile] = [table, text_file(tmp_path, "b.txt", "dd")]
+    table = written(tmp_path, "a.jsonl", "\n".join(map(json.dumps, records)))
+    files: list[TextFile] = [table, written(tmp_path, "b.txt", "dd")]
     assert record_sizes(files) == [6, 1, 2]
     lines = [
         json.loads(line)
@@ -86,7 +86,7 @@ def test_ten_records_are_tested_where_there_are_twenty(sizes: list[int], most: i
 @pytest.mark.parametrize("count", range(10, 20))
 def test_of_few_records_ten_are_tested_by_their_ends_and_nothing_is_lost(count: int, tmp_path: Path) -> None:
     texts = ["".join(f"line {line} of {number}\n" for line in range(300)) for number in range(count)]
-    table = text_file(tmp_path, "a.jsonl", "\n".join(json.dumps({"id": n, "text": t}) for n, t in enumerate(texts)))
+    table = written(tmp_path, "a.jsonl", "\n".join(json.dumps({"id": n, "text": t}) for n, t in enumerate(texts)))
     sizes, total = record_sizes([table]), sum(map(len, texts))
     chosen = choose_records(sizes, total, total // 10)
     assert Part.of_ranges(chosen, sizes) == (count, count, None, True)
@@ -105,6 +105,6 @@ def test_novels_that_all_fit_are_tested_by_the_beginnings_of_ten_from_all_over()
 
 
 def test_a_cut_record_ends_with_a_line_and_keeps_its_names(tmp_path: Path) -> None:
-    table = text_file(tmp_path, "a.jsonl", json.dumps({"id": 7, "text": "a line\né é é\n" * 50}))
+    table = written(tmp_path, "a.jsonl", json.dumps({"id": 7, "text": "a line\né é é\n" * 50}))
     (line,) = map(json.loads, record_lines([table], [RecordRange(0, 0, 100)]))
     assert line["id"] == 7 and line["text"].endswith("\n") and 80 <= len(line["text"].encode()) <= 100

@@ -16,6 +16,7 @@ import tests.stages.small_store  # noqa: F401 - puts its stages into the registr
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.methods.method import Carried
 from stages.train import Train
 from stages.training import validate
 from stages.training.checkpoint import CHECKPOINT, Saver
@@ -84,8 +85,8 @@ def stop_at(step: int) -> None:
     """End this process when the checkpoint of a step is written."""
     save = Saver.save
 
-    def then_stop(saver: Saver, progress: Progress, journal: Journal | None) -> None:
-        save(saver, progress, journal)
+    def then_stop(saver: Saver, progress: Progress, journal: Journal | None, carried: Carried) -> None:
+        save(saver, progress, journal, carried)
         if progress.step == step:
             os._exit(1)
 
