@@ -60,3 +60,11 @@ def test_every_setting_is_on_a_page_that_others_lead_to(site: Path) -> None:
         assert words in text
     page = (site / "explanation/memorizing-transformer.html").read_text("utf-8")
     assert "settings.html#stages-models-layers-memory-settings-memorizingsettings" in page
+
+
+def test_every_field_of_a_report_is_on_a_page_that_others_lead_to(site: Path) -> None:
+    text = (site / "fields.html").read_text("utf-8")
+    for words in ("share_of_gain", "perplexity_ratio_interval", "memory_tokens"):
+        assert words in text
+    for page, room in (("reference/artifacts", "evaluation"), ("how-to/compare", "comparison")):
+        assert f"fields.html#stages-{room}-fields" in (site / f"{page}.html").read_text("utf-8")

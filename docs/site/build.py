@@ -1,6 +1,7 @@
 """The documentation as a site: `python docs/site/build.py FOLDER` (extra `docs`). Any warning is an error.
 
-Home, contributing and changelog lie beside `docs`; the references of commands and settings are made from the code.
+Home, contributing and changelog lie beside `docs`; the references of commands, settings and fields are made
+from the code.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import fields  # noqa: E402
 import settings  # noqa: E402
 
 ROOT = HERE.parent.parent
@@ -31,7 +33,7 @@ SHELVES = {
     "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
 }
 """Folder of each shelf, and the pages that come first; the others follow by name."""
-ALSO = {"Reference": ["commands", "settings", "contributing", "changelog"]}
+ALSO = {"Reference": ["commands", "settings", "fields", "contributing", "changelog"]}
 """Pages of a shelf that are made here or lie beside `docs`."""
 
 
@@ -46,6 +48,7 @@ def build(output: Path) -> int:
             text = linked((ROOT / file).read_text("utf-8"))
             (source / page).write_text(text + (contents() if page == "index.md" else ""), "utf-8")
         (source / "commands.md").write_text(commands(), "utf-8")
+        (source / "fields.md").write_text(fields.fields(), "utf-8")
         (source / "settings.md").write_text(settings.settings(), "utf-8")
         for page in source.rglob("*.md"):
             page.write_text(settings.linked(page.read_text("utf-8")), "utf-8")

@@ -69,12 +69,12 @@ def _table(prefix: str, part: Any) -> Iterator[str]:
     from pipelines.options import docstrings
 
     told = docstrings(part)
-    yield _escaped((part.__doc__ or "").strip().partition("\n\n")[0])
+    yield escaped((part.__doc__ or "").strip().partition("\n\n")[0])
     rows = [(name, field) for name, field in part.model_fields.items() if name in told or len(_choices(field)) > 1]
     yield from ["\n| setting | default | |\n|---|---|---|"] if rows else []
     for name, field in rows:
         choices = f"One of {', '.join(f'`{one}`' for one in _choices(field))}." if _choices(field) else ""
-        about = " ".join(filter(None, (_escaped(told.get(name, "")), choices)))
+        about = " ".join(filter(None, (escaped(told.get(name, "")), choices)))
         shown = ".".join(filter(None, (prefix, field.alias or name)))
         yield f"| `{shown}` | {_default(field)} | {about} |"
 
@@ -92,5 +92,6 @@ def _choices(field: Any) -> tuple[Any, ...]:
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as a cell of a table, where it is no Markdown."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[").replace("*", "\\*")

@@ -74,7 +74,7 @@ def next_command(artifact: Artifact) -> str:
 def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
-    Raises: ArtifactError if there is none, a reference leads nowhere, or some are of text and some of tasks.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or they have no figure in common.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
@@ -93,6 +93,8 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         raise ArtifactError(
             f"{', '.join(found)} are of text and of tasks, which have no figure in common: name either."
         )
+    if len({report.metrics.get("score") for report in found.values() if report.kind == "matrix"}) > 1:
+        raise ArtifactError(f"{', '.join(found)} have perplexities and accuracies: name those of one measure.")
     return list(found.values())
 
 

@@ -90,10 +90,10 @@ class Location:
         if (self.folder / WEIGHTS).is_file() or not index.is_file():
             return [WEIGHTS]
         named = _json_object(index).get("weight_map")
-        names = sorted(set(named.values()), key=str) if isinstance(named, dict) else []
+        names = list(named.values()) if isinstance(named, dict) else []
         if not names or not all(map(_is_safetensors, names)):
             raise DataError(f"{index} does not name the safetensors beside it that hold the weights.")
-        return names
+        return sorted(set(names))
 
     def _instead(self) -> str:
         """Describe what is there instead of weights, with advice."""

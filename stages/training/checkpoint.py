@@ -222,7 +222,10 @@ class Saver:
         saved = load_checkpoint(self._path, run.model, self._optimizer, fabric.global_rank, fabric.world_size)
         progress = self._progress(saved.progress)
         if isinstance(run.method, Remembers):
-            run.method.load_state_dict(saved.method)
+            try:
+                run.method.load_state_dict(saved.method)
+            except KeyError as error:  # of a version whose method kept less
+                raise damaged_checkpoint(self._path, f"it has no {error}") from error
         run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
         return progress, saved.carried.each(lambda tensor: tensor.to(fabric.device))
 

@@ -1,4 +1,4 @@
-"""The results page of the campaign: a section for each step that was measured, and the names of the others."""
+"""The results page of the campaign: a section for each step that was measured, and how many are left."""
 
 from collections.abc import Collection, Sequence
 
@@ -12,9 +12,9 @@ Each section is a step of `python -m tests.gpu`: what it asks, and what came out
 
 def page(steps: Sequence[Step], measured: Collection[str]) -> str:
     """The page, with an empty table for each step that has data: `docs/site/results.py` fills it in."""
-    left = ", ".join(f"`{step.name}`" for step in steps if step.name not in measured)
+    left = sum(step.name not in measured for step in steps)
     done = [_section(step) for step in steps if step.name in measured]
-    return "\n".join([HEAD, *done, *([f"Not measured: {left}.\n"] if left else [])])
+    return "\n".join([HEAD, *done, *([f"Not measured yet: {left} of {len(steps)} steps.\n"] if left else [])])
 
 
 def _section(step: Step) -> str:

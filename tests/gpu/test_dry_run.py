@@ -101,12 +101,12 @@ def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> 
     assert f"--steps {6 * 60 * 6400 // 64} " in trained[1] and trained[1].count("--name code-infinity ") == 1
 
 
-def test_a_table_keeps_the_figures_and_the_page_says_what_was_not_measured() -> None:
+def test_a_table_keeps_the_figures_and_the_page_says_how_much_was_not_measured() -> None:
     step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"})
     data = as_toml(step, [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
     shown = page([step, Step("two", "And then?", 1, [])], {"one"})
-    assert "<!-- table: one -->" in shown and "Not measured: `two`." in shown
+    assert "<!-- table: one -->" in shown and "1 of 2 steps" in shown
 
 
 def test_the_page_of_results_has_every_step() -> None:

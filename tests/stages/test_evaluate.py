@@ -20,6 +20,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.fields import FIELDS
 from stages.examples.windows import document_windows, windows
 from stages.forecasts.models import matching_memory
 from stages.index import BuildIndex
@@ -506,6 +507,7 @@ def test_a_report_holds_what_the_contract_promises(store, neighbors):
         assert told[name] is not None
     assert set(told["read"]) == {"model", "tokens", "neighbors", "index", "datastore", "encoder"}
     assert report.metrics["perplexity"] == told["perplexity"]
+    assert told.keys() <= FIELDS.keys()
     assert not (report.path / "scores.zarr").exists()
 
 

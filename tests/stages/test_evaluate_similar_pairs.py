@@ -27,6 +27,7 @@ def test_ranges_and_batches_change_nothing(index: Artifact, monkeypatch: pytest.
     index.store.remove(whole.reference)
     monkeypatch.setattr("stages.translation.translator.SENTENCES", (1, 1))
     monkeypatch.setattr("stages.retrieval.pair_search.SENTENCES", 1)
+    monkeypatch.setattr("stages.retrieval.pair_search.BATCH_TOKENS", 1)
     monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 3)
     alone = evaluated(model, memory=SOFT, beam=2)
     for a, b in zip(whole.metrics["rows"], alone.metrics["rows"], strict=True):

@@ -430,7 +430,7 @@ def test_readings_that_do_not_fit_are_refused(
 
 
 def test_domains_are_scored_by_the_perplexity_of_their_text_with_the_sizes_after_each(
-    store: Store, tokens: Artifact
+    store: Store, tokens: Artifact, sequential: Artifact
 ) -> None:
     memory = {"wider": (2,), "deeper": (1, 2), "recovery": 2}
     made = stream_model(store, tokens, "elle", order=ORDER, epochs=2, memory=memory)
@@ -461,6 +461,8 @@ def test_domains_are_scored_by_the_perplexity_of_their_text_with_the_sizes_after
     assert f"AP {row['average']:.2f}" in page.html
     table = matrices_table(compare_matrices(found, found)).groups[0].rows
     assert [one.cells[0].text for one in table[:2]] == ["AP", "AP+"]
+    with pytest.raises(ArtifactError):  # a page would show them in one table
+        find_reports([found.reference, scored(store, sequential, after="last").reference], store)
 
 
 @pytest.mark.parametrize("memory", [{"wider": (2, 2, 2)}, {"deeper": (1, 1, 1)}])
@@ -475,5 +477,16 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
     small = {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, "positions": "sinusoidal"}
     with pytest.raises(UsageError, match="learned positions"):
         stream_model(store, tokens, "elle", model=small)
-    stays = {"wider": (), "deeper": (), "recovery": 1}
-    assert stream_model(store, tokens, "elle", model=small, memory=stays, steps=6).config["model"]["width"] == 16
+    stays = {"wider": (), "deeper": (), "recovery": 1, "prompt": False}
+    made = stream_model(store, tokens, "elle", model=small, memory=stays, steps=6)
+    assert made.config["model"]["width"] == 16
+    row, model, nats = scored(store, made).metrics["rows"][0], load_model(made.path, "cpu").double(), []
+    arrays, eos = tokens.zarr("tokens.zarr"), tokens.metrics["eos_id"]
+    begins = arrays["test/doc_offsets"][:21]
+    for start, stop in pairwise(begins.tolist()):
+        targets = arrays["test/ids"][start:stop][:12].astype(np.int64)
+        with torch.no_grad():
+            hidden = model.encode(torch.tensor([[eos, *targets[:-1].tolist()]])).hidden[0]
+            nats += (-model.log_probs(hidden)[range(len(targets)), targets.tolist()]).tolist()
+    place = made.config["order"].index(tokens.metrics["tasks"][0])
+    assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5), "no prompt: `<eos>` begins"

@@ -60,7 +60,9 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         """Documents of a domain, and drawn ones of memory."""
         assert isinstance(examples, Documents)
-        drawn = self.memory.draw(round(self.settings.mixed * len(which)), self.random(DRAW, index.number))
+        # The share is counted over all batches so far: of small ones some read none, but together they read it.
+        before, after = (int(self.settings.mixed * len(which) * number) for number in (index.number, index.number + 1))
+        drawn = self.memory.draw(after - before, self.random(DRAW, index.number))
         return self._prompted(np.concatenate((examples.chosen[which], drawn)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:

@@ -6,6 +6,7 @@ import pytest
 from stages.artifacts.store import Store
 from stages.comparison.by_text import lengths
 from stages.comparison.compare import compare, write_token_table
+from stages.comparison.fields import FIELDS
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.text.tokens import open_split
@@ -31,6 +32,7 @@ def test_two_documents_by_hand(store, tmp_path):
     words, characters = (corpus(store, tmp_path, TEXT, tokenizer=name) for name in ("word", "char"))
     found = compared(report(store, words, BY_WORD), report(store, characters, BY_CHARACTER))
     assert (found["paired_on"], found["tokens_a"], found["tokens_b"]) == ("text", 5, 7)
+    assert found.keys() <= FIELDS.keys()
     word, character = found["per"]
     assert (word["unit"], word["count"], word["nll_a"], word["nll_b"]) == ("word", 5, 8 / 5, 6 / 5)
     assert word["difference"] == pytest.approx(-2 / 5)

@@ -13,6 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.comparison.by_token import PairedTokens, Tally, largest, position_range, range_bounds
 from stages.comparison.compare import compare, write_token_table
+from stages.comparison.fields import FIELDS
 from stages.comparison.settings import ComparisonSettings
 from stages.evaluation.figures import places
 from stages.evaluation.figures.intervals import Bootstrap
@@ -45,6 +46,7 @@ def compared(a: Artifact, b: Artifact, **settings: object) -> dict:
 def test_three_documents_by_hand(store, tokens):
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B), most=2, around=2)
     assert found["paired_on"] == "tokens" and found["tokens"] == 9
+    assert found.keys() <= FIELDS.keys()
     assert (found["nll_a"], found["nll_b"]) == pytest.approx((14.5 / 9, 10.5 / 9))
     assert found["difference"] == pytest.approx(-4 / 9)
     assert found["unknown_rate"] == pytest.approx(1 / 9), "train has no d"

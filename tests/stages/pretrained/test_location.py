@@ -32,7 +32,8 @@ def test_weights_are_those_that_transformers_reads_and_all_of_them(tmp_path):
         locate(str(tmp_path)).weights()
     index = tmp_path / "model.safetensors.index.json"
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    for wrong in ({}, {"x": "../a.safetensors"}, {"x": "a.safetensors", "y": "pytorch_model.bin"}, {"x": "a", "y": 1}):
+    no_names = {"x": "a.safetensors", "y": "pytorch_model.bin"}, {"x": "a", "y": 1}, {"x": ["a.safetensors"]}
+    for wrong in ({}, {"x": "../a.safetensors"}, *no_names):
         index.write_text(json.dumps({"weight_map": wrong}))
         with pytest.raises(DataError):
             locate(str(tmp_path)).weights()

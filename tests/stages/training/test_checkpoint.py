@@ -1,14 +1,19 @@
 """A checkpoint that cannot be read is said to be so."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from stages.errors import ArtifactError
-from stages.methods.method import Carried
-from stages.training.checkpoint import load_checkpoint, save_checkpoint
+from stages.methods.method import Carried, Remembers
+from stages.training.checkpoint import CHECKPOINT, Saver, load_checkpoint, save_checkpoint
+from stages.training.progress import Progress
 
 
 @pytest.mark.parametrize("kept", [0, 5, 100, -1])
@@ -31,3 +36,29 @@ def test_a_changed_bit_anywhere_in_a_checkpoint_is_noticed(tmp_path: Path) -> No
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ArtifactError):
             load_checkpoint(path, model, optimizer)
+
+
+class Later(Remembers):
+    """A method that keeps more than it did in an earlier version."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batches": 1, "ended": 0}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        assert (state["batches"], state["ended"]) == (1, 0)
+
+
+def test_a_checkpoint_whose_method_kept_less_is_named(tmp_path: Path) -> None:
+    model, path = nn.Linear(3, 2), tmp_path / CHECKPOINT
+    optimizer = torch.optim.Adam(model.parameters())
+    fabric = SimpleNamespace(global_rank=0, world_size=1, is_global_zero=False, device="cpu")
+    reporter = SimpleNamespace(info=lambda words: None)
+    config = SimpleNamespace(steps=9)
+    run: Any = SimpleNamespace(
+        folder=tmp_path, model=model, method=Later(), fabric=fabric, reporter=reporter, config=config
+    )
+    save_checkpoint(path, model, optimizer, [], asdict(Progress(step=3)), Later().state_dict())
+    assert Saver(run, optimizer).restore()[0].step == 3
+    save_checkpoint(path, model, optimizer, [], asdict(Progress(step=3)), {"batches": 1})
+    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors"):
+        Saver(run, optimizer).restore()

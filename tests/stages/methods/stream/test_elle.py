@@ -76,6 +76,29 @@ def test_it_recovers_on_memory_alone_before_it_learns_the_second_domain() -> Non
     assert len(update.method.memory) == 6 + 4
 
 
+@pytest.mark.parametrize(("mixed", "size"), [(0.1, 1), (0.1, 4), (0.25, 3), (0.5, 4)])
+def test_batches_of_any_size_read_their_share_of_memory(mixed: float, size: int) -> None:
+    update, task = made(mixed=mixed, kept=1.0), stream()[1]
+    learnt(update, 0)
+    batches = [update.method.batch(task.examples, np.arange(size), BatchIndex(n, n, 40, 3)) for n in range(40)]
+    drawn = [len(batch.documents) - size for batch in batches]
+    assert sum(drawn) == mixed * size * 40 and max(drawn) - min(drawn) <= 1
+
+
+def test_copies_differ_by_the_noise_and_anew_for_each_domain() -> None:
+    def grew(noise: float, task: int) -> torch.Tensor:
+        update = made(wider=(2, 2), deeper=(1, 1), noise=noise)
+        update.method._names = ["a", stream()[1].name] if task == 1 else ["a", "c", stream()[1].name]
+        update.method.begin_task(stream()[1])
+        return update.model.state_dict()["backbone.blocks.0.ffn.up.weight"]
+
+    exact = grew(0.0, 1)
+    added = grew(0.5, 1) - exact
+    assert not added[:, :8].any(), "what reads the first of each has none"
+    assert float(added[:, 8:].std()) == pytest.approx(0.5, rel=0.2)
+    assert not torch.equal(grew(0.5, 2) - exact, added)
+
+
 def test_sizes_before_each_domain_are_those_of_the_last_divided() -> None:
     settings = METHODS.settings("elle").model_validate({"wider": (2, 3), "deeper": (1, 2)})
     last = parse_model({"layers": 2, "width": 24, "heads": 6, "ffn_width": 48})

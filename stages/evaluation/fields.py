@@ -1,0 +1,63 @@
+"""Fields of a report's `metrics.json`, for people who read it; null there: not measured, or without meaning."""
+
+LAYERS = (
+    "hashed_ngrams",
+    "product_keys",
+    "compressive",
+    "memorizing",
+    "infinity",
+    "memformer",
+    "memory_tokens",
+)
+"""Probes of layers with a memory."""
+FIELDS = {
+    "split": "The split that was scored.",
+    "score": "`all` tokens, or the `last-word` of each passage.",
+    "tokens": "Scored tokens.",
+    "words": "Words of the scored text.",
+    "unknown_words": "Passages whose last word is not in the vocabulary.",
+    "document_ends": "Share of the tokens that are the `<eos>` of a document.",
+    "end_tokens": "What these gain, as in `unknown_tokens`.",
+    "unknown_rate": "Share of `<unk>`.",
+    "unknown_tokens": "Its `rows`, each with the perplexity of all other tokens (`perplexity_without`) and the part of "
+    "its gain that comes from `<unk>` (`share_of_gain`).",
+    "nll": "Mean negative log-likelihood of a token in nats, of the memory asked for, or of the model alone.",
+    "perplexity": "exp(`nll`).",
+    "bits_per_character": "Bits of the text by its characters.",
+    "bits_per_byte": "Bits of the text by its bytes.",
+    "word_perplexity": "exp of the nats by the words.",
+    "accuracy": "With `last-word`: share of passages whose last word is the likeliest.",
+    "diverged": "Whether it is worse than a uniform guess.",
+    "tokens_per_second": "Speed of reading with all that was tuned.",
+    "memories": "The readings with their numbers: which were `tuned`, on which `tune_split`, and whether the best lies "
+    "in the `interior` of its grid.",
+    "method": "The method that the model was trained with.",
+    "rows": "The same figures of every row: `plain` first (of a model with a gate `spalm`), then the memory asked for, "
+    "then what it is compared with. `control` is counting in what the row reads: the `texts`, `past`, the `weight` of "
+    "what was scored so far, `perplexity`, `perplexity_on_new_text`; `orders` of `--count-orders`.",
+    "trigram": "A trigram of the model's training text: `perplexity`, `perplexity_on_new_text`.",
+    "training": "`passes` of the model over its text; whether validation was `still_falling`.",
+    "valid_perplexity": "What training ended with.",
+    "baseline": "The report of `--baseline`, its first `row`, and what `differs`.",
+    "form": "Differences in form between the training text and what was scored.",
+    "change_intervals": "The bootstrap: of each row the `interval` of its change, also `on_new_text`, and of how far "
+    "it lies `above_lowest`.",
+    "curves": "Perplexity `over` `k`, `size`, `window` or `neighbors`, with the settings of each point.",
+    "grid": "Tuning of a lone reading: `scales`, `weights`, `nll` [scale][weight].",
+    "tuning": "Figures of the tuning split; with `--tune-by bleu` the BLEU of every candidate.",
+    "remarks": "Codes of the page's remarks, the severest first (`stages/reports/remarks/table.py`).",
+    "learned_weight": "Of `lambda=learned` and its like: whether it was `used`; `one_for_all`; `held_out_gains`; "
+    "`mean` and `histogram` on the scored split; `searches`, the perplexity by share of searches.",
+    "searched_share": "Share of the tokens that were searched for.",
+    "exclude": "The rows that tokens may not find, where the datastore was made of this split.",
+    "outside_repeated_paragraphs": "Perplexities on text whose paragraphs were not read before.",
+    "outside_matches": "Perplexities outside long matches with texts read before, and the shares of such matches.",
+    "frequency_buckets": "Perplexity by how often a type stands in `train` or in the `split`.",
+    "retrieval_accuracy": "By k: share of tokens among the values of their k neighbours.",
+    "retrieval_accuracy_by_chance": "The same of k rows at random.",
+    "gate": "How far a gate opens: `mean`, `histogram`; `neighbors_right` by k; perplexity `by_neighbors`.",
+    **dict.fromkeys(LAYERS, "Figures of such a layer, by block; its page of explanation names them."),
+    "translation": "Settings of the search, and `rows` with BLEU and chrF.",
+    "read": "Role -> reference of all that was read.",
+}
+"""Meaning of each field."""
