@@ -3,7 +3,7 @@
 import hashlib
 import os
 import traceback
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -105,6 +105,13 @@ def outside_code(names: Container[str]) -> list[list[str]]:
     specs = [(module, find_spec(module) if module != "__main__" else None) for module in modules]
     files = [(module, spec.origin) for module, spec in specs if spec is not None and spec.origin is not None]
     return [[f"{CODE}.{module}", hashlib.blake2b(Path(file).read_bytes()).hexdigest()] for module, file in files]
+
+
+def missing_modules(files: Iterable[Sequence[str]]) -> list[str]:
+    """Modules among such roles and digests that no registry here holds a part of."""
+    held = set().union(*(registry.outside_modules(registry.targets) for registry in Registry.all))
+    roles = [file[0].partition(".") for file in files if file]
+    return [module for role, _, module in roles if role == CODE and module and module not in held]
 
 
 @cache

@@ -19,7 +19,7 @@ from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
 from stages.registry import OUTSIDE, Part, import_outside
-from stages.retrieval.grammar import parse_phrase
+from stages.retrieval.grammar import parse_phrase, parse_readings
 from stages.retrieval.hyperparameters import hyperparameters
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
@@ -157,6 +157,20 @@ def test_they_are_evaluated_tuned_and_told_like_any_other(memlm: Memlm, tmp_path
         if held:
             want = 0.9 * want + 0.1 * held.count(target) / len(held)
         assert final[t] == pytest.approx(want.log().item(), abs=1e-4)
+
+
+def test_a_report_whose_reader_is_not_registered_is_not_damaged(
+    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "store")
+    model = small_model(store, small_tokens(store)).reference
+    report = memlm("evaluate", model, "--memory", "long:size=5,theta=1,reader=mean,percent=10", "--device", "cpu")
+    monkeypatch.delitem(READERS.targets, "mean")
+    monkeypatch.delitem(SOURCES.targets, "echo")
+    parse_readings.cache_clear()  # as in another process
+    told = memlm("artifacts", "show", report.reference)
+    assert told.code == 4 and HERE in told.err and OUTSIDE in told.err
+    assert "artifacts rm" not in told.err
 
 
 def test_beside_another_source_they_are_one_memory(memlm: Memlm, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from stages.artifacts.kinds import KINDS, STAGES
 from stages.artifacts.references import is_id, stays_inside
 from stages.config import StageConfig
 from stages.errors import ArtifactError, UsageError, shortened
-from stages.registry import OUTSIDE, UnknownPart
+from stages.registry import OUTSIDE, UnknownPart, missing_modules
 
 MANIFEST = "manifest.json"
 
@@ -221,12 +221,16 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         name = ".".join(map(str, first["loc"]))[:100]
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, UnknownPart):
-            raise _unknown_part(manifest, cause) from None
+            raise _unknown_part(manifest, str(cause)) from None
+        # What a part from outside allows cannot be judged without its module, so it is no damage.
+        missing = missing_modules(manifest.outside_files)
+        if place == "config" and missing:
+            raise _unknown_part(manifest, f"No part of {', '.join(missing)} is registered") from None
         if place == "config" and first["type"] == "extra_forbidden":
             raise _unknown_setting(manifest, name) from None
         return f"manifest.json has {place}.{name}: {first['msg']}"
     except UnknownPart as error:
-        raise _unknown_part(manifest, error) from None
+        raise _unknown_part(manifest, str(error)) from None
     except UsageError as error:
         return f"manifest.json has what this memlm does not know: {error}"
     full = _completed(manifest.config, stored)
@@ -241,9 +245,9 @@ class UncheckedArtifact(ArtifactError):
     """An artifact whose settings this memlm cannot read: a part is missing here, or a newer version made it."""
 
 
-def _unknown_part(manifest: Manifest, error: UnknownPart) -> UncheckedArtifact:
+def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
     return UncheckedArtifact(
-        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {str(error).rstrip('.')}. "
+        f"{manifest.kind}/{manifest.id} was made with a part that is not known here. {told.rstrip('.')}. "
         f"If the part is your own, set {OUTSIDE} to the module that registers it. Else this memlm may be too old."
     )
 
