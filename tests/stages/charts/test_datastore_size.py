@@ -7,8 +7,16 @@ from stages.charts.datastore_size import datastore_charts
 from stages.charts.reported import Report
 
 
-def report(rows: int, perplexity: float, bleu: float | None = None, model: str = "model/a", **read: str) -> Report:
-    held: dict[str, Any] = {"row": "knn-mt", "perplexity": perplexity}
+def report(
+    rows: int,
+    perplexity: float,
+    bleu: float | None = None,
+    model: str = "model/a",
+    corpus: str = "tokens/a",
+    **read: str,
+) -> Report:
+    texts = [{"corpus": corpus, "split": "train"}]
+    held: dict[str, Any] = {"row": "knn-mt", "perplexity": perplexity, "control": {"texts": texts}}
     if bleu is not None:
         held["bleu"] = bleu
     metrics = {
@@ -40,3 +48,7 @@ def test_one_size_stored_neighbours_and_other_models_make_none() -> None:
     assert points([report(100, 50.0), report(100, 49.0)]) == {}
     assert points([report(100, 50.0), report(400, 30.0, None, "model/b")]) == {}
     assert points([report(100, 50.0), report(400, 30.0, neighbors="neighbors/a")]) == {}
+
+
+def test_datastores_of_other_texts_make_none() -> None:
+    assert points([report(100, 50.0), report(400, 30.0, corpus="tokens/b")]) == {}
