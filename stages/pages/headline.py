@@ -139,11 +139,15 @@ class Row:
 def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
     """All rows, those of one report together, in its order; that of its baseline before them."""
     rows = [_over_seeds(row, means or {}) for source in sources for row in _rows(source)]
-    lowest: dict[str, float] = {}
+    measured: dict[str, list[float]] = {}
     for row in rows:
-        text = row.source.text
-        lowest[text] = min(lowest.get(text, inf), row.typical)
-    return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
+        measured.setdefault(row.source.text, []).append(row.typical)
+    return [replace(row, best=_is_lowest(row.typical, measured[row.source.text])) for row in rows]
+
+
+def _is_lowest(perplexity: float, measured: Sequence[float]) -> bool:
+    """Whether a row is the best on its text; one alone is not marked."""
+    return isfinite(perplexity) and len(measured) > 1 and perplexity == min(measured)
 
 
 def _over_seeds(row: Row, means: Means) -> Row:

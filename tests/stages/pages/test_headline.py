@@ -26,6 +26,10 @@ def test_change_is_against_the_first_row_and_the_lowest_is_best(tmp_path: Path) 
     assert [row.best for row in rows] == [False, True, False, False]
 
 
+def test_a_row_alone_is_not_the_best(tmp_path: Path) -> None:
+    assert [row.best for row in rows_of(tmp_path, {"rows": [made.row("plain", 200.0)]})] == [False]
+
+
 def test_a_change_has_its_interval(tmp_path: Path) -> None:
     told = [made.row("plain", 200.0), made.row("a", 150.0), made.row("b", 150.0)]
     drawn = {"samples": 9, "confidence": 0.95, "unit": "document", "block_tokens": None, "units": 20}
