@@ -5,6 +5,7 @@ decoded once for a whole block of queries.
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import faiss
@@ -12,7 +13,9 @@ import numpy as np
 
 from stages.search.blocks import ListBlocks, ListQueries, some_queries
 from stages.search.exact import ScanningSearcher
+from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
+from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
@@ -28,7 +31,11 @@ MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
 HELD_BYTES = 128 << 20
-"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
+"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block; and as
+many of short vectors, which are kept for all lists or none."""
+
+MOST_NEAREST = 64
+"""Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
 
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
@@ -70,6 +77,19 @@ class GroupedSearcher(ScanningSearcher):
         self._on_device: TensorLists | None = None
         self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else None)
 
+    @cached_property
+    def _short(self) -> ShortBlocks | None:
+        """Short vectors of all keys; None where they do not pay, or are too many to be kept."""
+        lists = self.lists
+        fits = self.blocks.kept and short_bytes(self.rows) <= HELD_BYTES and self.blocks.parts.max(initial=1) == 1
+        if self.metric != "l2" or not self.lossless or not fits:
+            return None
+        filled = np.flatnonzero(lists.sizes)
+        # lists that lie as far apart as their share of the sample allows
+        some = filled[:: max(1, self.rows // SAMPLE)]
+        axes = learn_axes(np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin)
+        return None if axes is None else ShortBlocks(lists, self.origin, axes)
+
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
 
@@ -94,10 +114,20 @@ class GroupedSearcher(ScanningSearcher):
         bounds = self._bounds(queries, lists, k, pool, scratch)
         visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
         found = TopKBuffer(len(queries), columns, self._most_pairs(visits, len(queries)))
+        blocks = self._short if k <= MOST_NEAREST else None
+        short = None if blocks is None else ShortQueries(queries, bounds, blocks.axes)
 
         def scan(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, taken = pairs // probe, pairs if cells is None else cells[pairs]
+            if blocks is not None and short is not None:
+                keys, places = blocks.short(numbers, scratch)
+                first = 0
+                for some in short.within(_tiles(which, visits.counts[numbers], places), keys, scratch):
+                    stop = first + len(some.counts)
+                    found.add(taken[first:stop], some.counts, some.packed)
+                    first = stop
+                return
             for part, (keys, places) in enumerate(self._blocks(numbers, scratch)):
                 first = 0
                 for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, scratch):

@@ -37,7 +37,7 @@ def test_translations_are_searched_for_with_them(source: str, tokens: str, memlm
 
 def test_text_is_written_with_them(text: Path, tmp_path: Path, memlm: Memlm) -> None:
     other = tmp_path / "other.txt"
-    other.write_text(text.read_text("utf-8")[::-1], "utf-8")
+    other.write_text(text.read_text("utf-8")[::-1][:200], "utf-8")
     files = ("--train", text, "--valid", other, "--test", other)
     read = memlm("tokenize", *files, "--tokenizer", "char").reference
     model = memlm("train", read, "--steps", 4, "--segment-length", 16, "--batch-tokens", 64).reference
@@ -45,6 +45,6 @@ def test_text_is_written_with_them(text: Path, tmp_path: Path, memlm: Memlm) -> 
     for policy in POLICIES:
         report = memlm("evaluate", index, "--memory", f"external:k=4,temperature=5,{policy}")
         assert report.code == 0, report.err
-        for name, *options in (("generate", "--prompt", "the", "--length", 4), ("inspect", "--position", 3)):
+        for name, *options in (("generate", "--prompt", "the", "--max-tokens", 4), ("inspect", "--position", 3)):
             ended = memlm(name, index, "--report", report.reference, *options)
             assert ended.code == 0 and "lambda learned" in ended.out + ended.err, (policy, ended.err)
