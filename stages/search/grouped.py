@@ -31,14 +31,19 @@ MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 """Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
 
 HELD_BYTES = 128 << 20
-"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block; and as
-many of short vectors, which are kept for all lists or none."""
+"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
+
+SHORT_BYTES = 384 << 20
+"""Short vectors, with the keys themselves, of all lists; of more keys there are none."""
 
 MOST_NEAREST = 64
 """Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
 
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
+
+SHORT_GROUPS = 4
+"""Times that a thread takes as many keys of short vectors, which lie ready."""
 
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
 """Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
@@ -81,7 +86,11 @@ class GroupedSearcher(ScanningSearcher):
     def _short(self) -> ShortBlocks | None:
         """Short vectors of all keys; None where they do not pay, or are too many to be kept."""
         lists = self.lists
-        fits = self.blocks.kept and short_bytes(self.rows) <= HELD_BYTES and self.blocks.parts.max(initial=1) == 1
+        fits = (
+            self.blocks.kept
+            and short_bytes(self.rows, self.dim) <= SHORT_BYTES
+            and self.blocks.parts.max(initial=1) == 1
+        )
         if self.metric != "l2" or not self.lossless or not fits:
             return None
         filled = np.flatnonzero(lists.sizes)
@@ -135,7 +144,7 @@ class GroupedSearcher(ScanningSearcher):
                     found.add(taken[first:stop] + part, some.counts, some.packed)
                     first = stop
 
-        pool(scan, self._groups(visits, pool))
+        pool(scan, self._groups(visits, pool) if blocks is None else self._groups(visits, pool, blocks, SHORT_GROUPS))
         return found
 
     def _most_pairs(self, visits: ListQueries, queries: int) -> int:
@@ -163,20 +172,27 @@ class GroupedSearcher(ScanningSearcher):
         for keys in self.blocks.in_parts(numbers[0], scratch):
             yield keys, [slice(0, len(keys.rows))]
 
-    def _groups(self, visits: ListQueries, pool: ThreadPool) -> list[list[int]]:
+    def _groups(
+        self, visits: ListQueries, pool: ThreadPool, blocks: ListBlocks | None = None, more: int = 1
+    ) -> list[list[int]]:
         """All lists with keys that are visited, those together that a thread compares together.
 
         These are all kept or none, and a long one is alone.
+
+        Args:
+            blocks: that are compared; None: those of whole keys.
+            more: times as many keys as else.
         """
+        blocks = blocks or self.blocks
         sizes, counts = self.lists.sizes, visits.counts
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
             # a long list has a kind of its own, so that no other joins it
-            kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            kind = -1 - number if blocks.parts[number] > 1 else 1 + (number < blocks.kept)
             most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
-            if kind != last or taken + own > most or keys + size > GROUP_KEYS:
+            if kind != last or taken + own > most or keys + size > more * GROUP_KEYS:
                 groups.append([])
                 left, taken, keys, last = left - taken, 0, 0, kind
             groups[-1].append(number)

@@ -4,7 +4,7 @@ With orthonormal axes V [d, c] and an origin o, y' = (V(y − o), ‖rest of y �
 Schwarz ‖x' − y'‖ ≤ ‖x − y‖. Where few axes hold most of the keys' variance, few pairs within a bound are lost by it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -64,53 +64,45 @@ class ShortKeys(NamedTuple):
     Attributes:
         rows: [m] int64.
         vectors: [m, WIDTH] float32.
-        lists: that hold the keys themselves.
-        first: place of the first key when all lists are laid end to end.
+        stored: [m, d] the keys themselves, float16 or float32.
     """
 
     rows: np.ndarray
     vectors: np.ndarray
-    lists: DecodedLists
-    first: int
+    stored: np.ndarray
 
     def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-        """The keys at some places, list after list, float32 [p, d], and where each of the places is among them."""
-        at = places + self.first
-        numbers = np.searchsorted(self.lists.starts, at, side="right") - 1
-        ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(at)]
-        parts = []
-        for begin, end in zip([0, *ends], ends, strict=False):
-            if end > begin:
-                number = int(numbers[begin])
-                parts.append(self.lists.keys(number)[at[begin:end] - self.lists.starts[number]])
-        dim = self.lists.ivf.d
-        keys = widened(np.concatenate(parts)) if parts else np.empty((0, dim), np.float32)
-        return keys, np.arange(len(keys))
+        """The keys at some places, float32 [p, d], and where each of the places is among them."""
+        return widened(self.stored[places]), np.arange(len(places))
 
 
 class ShortBlocks(ListBlocks):
-    """Short vectors of all lists, (y', ‖y'‖², 1), each made when its list is first read."""
+    """Short vectors of all lists, (y', ‖y'‖², 1), with the keys themselves, each made when its list is first read."""
 
     def __init__(self, lists: DecodedLists, origin: np.ndarray, axes: np.ndarray) -> None:
-        super().__init__(lists, origin, kept_bytes=short_bytes(int(lists.starts[-1])), width=WIDTH)
-        self.axes = axes
+        super().__init__(lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH)
+        self.axes, number = axes, int(lists.sizes.argmax())
+        self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, range(1)).dtype)
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
         """The keys of some lists, rising, and which are those of each."""
         block, places = self.together(numbers, scratch)
-        return ShortKeys(block.rows, block.vectors, self.lists, int(self.lists.starts[numbers[0]])), places
+        first = int(self.lists.starts[numbers[0]])
+        return ShortKeys(block.rows, block.vectors, self._stored[first : first + len(block.rows)]), places
 
     def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
-        keys = widened(self.lists.keys(number, part))
-        block.rows[:] = self.lists.ids(number, part)
+        stored = self._stored[self.lists.starts[number] : self.lists.starts[number + 1]]
+        stored[:] = self.lists.keys(number)
+        keys = widened(stored)
+        block.rows[:] = self.lists.ids(number)
         squared_lengths(keys, self.origin, block.lengths, scratch)
         block.vectors[:, : WIDTH - 2] = shortened(keys - self.origin, self.axes)
         block.vectors[:, -2], block.vectors[:, -1] = block.lengths, 1
 
 
-def short_bytes(keys: int) -> int:
-    """Bytes of so many short vectors with their rows."""
-    return (8 + 4 * WIDTH) * keys
+def short_bytes(keys: int, dim: int) -> int:
+    """Most bytes of so many short vectors, with rows, lengths and the keys themselves."""
+    return (12 + 4 * WIDTH + 4 * dim) * keys
 
 
 class ShortQueries:
@@ -130,9 +122,10 @@ class ShortQueries:
         self.factors[:, WIDTH - 3] *= -1
         self.factors[:, -2], self.factors[:, -1] = 1, queries.lengths**2 - farthest - slack
 
-    def within(self, tiles: Iterable[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[Pairs]:
+    def within(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[Pairs]:
         """As `QueryBlock.within`; of these pairs more lie beyond the bounds."""
-        for some in small_tiles(tiles, SCORES):
+        few = sum(len(which) * (part.stop - part.start) for which, part in tiles) <= SCORES
+        for some in [tiles] if few else small_tiles(tiles, SCORES):
             yield from self.queries.pairs(some, keys, self._near(some, keys, scratch))
 
     def _near(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Bool[np.ndarray, " scores"]:
@@ -158,7 +151,8 @@ def multiply(
 ) -> None:
     """Products of the queries of each tile, which follow each other, with its keys, end to end.
 
-    >>> queries, keys, out = np.array([[1, 2], [0, 1]], np.float32), np.eye(2, dtype=np.float32), np.empty(3, np.float32)
+    >>> queries, keys = np.array([[1, 2], [0, 1]], np.float32), np.eye(2, dtype=np.float32)
+    >>> out = np.empty(3, np.float32)
     >>> multiply(queries, keys, [(np.array([7]), slice(0, 2)), (np.array([9]), slice(1, 2))], out)
     >>> out.tolist()
     [1.0, 2.0, 1.0]
