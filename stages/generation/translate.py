@@ -14,7 +14,7 @@ from stages.errors import UsageError
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import require_sources
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.models.config import model_of
 from stages.models.devices import resolve_precision
 from stages.translation.beam import Hypothesis

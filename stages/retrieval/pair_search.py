@@ -16,7 +16,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.examples.batching import token_batches
 from stages.examples.examples import BATCH_TOKENS
 from stages.examples.pairs import Pairs
-from stages.lineage.pairs import SPLIT
+from stages.lineage.sources import PAIRS_SPLIT
 from stages.models.devices import autocast
 from stages.retrieval.neighbors import FoundNeighbors
 from stages.search.distances import pair_scores
@@ -58,7 +58,7 @@ class PairSearch:
             bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
             tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
             found = self.open(
-                [scored.source(number) for number in numbers.tolist()], numbers if split == SPLIT else None
+                [scored.source(number) for number in numbers.tolist()], numbers if split == PAIRS_SPLIT else None
             )
             sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
             parts.append(self.nearest(keys[tokens - start], sentence, found))

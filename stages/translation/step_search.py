@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from stages.lineage.pairs import SPLIT
 from stages.lineage.runs import OwnRows
+from stages.lineage.sources import PAIRS_SPLIT
 from stages.retrieval.neighbors import FoundNeighbors, IndexSearch, Retrieval
 from stages.retrieval.pair_search import PairKeys, PairSearch
 
@@ -76,5 +76,5 @@ def step_search(retrieval: Retrieval, split: str | None = None) -> StepSearch | 
     if isinstance(retrieval, IndexSearch):
         return IndexSteps(retrieval, retrieval.own.get(split) if split is not None else None)
     if isinstance(retrieval, PairSearch):
-        return PairSteps(retrieval, split == SPLIT)
+        return PairSteps(retrieval, split == PAIRS_SPLIT)
     return None

@@ -268,7 +268,7 @@ class InfinityAttention(StreamAttention[Signal]):
         self.reader = SignalReader(config.width, config.heads, basis)
         self.writer = SignalWriter(config.width, basis, settings)
         self.sticky, self.by_document = settings.sticky, settings.scope == "document"
-        self.cached, self.length = config.lengths.mem_length or 0, getattr(config, "segment_length", None) or 1
+        self.cached, self.length = config.lengths.cached, getattr(config, "segment_length", None) or 1
         self.variance, self.weight = settings.deviation**2, settings.kl / len(config.blocks_with("attention"))
 
     def initialize(self, blocks: int) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.retrieval.reading import Reading
 from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.source import About, SourceInputs

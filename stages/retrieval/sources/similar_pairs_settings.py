@@ -7,7 +7,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.examples import PAIRS as PAIRS_OF_SENTENCES
 from stages.examples import STREAMS
-from stages.lineage.pairs import SPLIT
+from stages.lineage.sources import PAIRS_SPLIT
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
 from stages.methods.defaults import default_similarity, stored_key
 from stages.retrieval.sources.settings import SourceSettings
@@ -36,8 +36,8 @@ class SimilarPairsSettings(SourceSettings):
         tokens = read["tokens"]
         if tokens.metrics.get("examples", STREAMS) != PAIRS_OF_SENTENCES:
             raise UsageError(f"{reading.spelled}: {tokens.reference} holds no pairs of sentences.")
-        if not tokens.metrics["splits"].get(SPLIT, {}).get("tokens"):
-            raise ArtifactError(f"{tokens.reference} has no split {SPLIT!r} whose pairs could be found.")
+        if not tokens.metrics["splits"].get(PAIRS_SPLIT, {}).get("tokens"):
+            raise ArtifactError(f"{tokens.reference} has no split {PAIRS_SPLIT!r} whose pairs could be found.")
         numbers = doubling_cutoffs(MOST_NEIGHBORS) if self.k == "tune" else self.k or (DEFAULT_NEIGHBORS,)
         return reading.changed(
             {
