@@ -34,7 +34,7 @@ from stages.retrieval.neighbors import (
     StoredNeighbors,
     open_datastore,
 )
-from stages.retrieval.pair_search import PairSearch
+from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
@@ -42,7 +42,6 @@ from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
-from stages.text.similar import SimilarSentences
 from stages.text.tokens import open_split
 
 

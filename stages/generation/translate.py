@@ -20,8 +20,7 @@ from stages.models.devices import resolve_precision
 from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts, pair_texts
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_memory import StepMemory
-from stages.translation.step_search import step_search
+from stages.translation.step_memory import StepMemory, step_search
 from stages.translation.translator import Translator, open_translator
 
 
