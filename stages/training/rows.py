@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 State = dict[str, Tensor]
-"""Of a table [R, e]: `exp_avg` and `exp_avg_sq` [R, e], and `step` [R], the updates that read each row."""
+"""Tensors of a table [R, e]: `exp_avg` and `exp_avg_sq` [R, e], and `step` [R], the updates that read each row."""
 
 
 def step_rows(
