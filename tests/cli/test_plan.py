@@ -151,7 +151,7 @@ def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files
 
 def test_where_a_time_is_not_known_that_of_a_shipped_recipe_is_said(memlm: Memlm) -> None:
     ended = memlm("plan", "quickstart")
-    assert "three minutes on two cores" in ended.out
+    assert "three minutes" in ended.out
 
 
 def test_text_that_is_cut_or_sampled_is_approximate(
@@ -240,7 +240,7 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
     assert ended.code == 5 and ended.out.startswith("stage")
     assert "Small GPU" in ended.err and "1.0 MB" in ended.err
     assert "--batch-tokens" in ended.err and "--accumulate" in ended.err
-    assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
+    assert memlm("run", recipe(tmp_path), *files).code == 5
     assert memlm("artifacts", "list", "tokens").out == ""
 
 

@@ -173,4 +173,4 @@ def test_a_browser_shows_it(memlm: Memlm, made: Made, tmp_path: Path, scheme: st
     paper, ink = (np.median(pixels), pixels.min() if scheme == "light" else pixels.max())
     assert (paper > 0.95 and ink < 0.3) if scheme == "light" else (paper < 0.2 and ink > 0.7)
     colours = np.unique((pixels * 15).astype(int).reshape(-1, 3), axis=0)
-    assert len(colours) > 20, "tables alone, no figures"
+    assert len(colours) > 20  # figures are drawn

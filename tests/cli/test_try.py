@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_the_text_that_comes_along_is_tried_as_ones_own(memlm: Memlm) -> None:
     assert all(row in ended.err for row in ("plain", "neural-cache", "knn-lm", "knn-lm then neural-cache"))
     page = Path("page.html").read_text("utf-8")
     assert re.search(r"Text: \w.*: train ", page)
-    assert re.search(r"\d+ of \d+ records, from all over the text, .*[\d.]+ kB of [\d.]+ kB of text", page)
+    assert re.search(r"\d+ of \d+ records, .*[\d.]+ kB", page)
 
 
 @pytest.mark.usefixtures("small")
@@ -98,11 +99,11 @@ def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm,
         said = " ".join((Path("page.html").read_text("utf-8") if page else ended.err).split())
         assert "<unk>" not in said and "look wrapped" not in said and "道德经" in said
         assert "bits/char" in said
-    assert not re.search(r"^ +perplexity .*word perplexity", ended.err, re.M), "no such column"
+    assert not re.search(r"^ +perplexity.*word perplexity", ended.err, re.M)
     (line,) = (line for line in ended.err.splitlines() if ": memlm inspect " in line)
     shown = memlm(*shlex.split(line.partition(": memlm ")[2]))
     assert shown.code == 0 and re.search("[一-鿿]", shown.out), shown.err
-    assert not re.search("[\u00a1-\u017f]", shown.out), "bytes of a character are no letters"
+    assert not re.search("[\u00a1-\u017f]", shown.out)  # bytes of a character are no letters
 
 
 @pytest.mark.usefixtures("small")
@@ -122,7 +123,7 @@ def test_the_page_is_opened_at_a_terminal_with_a_display(
         ended = memlm(*arguments, *more)
         assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
         told.append("no browser" in ended.err)
-    assert opened == [Path("page.html").resolve().as_uri()], "once: not with --no-open, nor without a display"
+    assert opened == [Path("page.html").resolve().as_uri()]  # once: not with --no-open, nor without a display
     assert told == [False, False, True]
 
 
@@ -174,8 +175,8 @@ def test_a_plan_is_made_anew_where_that_is_asked_for(memlm: Memlm, book: Path, m
     assert tried() == first
     anew = tried("--replan")
     assert anew[0] == first[0] and len(anew[2]) > len(first[2])
-    assert tried() == anew, "the latest plan is gone on with"
-    assert not first[1].exists(), "the part that was tried before"
+    assert tried() == anew
+    assert not first[1].exists()  # the part that was tried before
 
 
 @pytest.mark.usefixtures("small")
@@ -208,11 +209,11 @@ def test_of_large_documents_beginnings_are_read_and_ten_or_more_are_tested(memlm
     (part,) = re.findall(r"--train (\S+/long-\S+\.jsonl)", ended.err)
     taken = [json.loads(line) for line in Path(part).read_text("utf-8").splitlines()]
     assert all(texts[record["id"]].startswith(record["text"]) for record in taken)
-    assert re.search(r"records, from all over the text, the first \S+ k?B of each that is longer", ended.err)
+    assert re.search(r"\bof 60 records,.* k?B of each\b", ended.err)
     counts = [json.loads(file.read_text())["metrics"] for file in Path("store/tokens").glob("*/manifest.json")]
     assert [one["splits"]["test"]["documents"] >= 10 for one in counts] == [True]
     last = [record["id"] for record in taken[-10:]]
-    assert min(last) < 20 and max(last) >= 40, "from all over the text"
+    assert min(last) < 20 and max(last) >= 40  # from all over the text
 
 
 def test_a_text_that_cannot_be_cut_is_told_before_the_machine_is_timed(
@@ -315,7 +316,7 @@ def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) 
     ended = memlm("try", book, "--minutes", 2, "--split", "0.6,0.1,0.3", "--dry-run")
     assert "30%" in ended.err and "10%" in ended.err
     (recipe,) = Path("store/trials").glob("*.toml")
-    assert "split = [0.6, 0.1, 0.3]" in recipe.read_text()
+    assert tomllib.loads(recipe.read_text())["stages"]["tokens"]["settings"]["split"] == [0.6, 0.1, 0.3]
     assert memlm("try", book, "--minutes", 2, "--dry-run").code == 0
     assert len(list(Path("store/trials").glob("*.toml"))) == 2, "another work"
     wrong = memlm("try", book, "--split", "0.9,0.1")
@@ -339,9 +340,7 @@ def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err
     page = Path("page.html").read_text("utf-8")
-    assert re.search(
-        r"Text: book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+, valid [\d,]+, test [\d,]+ tokens", page
-    )
+    assert re.search(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+,", page)
     (encoded,) = re.findall(r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page)
     (tmp_path / "reproduce.sh").write_bytes(base64.b64decode(encoded))
     (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec {sys.executable} -m memlm_cli "$@"\n')
