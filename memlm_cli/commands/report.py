@@ -9,7 +9,7 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import Asked
-from memlm_cli.output_files import open_page, tell_page
+from memlm_cli.output_files import open_page
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -57,8 +57,6 @@ def report(
     _tell(output, files, page, asked.json)
     if open_:
         open_page("report", output)
-    else:
-        tell_page("report", output)
 
 
 def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:

@@ -162,16 +162,6 @@ def test_a_size_is_of_all_files_wherever_it_is_told(memlm: Memlm, store: Store, 
     assert removed["bytes"] == listed[made.datastore]
 
 
-def test_gc_tells_of_what_try_keeps(memlm: Memlm, store: Store, made: Lineage) -> None:
-    assert memlm("artifacts", "gc").err == ""
-    part = store.root / "trials" / "0123456789ab" / "book-first-2.5kB-of-9.0kB.txt"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(bytes(2500))
-    ended = memlm("artifacts", "gc")
-    assert f"{store.root / 'trials'}, 2.5 kB" in ended.err
-    assert (ended.out[:3], part.is_file()) == ("0 B", True)
-
-
 def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineage) -> None:
     left = store.draft_folder("model", "0123456789ab")
     left.mkdir(parents=True)

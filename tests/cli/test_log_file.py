@@ -40,15 +40,6 @@ def test_a_log_has_the_command_what_it_said_and_how_it_ended(memlm: Memlm, text:
     assert "tokens/none" in added[-2]
 
 
-@pytest.mark.parametrize("words", [["--log-file", "a.log", "--stepz"], ["--stepz", "--log-file=a.log"]])
-def test_what_cannot_be_read_is_logged_too(
-    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert memlm("train", *words).code == 2
-    assert "--stepz" in messages(Path("a.log"))[-2]
-
-
 def test_a_bug_leaves_its_traceback_in_the_log(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def bug(*_: object) -> None:
         raise ZeroDivisionError("one over none")

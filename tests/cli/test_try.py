@@ -97,7 +97,7 @@ def test_text_without_spaces_is_tried_and_nothing_is_said_of_words(memlm: Memlm,
     assert ended.code == 0, ended.err
     for page in (False, True):
         said = " ".join((Path("page.html").read_text("utf-8") if page else ended.err).split())
-        assert "<unk>" not in said and "look wrapped" not in said and "道德经" in said
+        assert "<unk>" not in said and "道德经" in said
         assert "bits/char" in said
     assert not re.search(r"^ +perplexity.*word perplexity", ended.err, re.M)
     (line,) = (line for line in ended.err.splitlines() if ": memlm inspect " in line)
@@ -113,18 +113,14 @@ def test_the_page_is_opened_at_a_terminal_with_a_display(
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
     monkeypatch.setattr("memlm_cli.commands.try_text.on_terminal", lambda: True)
-    monkeypatch.setattr("memlm_cli.output_files.on_terminal", lambda: True)
     monkeypatch.setattr("sys.platform", "linux")
     arguments = ["try", book, "--minutes", 0.3, "--output", "page.html", *QUICK[:2]]
-    told = []
     for display, more in ((":0", []), (":0", ["--no-open"]), ("", [])):
         for name in ("DISPLAY", "WAYLAND_DISPLAY"):
             monkeypatch.setenv(name, display)
         ended = memlm(*arguments, *more)
         assert (ended.code, ended.out) == (0, "page.html\n"), ended.err
-        told.append("no browser" in ended.err)
     assert opened == [Path("page.html").resolve().as_uri()]  # once: not with --no-open, nor without a display
-    assert told == [False, False, True]
 
 
 @pytest.mark.usefixtures("small")
@@ -299,19 +295,6 @@ def test_a_plan_shows_what_was_measured_of_the_machine_stage_by_stage(memlm: Mem
 
 
 @pytest.mark.usefixtures("small")
-def test_a_text_that_is_named_twice_is_said(memlm: Memlm, book: Path, tmp_path: Path) -> None:
-    other, empty = tmp_path / "other.txt", tmp_path / "empty.txt"
-    other.write_text(book.read_text("utf-8")[:-9] + "\n\n", encoding="utf-8")
-    empty.write_text("")
-    (tmp_path / "copy.txt").write_bytes(book.read_bytes())
-    warned = [
-        f" as {book}: " in memlm("try", book, *more, "--minutes", 4, "--dry-run").err
-        for more in ([book], ["copy.txt"], [other], [empty, empty], [])
-    ]
-    assert warned == [True, True, False, False, False]
-
-
-@pytest.mark.usefixtures("small")
 def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) -> None:
     ended = memlm("try", book, "--minutes", 2, "--split", "0.6,0.1,0.3", "--dry-run")
     assert "30%" in ended.err and "10%" in ended.err
@@ -321,18 +304,6 @@ def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) 
     assert len(list(Path("store/trials").glob("*.toml"))) == 2, "another work"
     wrong = memlm("try", book, "--split", "0.9,0.1")
     assert (wrong.code, "three shares" in wrong.err) == (2, True)
-
-
-@pytest.mark.usefixtures("small")
-def test_at_the_end_a_model_that_more_minutes_cannot_train_longer_is_told_what_can(
-    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.trial_budget.worthwhile_passes", lambda *_: 2.0)
-    falling = ["--set", "model.steps=4", "--set", "model.valid_every=1", "--set", "model.schedule.warmup=1"]
-    ended = memlm("try", book, "--minutes", 60, "--output", "page.html", *falling, *QUICK[2:])
-    assert ended.code == 0, ended.err
-    assert "still falling" in Path("page.html").read_text("utf-8")
-    assert "--set model.steps=N" in ended.err and " enough " not in ended.err
 
 
 @pytest.mark.usefixtures("small")

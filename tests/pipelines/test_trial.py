@@ -154,16 +154,11 @@ def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
     found = planner(machine).best(NOVEL)
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, planner(machine))
     plan = plan_of(trial)
-    (line,) = plan.advice(undertrained=False) or [None]
+    (line,) = plan.ample or [None]
     assert (line and line.partition(" for ")[2]) == lacking
     if lacking is not None:
-        assert plan.advice(undertrained=True) == [line] and line in plan.said
+        assert line in plan.said
         assert minutes_in(line) > minutes
-
-
-def test_where_more_minutes_are_good_for_nothing_an_undertrained_model_is_told_what_is():
-    (line,) = Plan(said=["read alone, with a cache"]).advice(undertrained=True)
-    assert "--set model.steps=N" in line
 
 
 @pytest.mark.parametrize(
