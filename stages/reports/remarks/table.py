@@ -5,7 +5,7 @@ A sentence has one idea and twenty words at most, figures and names apart; a rem
 
 from collections.abc import Sequence
 
-from stages.reports.remarks import gains, scored_text, training, tuning
+from stages.reports.remarks import gains, scored_text, tuning
 from stages.reports.remarks.remark import Condition, Figures, Remark, Sentence, Severity, Values
 from stages.text.form import DIFFER_IN_FORM
 
@@ -211,7 +211,7 @@ REPORT: Sequence[Condition] = (
     scored_text.word_perplexity,
 )
 """Over the content of `metrics.json`."""
-MODEL = (training.long_enough, scored_text.unknown_rates)
+MODEL = (tuning.long_enough, scored_text.unknown_rates)
 """Over the metrics of a model, with the `unknown_rate` of the `split` that it is validated on."""
 COMPARISON = (gains.intervals, scored_text.unknown_rates)
 """Over a comparison of two reports."""
