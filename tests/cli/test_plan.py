@@ -245,22 +245,6 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--json", "quickstart"], "Name the recipe or the command first"),
-        ([], "Name a recipe or a command"),
-        (["report", "report/x"], "report makes no artifact"),
-        (["quickstar"], "did you mean 'quickstart'?"),
-        (["train", "--stepz", "1"], "--stepz"),
-    ],
-)
-def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told: str) -> None:
-    ended = memlm("plan", *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
-
-
-@pytest.mark.parametrize(
     ("options", "rows"), [(("--forget", "1-2"), "rows"), (("--forget", "3", "--add", "MORE"), "tokens")]
 )
 def test_a_datastore_that_is_changed_is_foretold(

@@ -85,22 +85,6 @@ def test_bpe_of_a_chosen_size_is_the_default(memlm: Memlm, text: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--vocab-size", "9" * 23], "vocab_size: input should be less than or equal to 16777216"),
-        (["--vocab-size", "many"], "vocab_size: input should be a valid integer"),
-        (["--min-count", "2"], "min_count goes with the word tokenizer, not with bpe"),
-        (["--max-record-bytes", "0"], "max_record_bytes: input should be greater than 0"),
-        (["--split", "1"], "expected two shares, of train and valid, or three"),
-    ],
-)
-def test_nonsense_is_bad_usage(options: list[str], message: str, memlm: Memlm, text: Path) -> None:
-    ended = memlm("tokenize", text, *options)
-    assert (ended.code, ended.out) == (2, "")
-    assert message in ended.err
-
-
-@pytest.mark.parametrize(
     "content",
     [
         "[" * 10_000,

@@ -8,22 +8,6 @@ from tests.cli.conftest import Memlm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--mem-length", "8"], "'transformer' carries no positions: leave --mem-length out, or add --backbone"),
-        (["--backbone", "lstm", "--mem-length", "8"], "'lstm' carries no positions: leave --mem-length out"),
-        (["--model", "wikitext2-8x128", "--mem-length", "0"], "'transformer' carries no positions"),
-        (["--set", "model.backbone=lstm", "--mem-length", "8"], "'lstm' carries no positions"),
-        (["--method", "spalm", "--mem-length", "-1"], "model.mem_length: "),
-    ],
-)
-def test_settings_that_a_model_would_not_have_are_bad_usage(memlm: Memlm, arguments: list[str], part: str) -> None:
-    ended = memlm("train", "tokens/none", *arguments)
-    assert ended.code == 2, ended.err
-    assert part in " ".join(ended.err.split())
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         ["--backbone", "transformer-xl", "--mem-length", "0"],

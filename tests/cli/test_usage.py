@@ -2,7 +2,6 @@
 
 import io
 import os
-import shlex
 from pathlib import Path
 
 import pytest
@@ -54,13 +53,6 @@ def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> 
 def test_a_pipe_is_no_preset(memlm: Memlm, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     assert memlm("presets", tmp_path / "pipe.toml").code == 2
-
-
-@pytest.mark.parametrize("words", [["list"], ["show", "model/mine"], ["rm", "tokens/a b"]])
-def test_commands_of_artifacts_are_named_whole(memlm: Memlm, words: list[str]) -> None:
-    ended = memlm(*words)
-    assert ended.code == 2
-    assert f"memlm artifacts {shlex.join(words)}" in ended.err
 
 
 def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:
