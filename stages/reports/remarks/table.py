@@ -21,7 +21,6 @@ SENTENCES = {
     "worse-than-trigram": Sentence(
         SEVERE,
         "{row} is no better than counting ({limit}){rest}. {remedy}",
-        "{row} no better than counting, {limit}",
     ),
     "worse-than-counting": Sentence(
         SEVERE,
@@ -39,7 +38,6 @@ SENTENCES = {
     "hardly-better-than-trigram": Sentence(
         CAUTION,
         "{row} is hardly better than counting ({limit}){rest}. {remedy}",
-        "{row} hardly better than counting, {limit}",
     ),
     "unlike-baseline": Sentence(
         CAUTION, "{model} is no fair baseline: the model here differs in more than its memory ({differs})."
@@ -183,8 +181,6 @@ SENTENCES = {
         SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
     ),
 }
-COUNTING_SHORT = "worse{new} than counting in what it reads ({limit})"
-"""In a title, of a row that does not beat its control."""
 
 REPORT: Sequence[Condition] = (
     gains.gate_gains_nothing,
