@@ -220,8 +220,8 @@ def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut) -> list[Artifact
             found.append(artifact)
         except UncheckedArtifact as error:
             unknown.append((artifact, error))
-    for artifact, error in unknown:
-        (leave_out if found else refuse)(artifact, error)
+    for artifact, why in unknown:
+        (leave_out if found else refuse)(artifact, why)
     return found
 
 
