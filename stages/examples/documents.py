@@ -20,7 +20,7 @@ class LabelledBatch(Batch):
     """Documents, padded at the end, each with its label."""
 
     labels: Tensor
-    """int64 [B]."""
+    """What the head is to say: int64 [B], or what a kind of examples makes of it."""
     documents: np.ndarray
     """Numbers of the documents in the split, int64 [B]."""
 

@@ -1,7 +1,8 @@
 """Readings of memory at test, as they stand after `--memory`. Free of torch."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from itertools import product
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -105,8 +106,52 @@ READINGS: Mapping[str, type[Reading]] = {
 }
 
 
+TUNE = "tune"
+GRIDS: Mapping[str, tuple[float, ...]] = {
+    "lr": (0.001, 0.005, 0.02, 0.1),
+    "steps": (5, 15, 30),
+    "weight": (0.1, 0.25, 0.5, 0.75),
+    "temperature": (0.1, 1.0, 10.0, 100.0),
+}
+"""Values that `tune` tries."""
+
+
+class Choices(NamedTuple):
+    """A row: the readings among which it is chosen, which differ in numbers alone; mostly one."""
+
+    spelled: str
+    readings: tuple[Reading, ...]
+
+
+def parse_choices(text: str) -> Choices:
+    """A row as it is typed. Raises: UsageError, naming what is legal.
+
+    >>> [reading.spelled for reading in parse_choices("mbpa:k=8,lr=0.005/0.02").readings]
+    ['mbpa:k=8,lr=0.005', 'mbpa:k=8,lr=0.02']
+    """
+    name, _, settings = text.partition(":")
+    given = [part.partition("=")[::2] for part in settings.split(",") if part]
+    lists = {key: _listed(text, key, value) for key, value in given}
+    if len(lists) < len(given):
+        raise UsageError(f"--memory {text}: a setting is there twice.")
+    typed = (zip(lists, values, strict=True) for values in product(*lists.values()))
+    found = tuple(parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)])) for pairs in typed)
+    if len(set(found)) < len(found):
+        raise UsageError(f"--memory {text}: a value is there twice.")
+    return Choices(found[0].spelled if len(found) == 1 else text, found)
+
+
+def _listed(text: str, key: str, value: str) -> list[str]:
+    """The values of a setting that are tried."""
+    if value != TUNE:
+        return value.split("/")
+    if key not in GRIDS:
+        raise UsageError(f"--memory {text}: {', '.join(GRIDS)} can be tuned; of {key} name the values, as {key}=8/32.")
+    return [f"{one:g}" for one in GRIDS[key]]
+
+
 def parse_reading(text: str) -> Reading:
-    """A reading as it is typed. Raises: UsageError, naming what is legal.
+    """A reading whose settings are all given. Raises: UsageError, naming what is legal.
 
     >>> parse_reading("mbpa:k=8,lr=0.005").spelled
     'mbpa:k=8,lr=0.005'
@@ -114,11 +159,8 @@ def parse_reading(text: str) -> Reading:
     name, _, settings = text.partition(":")
     if name not in READINGS:
         raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
-    given = [part.partition("=")[::2] for part in settings.split(",") if part]
-    pairs = dict(given)
+    pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
     legal = [key for key in READINGS[name].model_fields if key != "name"]
-    if len(pairs) < len(given):
-        raise UsageError(f"--memory {text}: a setting is there twice.")
     for key in pairs:
         if key not in legal:
             raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")

@@ -133,6 +133,15 @@ class TrainConfig(StageConfig):
         return self
 
     @model_validator(mode="after")
+    def _compiled_once(self) -> "TrainConfig":
+        if self.compile and self.method_settings.grows:
+            raise ValueError(
+                f"compile: method {self.method!r} makes the network anew before a domain, and what was compiled is of "
+                "the one before: train without"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _whole_segments(self) -> "TrainConfig":
         if self.model.reads.source:  # examples are sentences, and a batch as many of them as it has tokens for
             return self
