@@ -18,11 +18,9 @@ from stages.examples.form import answers_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
 from stages.tasks.answers import read_accepted, score_matrices, word_f1
-from stages.tasks.config import GOAL, EvaluateTasksConfig
-from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
+from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors
+from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
-from stages.tasks.readings import Coarse, Neighbors
-from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
     from stages.examples.documents import Documents

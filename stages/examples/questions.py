@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.batching import padded
 from stages.examples.cutting import Cutting
 from stages.examples.documents import Documents, LabelledBatch
-from stages.examples.padding import padded
 
 
 class Question(NamedTuple):

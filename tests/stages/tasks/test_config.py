@@ -3,8 +3,7 @@
 import pytest
 
 from stages.errors import UsageError
-from stages.tasks.config import EvaluateTasksConfig
-from stages.tasks.readings import GRIDS, READINGS, parse_choices, parse_reading
+from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
 
 
 @pytest.mark.parametrize("name", READINGS)
