@@ -179,7 +179,7 @@ def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tu
 
 
 def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
-    """What is accepted for the examples of each task's test that are scored."""
+    """The accepted answers to the examples of each task's test that are scored."""
     accepted, numbers = read_accepted(tokens.file(answers_file(split))), tokens.zarr("tokens.zarr")[f"{split}/tasks"][:]
     names: list[str] = tokens.metrics["tasks"]
     found = {}

@@ -20,7 +20,7 @@ FIELDS = ("label_name", "label")
 
 
 class TaskRecord(NamedTuple):
-    """What a record has beside its text."""
+    """The label, or question and answers, of a record."""
 
     label: str | None = None
     asked: Answered | None = None

@@ -32,7 +32,7 @@ class TaskSettings(WithoutNeighbors):
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "tasks"
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans"})
-    """What records of tasks may have beside their text."""
+    """Kinds of records of tasks that the method learns from."""
 
     pool: Pool = "mean"
     """How the hidden states of a document become one vector."""
@@ -46,7 +46,7 @@ class TaskSettings(WithoutNeighbors):
         return model.model_copy(update={"head": SpanSettings() if spans else self.head(len(tokens.metrics["labels"]))})
 
     def require_records(self, tokens: "Artifact") -> Records:
-        """What the records of tasks have beside their text. Raises: UsageError if the method learns nothing of that."""
+        """The kind of records of the tasks. Raises: UsageError if the method learns nothing of that."""
         records: Records = tokens.metrics.get("records", "labels")
         if records not in self.learns_from:
             method: Any = self
