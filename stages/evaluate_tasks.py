@@ -17,7 +17,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples.form import answers_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
-from stages.tasks.answers import read_accepted, score_matrices, word_f1
+from stages.tasks.answers import read_accepted, score_matrices, scores_of
 from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors
 from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
@@ -105,11 +105,11 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         numbers = documents.chosen[which]
         if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
             accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
-            right = sum(word_f1(said, accepted[number].answers) for said, number in zip(answers, numbers, strict=True))
+            right = scores_of("f1", list(map(str, answers)), [accepted[number] for number in numbers.tolist()])
         else:
             labels = documents.labels[numbers].tolist()
-            right = sum(said == label for said, label in zip(answers, labels, strict=True))
-        return ShardOutput(job.folder, {"correct": right, "answers": list(answers)})
+            right = [float(said == label) for said, label in zip(answers, labels, strict=True)]
+        return ShardOutput(job.folder, {"correct": sum(right), "answers": list(answers)})
 
     def finish(self, job: Job[EvaluateTasksConfig], plan: StreamPlan) -> dict[str, Any]:
         from stages.charts.figure import write_figures

@@ -110,8 +110,7 @@ def score_matrices(
         said: the answers of a row, after a place, to the test of a task; rows and places as numbers from 0.
         accepted: what is accepted for the same documents of a task.
     """
-    rows, places = (1 + max(key[part] for key in said) for part in (0, 1))
-    found = np.zeros((rows, places, len(score)))
+    found = np.zeros((1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score)))
     for (row, place, task), answers in said.items():
         found[row, place, list(score).index(task)] = np.mean(scores_of(score[task], answers, accepted[task]))
     return found
