@@ -65,7 +65,7 @@ def planned(
         require_lines(count_lines(texts, FEWEST_DOCUMENTS))
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
         require_time(machine)
-        say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
+        say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and counting tokens")
         _plan(texts, total, machine, shares, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
@@ -124,7 +124,7 @@ def _plan(
 ) -> None:
     """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import Planner
+    from pipelines.trial_budget import Planner, require_time
     from stages.artifacts.durable import write_atomically
     from stages.text.sample import is_tested_by_few, record_sizes
     from stages.text.survey import bpe_vocabulary, survey, token_bytes
@@ -132,13 +132,16 @@ def _plan(
 
     training = training_settings()
     folder = recipe.with_suffix("")
-    speed = training_speed(training, bpe_vocabulary(total), device)
+    measured = token_bytes(texts)
+    machine = replace(machine, spent=time.monotonic() - began)
+    require_time(machine)
+    least = Planner(measured, machine, training, shares).least_speed()
+    say("try: timing this machine")
+    speed = training_speed(training, bpe_vocabulary(total), device, least)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     recipe.unlink(missing_ok=True)  # before its part: a recipe without one is taken for one of all of the text
     for left in _parts(recipe):
         left.unlink()
-    say("try: counting the tokens of the text")
-    measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     planner = Planner(measured, machine, training, shares)
     budget = planner.best(total)

@@ -69,7 +69,7 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
     def run_shard(self, job: ShardJob[EpisodesConfig], work: Work, shard: Shard) -> ShardOutput:
         import numpy as np
 
-        from stages.tasks.keys import document_keys
+        from stages.tasks.reader import document_keys
 
         keys, labels = layouts(work.documents.count, work.model.config.width)
         number, output = int(shard.key), ShardOutput(job.folder)

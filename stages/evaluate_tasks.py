@@ -16,11 +16,9 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import corpus_of, require_split
 from stages.methods.config import TRAIN
-from stages.tasks.config import EvaluateTasksConfig
-from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
+from stages.tasks.config import Coarse, EvaluateTasksConfig
+from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
-from stages.tasks.readings import Coarse
-from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
     from stages.examples.documents import Documents

@@ -263,8 +263,8 @@ def _disagrees(index: Artifact) -> str | None:
     except ArtifactError:
         return None
     if made_of.kind == "tokens":
-        from stages.suffixes.comparing import wrong_contexts
         from stages.suffixes.indexing import open_contexts
+        from stages.suffixes.matches import wrong_contexts
 
         return wrong_contexts(open_contexts(index))
     from stages.lineage.rows import stored_keys

@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side
 from stages.charts.report import accuracy_chart
 from stages.charts.reported import Report, scored
-from stages.diagnostics.passage import tokens_of
+from stages.diagnostics.options import tokens_of
 from stages.diagnostics.probe import LayerWatch, Records, SummingProbe
 from stages.lineage.corpus import token_text
 from stages.memory.hyperparameter import doubling_cutoffs

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.batching import padded
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples, HasTasks
-from stages.examples.padding import padded
 from stages.examples.streams import Streams
 
 

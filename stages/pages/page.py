@@ -28,7 +28,7 @@ from stages.pages.sections import Section, Stream, sections, tasks_sections, tas
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
 from stages.pages.title import page_title
-from stages.web.rendering import render as render_template
+from stages.web import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from stages.encoding.key_encoder import KeyEncoder, search_keys
+from stages.examples.batching import token_batches
 from stages.examples.examples import BATCH_TOKENS
-from stages.examples.orders import token_batches
 from stages.examples.pairs import Pairs
 from stages.lineage.pairs import SPLIT
 from stages.models.devices import autocast

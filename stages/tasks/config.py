@@ -1,13 +1,132 @@
 """Settings of evaluate-tasks. Free of torch."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
-from stages.config import Spelling, StageConfig
-from stages.tasks.readings import Reading, parse_reading
+from stages.config import Settings, Spelling, StageConfig
+from stages.errors import UsageError, did_you_mean
 
-READING = Spelling("READING[:key=value,…]", repeated=True)
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+Part = Literal["all", "head"]
+
+
+class Reading(Settings):
+    """A row of the matrix: the model with what it reads of memory."""
+
+    reads_keys: ClassVar[bool] = False
+    """Whether it looks for the nearest documents."""
+    adapts: ClassVar[bool] = False
+    """Whether it learns anew for each example, which takes long."""
+    name: str
+
+    @property
+    def spelled(self) -> str:
+        """The reading as it may be typed: `mbpa:k=8`; settings at their defaults are left out."""
+        given = [
+            f"{key}={_spelled(getattr(self, key))}"
+            for key, field in type(self).model_fields.items()
+            if key != "name" and getattr(self, key) != field.default
+        ]
+        return ":".join([self.name, *([",".join(given)] if given else [])])
+
+
+def _spelled(value: float | str) -> str:
+    """A number with all its digits, as short as it can be; a word as it is."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+class NoReading(Reading):
+    """The model alone."""
+
+    name: Literal["none"] = "none"
+
+
+class Neighbors(Reading):
+    """p(y) = λ p_mem(y) + (1 - λ) p_model(y); p_mem by exp(-d² / τ) of the k nearest documents with the label y."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["episodic"] = "episodic"
+    k: Count = 32
+    temperature: Positive = 10.0
+    """τ, of squared Euclidean distances."""
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """λ."""
+
+
+class Adaptation(Reading):
+    """L steps of gradient descent on documents of memory, for each example from the model's own weights."""
+
+    adapts: ClassVar[bool] = True
+
+    k: Count = 32
+    """Documents, K."""
+    steps: Annotated[int, Field(ge=0)] = 30
+    """L."""
+    lr: Positive = 1e-3
+    """η."""
+    anchor: Annotated[float, Field(ge=0)] = 1e-3
+    """κ, of the squared distance from the weights before."""
+
+
+class Mbpa(Adaptation):
+    """Adapts to the k nearest documents."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["mbpa"] = "mbpa"
+
+
+class RandomAdaptation(Adaptation):
+    """Adapts to k documents that are drawn: the control of `mbpa`."""
+
+    name: Literal["random"] = "random"
+
+
+class Coarse(Adaptation):
+    """Adapts once for all examples, at each step to k documents that are drawn anew: of Meta-MbPA and OML-ER."""
+
+    adapts: ClassVar[bool] = False
+
+    name: Literal["coarse"] = "coarse"
+    part: Part = "all"
+    """Weights that adapt: all, or the head alone, as of OML-ER."""
+
+
+READINGS: Mapping[str, type[Reading]] = {
+    "none": NoReading,
+    "mbpa": Mbpa,
+    "random": RandomAdaptation,
+    "coarse": Coarse,
+    "episodic": Neighbors,
+}
+
+
+def parse_reading(text: str) -> Reading:
+    """A reading as it is typed. Raises: UsageError, naming what is legal.
+
+    >>> parse_reading("mbpa:k=8,lr=0.005").spelled
+    'mbpa:k=8,lr=0.005'
+    """
+    name, _, settings = text.partition(":")
+    if name not in READINGS:
+        raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
+    given = [part.partition("=")[::2] for part in settings.split(",") if part]
+    pairs = dict(given)
+    legal = [key for key in READINGS[name].model_fields if key != "name"]
+    if len(pairs) < len(given):
+        raise UsageError(f"--memory {text}: a setting is there twice.")
+    for key in pairs:
+        if key not in legal:
+            raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")
+    try:
+        return READINGS[name].model_validate(pairs)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"--memory {text}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
 
 
 class EvaluateTasksConfig(StageConfig):

@@ -1,13 +1,14 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
@@ -22,11 +23,10 @@ from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
 from stages.models.head_settings import LanguageSettings, Pool
+from stages.models.heads import pooled
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
-from stages.tasks.adapt import adapted
-from stages.tasks.keys import document_keys
-from stages.tasks.readings import Adaptation, Coarse, Neighbors, Reading
+from stages.tasks.config import Adaptation, Coarse, Neighbors, Part, Reading
 
 
 @dataclass(frozen=True)
@@ -221,3 +221,54 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
     stored = np.asarray(episodes.zarr("episodes.zarr")["keys"][:])
     encoder = load_model(episodes.input("encoder").path, device)
     return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)
+
+
+@contextmanager
+def adapted(
+    model: LanguageModel, batches: Iterable[LabelledBatch], settings: Adaptation, part: Part = "all"
+) -> Iterator[None]:
+    """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
+
+    W̃ ← W̃ - η ∇((1 / K) Σ ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
+    The gates of ANML-ER and its frozen copy do not adapt, nor do prototypes of EMAR.
+
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, where the mean of the neighbours is weighted
+    alike; Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
+    """
+    weights = [
+        weight
+        for name, weight in model.named_parameters()
+        if name.startswith("head." if part == "head" else "") and not name.startswith(("frozen.", "head.modulator."))
+    ]
+    before = [weight.detach().clone() for weight in weights]
+    try:
+        for batch in batches:
+            _step(model, weights, before, batch, settings)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, own in zip(weights, before, strict=True):
+                weight.copy_(own)
+
+
+def _step(
+    model: LanguageModel, weights: list[nn.Parameter], before: list[Tensor], batch: LabelledBatch, settings: Adaptation
+) -> None:
+    loss = F.cross_entropy(model.label_scores(batch), batch.labels)
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    with torch.no_grad():
+        for weight, own, gradient in zip(weights, before, gradients, strict=True):
+            if gradient is not None:  # the vocabulary's softmax may have none, and then stays
+                weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
+
+
+def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
+    """The pooled hidden states of some examples [n], float32 [n, d]."""
+    size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[np.ndarray]()
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for start in range(0, len(which), size):
+            batch = examples.batch(which[start : start + size]).to(device)
+            assert batch.mask is not None
+            found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
+    return np.concatenate(found)

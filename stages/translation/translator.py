@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.examples.padding import padded
+from stages.examples.batching import padded
 from stages.lineage.corpus import token_text
 from stages.models.language_model import LanguageModel
 from stages.text.excerpt import TokenText

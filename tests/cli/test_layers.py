@@ -65,6 +65,52 @@ def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path:
     assert written.code == 0, written.err
 
 
+PLUS = {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}
+
+ROWS = ("--backbone", "memory-transformer", "--set", "model.memory_tokens=3", "--set")
+OTHERS = {
+    "memory-plus": ("--backbone", "transformer-xl", *chosen("feed_forward", PLUS)),
+    "memformer": ("--backbone", "memformer", "--set", "model.slots=3"),
+    "sru++": ("--backbone", "sru++"),
+    "memory-tokens": (*ROWS, "model.memory_rows=shared"),
+    "controller": (*ROWS, "model.memory_rows=controller"),
+    "bottleneck": (*ROWS, "model.memory_rows=bottleneck"),
+}
+PROBED = {
+    "memory-plus": ("product_keys", "product-keys-usage"),
+    "memformer": ("memformer", "memformer-"),
+    **dict.fromkeys(("memory-tokens", "controller", "bottleneck"), ("memory_tokens", "memory-tokens-")),
+}
+"""Figures of a report, and how the name of a chart begins."""
+
+
+@pytest.mark.parametrize("layer", OTHERS)
+def test_others_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, layer: str) -> None:
+    own = SMALL if layer != "sru++" else SMALL[:-2]  # whose attention has one head
+    model = memlm("train", tokens, *OTHERS[layer], *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    memories = ("--memory", "long:size=9,theta=0.3,lambda=0.3", "--memory", "external:k=4,temperature=1,lambda=0.2")
+    ended = [
+        memlm("evaluate", index, *memories, "--exclude", "self", "--reset", reset, "--json")
+        for reset in ("none", "document")
+    ]
+    assert [one.code for one in ended] == [0, 0], ended[0].err
+    whole, alone = (json.loads(one.out) for one in ended)
+    rows = {row["row"] for row in whole["metrics"]["rows"]}
+    assert rows == {"plain", "neural-cache", "knn-lm", "neural-cache then knn-lm"}
+    assert whole["metrics"]["rows"][0]["nll"] == pytest.approx(alone["metrics"]["rows"][0]["nll"])  # one document
+    page = memlm("report", whole["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    if layer in PROBED:
+        figures, chart = PROBED[layer]
+        assert whole["metrics"][figures]
+        assert f'id="{chart}' in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert len(json.loads(seen.out)["tokens"]) == 5
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 8)
+    assert written.code == 0, written.err
+
+
 def test_a_table_larger_than_memory_is_refused_before_training(memlm: Memlm, tokens: str) -> None:
     table = chosen("lookup", NGRAMS | {"slots": 2 * 10**9})
     ended = memlm("train", tokens, "--backbone", "transformer", *table, *SMALL)

@@ -53,6 +53,22 @@ def test_all_that_is_severe_is_minded_else_one_remark(codes: str, minded: str) -
     assert "".join(remark.code for remark in to_mind(remarks)) == minded
 
 
+def test_rough_intervals_are_called_so_whatever_else_is_minded() -> None:
+    rough = Remark("rough-intervals", Severity.CAUTION, "")
+    severe, caution = Remark("a", Severity.SEVERE, ""), Remark("b", Severity.CAUTION, "")
+    assert to_mind([severe, caution, rough]) == [severe, rough]
+    assert to_mind([caution, rough]) == [caution, rough]
+
+
+def test_that_counting_is_as_good_is_said_once_and_no_gain_is_claimed(tmp_path: Path, capsys) -> None:
+    counted = {"perplexity": 50.0, "perplexity_on_new_text": 50.0, "texts": [], "past": None, "weight": None}
+    rows = [made.row("plain", 168.0), {**made.row("neural-cache", 113.57), "control": counted}]
+    show_report("", made.chain(Store(tmp_path / "store"), {"rows": rows, "outside_repeated_paragraphs": None}))
+    *_, meaning, minded = capsys.readouterr().err.splitlines()
+    assert "113.57" in meaning and "%" not in meaning and "counting" not in meaning
+    assert "50" in minded
+
+
 def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Artifact, capsys, monkeypatch) -> None:
     tell_rest(report)
     assert f"memlm report {report.reference} --store" in capsys.readouterr().err

@@ -234,6 +234,19 @@ def test_minutes_that_are_over_already_are_told_before_the_machine_is_timed(
 
 
 @pytest.mark.usefixtures("small")
+def test_a_machine_is_timed_for_as_short_as_a_refusal_needs(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "stages.training.speed.training_speed", lambda *given: asked.append(given[-1]) or given[-1] * 0.9
+    )
+    ended = memlm("try", book, "--minutes", 2)
+    assert (ended.code, len(asked)) == (2, 1), ended.err
+    assert f"at {asked[0] * 0.9:,.0f} tokens a second" in ended.err
+
+
+@pytest.mark.usefixtures("small")
 def test_seeds_share_the_time_and_end_with_means(memlm: Memlm, book: Path) -> None:
     alone = memlm("try", book, "--minutes", 2, "--dry-run", *QUICK)
     ended = memlm("try", book, "--minutes", 4, "--seeds", 2, "--output", "page.html", *QUICK)

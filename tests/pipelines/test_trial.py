@@ -102,6 +102,15 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
     assert planner(Machine(10_000, minutes_in(said.value))).best(NOVEL).bytes >= FEWEST_BYTES
 
 
+@pytest.mark.parametrize("machine", [Machine(1.0, 3, spent=15.0), Machine(1.0, 9, seeds=3)])
+@pytest.mark.parametrize("shares", [None, (0.1, 0.2)])
+def test_the_least_speed_is_known_before_the_machine_is_timed(machine, shares):
+    least = planner(machine, shares).least_speed()
+    assert planner(replace(machine, speed=1.001 * least), shares).best(NOVEL).bytes >= FEWEST_BYTES
+    with pytest.raises(UsageError):
+        planner(replace(machine, speed=0.999 * least), shares).best(NOVEL)
+
+
 def plan_of(trial):
     """The plan that the recipe of a trial holds."""
     return Plan.model_validate(tomllib.loads(recipe_text(trial))["plan"])

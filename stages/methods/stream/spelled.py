@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.batching import padded
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch
-from stages.examples.padding import padded
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 

@@ -222,7 +222,8 @@ class HashedNgramsSettings(LookupSettings):
     table_lr: Annotated[float, Field(gt=0)] = 1e-2
     """Learning rate of the tables, the same at every step."""
     on_host: bool = False
-    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it."""
+    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it, and an
+    update changes these rows alone."""
     scope: Literal["stream", "document"] = "stream"
     """Whether n-grams reach across the beginning of a document."""
 
@@ -239,9 +240,8 @@ class HashedNgramsSettings(LookupSettings):
         return [list(islice(primes, self.heads)) for _ in self.orders]
 
     @property
-    def table_numbers(self) -> int:
-        """Numbers in the tables of a block."""
-        return sum(map(sum, self.sizes)) * self.entry_width
+    def host_table(self) -> tuple[int, int]:
+        return (sum(map(sum, self.sizes)), self.entry_width) if self.on_host else (0, 0)
 
     @property
     def before(self) -> int:

@@ -3,8 +3,7 @@
 import pytest
 
 from stages.errors import UsageError
-from stages.tasks.config import EvaluateTasksConfig
-from stages.tasks.readings import READINGS, parse_reading
+from stages.tasks.config import READINGS, EvaluateTasksConfig, parse_reading
 
 
 @pytest.mark.parametrize("name", READINGS)
