@@ -240,7 +240,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         # an index that lacks keys only makes reports a little worse: it is opened with the number that it must hold
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
         kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
-        size = path.stat().st_size
+        size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
         figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
         return {
