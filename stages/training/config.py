@@ -136,6 +136,15 @@ class TrainConfig(StageConfig):
         return self
 
     @model_validator(mode="after")
+    def _compiled_once(self) -> "TrainConfig":
+        if self.compile and self.method_settings.grows:
+            raise ValueError(
+                f"compile: method {self.method!r} makes the network anew before a domain, and what was compiled is of "
+                "the one before: train without"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _host_tables_learn_by_rows(self) -> "TrainConfig":
         if not isinstance(self.model, AttentionConfig) or not any(self.model.lookup.host_table):
             return self
