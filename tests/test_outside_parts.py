@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.examples.batching import shuffled_order
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (

@@ -30,7 +30,7 @@ SHELVES = {
     ),
     "Explanation": ("explanation", "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl"),
     "Reference": ("reference", "streams memories artifacts reliability house"),
-    "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
+    "Results": ("results", "effects trime spalm layers pretrained speed cluster reliability"),
 }
 """Folder of each shelf, and the pages that come first; the others follow by name."""
 ALSO = {"Reference": ["commands", "settings", "fields", "contributing", "changelog"]}

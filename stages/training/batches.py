@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from stages.errors import DataError, UsageError
+from stages.examples.batching import aligned_order, by_length, shuffled_order, token_batches
 from stages.examples.examples import Examples, Task
-from stages.examples.orders import aligned_order, by_length, shuffled_order, token_batches
 from stages.methods.config import ENOUGH_DOCUMENTS
 from stages.methods.method import BatchLayout, Method
 from stages.reporting import Reporter

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from stages.training import memmap as module
-from stages.training.memmap import mapped
+from stages.training import training_data as module
+from stages.training.training_data import mapped
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,8 @@ import torch.nn.functional as F
 
 from stages.errors import ArtifactError
 from stages.memory.episodic import nearest, squared_distances
-from stages.tasks.adapt import adapted
-from stages.tasks.keys import document_keys
-from stages.tasks.reader import Memory, StreamReader
-from stages.tasks.readings import Mbpa, Part, RandomAdaptation
+from stages.tasks.config import Mbpa, Part, RandomAdaptation
+from stages.tasks.reader import Memory, StreamReader, adapted, document_keys
 from tests.stages.methods.stream.updates import model_for, stream
 
 
