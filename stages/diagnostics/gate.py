@@ -170,7 +170,12 @@ def grouped(gate: Tensor) -> Tensor:
 
 
 def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
-    """Place of the first neighbour that holds the target, int64 [n]; K where none of K does."""
+    """Place of the first neighbour that holds the target, int64 [n]; K where none of K does.
+
+    >>> import torch
+    >>> first_matches(torch.tensor([[5, 7, 7], [1, 2, 3]]), torch.tensor([7, 7])).tolist()
+    [1, 3]
+    """
     import torch
 
     right = neighbors == targets[:, None]

@@ -18,9 +18,10 @@ from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeRea
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
 from stages.examples.pairs import Pairs
+from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT, text_splits
-from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import own_rows, stored_keys
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
@@ -33,7 +34,7 @@ from stages.retrieval.neighbors import (
     StoredNeighbors,
     open_datastore,
 )
-from stages.retrieval.pair_search import PairSearch
+from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
@@ -41,7 +42,6 @@ from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
-from stages.text.similar import SimilarSentences
 from stages.text.tokens import open_split
 
 
@@ -146,7 +146,7 @@ def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
     """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
-    if "gate_neighbors" not in read:
+    if MODELS_OWN not in read:
         return None
     # without the last value, -1, which stands for a missing neighbour
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
@@ -185,8 +185,10 @@ def open_similar_pairs(
     tokens, key = read[PAIRS], reading.key
     assert key is not None, "the reading is completed"
     own = Corpus.of(tokens)
-    arrays = {f"{SPLIT}/{name}": np.asarray(own.arrays[f"{SPLIT}/{name}"][:]) for name in own.read}
-    examples = replace(own, arrays=arrays).examples(SPLIT, model.config.cutting(reader.windows, reader.by_document))
+    arrays = {f"{PAIRS_SPLIT}/{name}": np.asarray(own.arrays[f"{PAIRS_SPLIT}/{name}"][:]) for name in own.read}
+    examples = replace(own, arrays=arrays).examples(
+        PAIRS_SPLIT, model.config.cutting(reader.windows, reader.by_document)
+    )
     assert isinstance(examples, Pairs), "the reading was checked"
     similar = SimilarSentences(examples.source_ids, examples.sources, int(tokens.metrics["vocabulary_size"]))
     encoder = KeyEncoder(model, reader, key, "float32")

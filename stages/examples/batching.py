@@ -57,6 +57,9 @@ def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
     """Order examples by (length, size), those that are alike in an order drawn from the seed, int64 [count].
 
     Neighbours in it need little padding.
+
+    >>> by_length(np.array([3, 1, 3]), np.array([2, 9, 1]), seed=0).tolist()
+    [1, 2, 0]
     """
     drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
     # The last key counts most.

@@ -20,7 +20,7 @@ class LabelledBatch(Batch):
     """Documents, padded at the end, each with its label."""
 
     labels: Tensor
-    """int64 [B]."""
+    """Labels for the head, int64 [B]; a kind of examples may have others."""
     documents: np.ndarray
     """Numbers of the documents in the split, int64 [B]."""
 

@@ -74,7 +74,13 @@ class ChoiceNetwork(Network):
 
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
-    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others."""
+    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others.
+
+    λ = 0.4 for the first of two numbers, and 0.05 / 3 for each choice besides:
+
+    >>> beginning(weight=0.4, best=0, numbers=2).exp()
+    tensor([0.5867, 0.3967, 0.0167], dtype=torch.float64)
+    """
     # None begins at 0, which has no logit.
     shares = torch.full((1 + numbers,), ELSEWHERE / (1 + numbers), dtype=torch.float64)
     shares[0] += (1 - ELSEWHERE) * (1 - weight)

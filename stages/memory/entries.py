@@ -75,7 +75,14 @@ class LogSums:
 
 
 def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
-    """The entries whose value is the target of their position; targets int [n]."""
+    """The entries whose value is the target of their position; targets int [n].
+
+    Position 0 holds its target 7 at places 0 and 2, position 1 its target 5 nowhere:
+
+    >>> entries = Entries(torch.zeros(2, 3), torch.tensor([[7, 5, 7], [7, 7, -1]]))
+    >>> find_matches(entries, torch.tensor([7, 5]))
+    Matches(rows=tensor([0, 0]), places=tensor([0, 2]))
+    """
     same = entries.values == targets[:, None].to(entries.values.dtype)
     k = same.shape[1]
     if same.device.type == "cpu":  # where torch takes ten times as long

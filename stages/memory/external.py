@@ -65,5 +65,10 @@ def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Fl
 
 
 def scaled_dot(scores: Tensor, width: int) -> Tensor:
-    """`scaled-dot` from `dot`: q·k / sqrt(d_k)."""
+    """`scaled-dot` from `dot`: q·k / sqrt(d_k).
+
+    >>> import torch
+    >>> scaled_dot(torch.tensor([6.0]), width=4)
+    tensor([3.])
+    """
     return scores / math.sqrt(width)

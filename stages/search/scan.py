@@ -364,5 +364,9 @@ def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | b
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
-    """Rows in the longest excluded range."""
+    """Rows in the longest excluded range.
+
+    >>> widest(np.array([[2, 2], [5, 9]])), widest(None)
+    (4, 0)
+    """
     return 0 if exclude is None else max(0, int((exclude[:, 1] - exclude[:, 0]).max(initial=0)))

@@ -1,7 +1,8 @@
-"""Settings of evaluate-tasks. Free of torch."""
+"""Settings of evaluate-tasks, and the readings of memory. Free of torch."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -105,8 +106,52 @@ READINGS: Mapping[str, type[Reading]] = {
 }
 
 
+TUNE = "tune"
+GRIDS: Mapping[str, tuple[float, ...]] = {
+    "lr": (0.001, 0.005, 0.02, 0.1),
+    "steps": (5, 15, 30),
+    "weight": (0.1, 0.25, 0.5, 0.75),
+    "temperature": (0.1, 1.0, 10.0, 100.0),
+}
+"""Values that `tune` tries."""
+
+
+class Choices(NamedTuple):
+    """A row: the readings among which it is chosen, which differ in numbers alone; mostly one."""
+
+    spelled: str
+    readings: tuple[Reading, ...]
+
+
+def parse_choices(text: str) -> Choices:
+    """A row as it is typed. Raises: UsageError, naming what is legal.
+
+    >>> [reading.spelled for reading in parse_choices("mbpa:k=8,lr=0.005/0.02").readings]
+    ['mbpa:k=8,lr=0.005', 'mbpa:k=8,lr=0.02']
+    """
+    name, _, settings = text.partition(":")
+    given = [part.partition("=")[::2] for part in settings.split(",") if part]
+    lists = {key: _listed(text, key, value) for key, value in given}
+    if len(lists) < len(given):
+        raise UsageError(f"--memory {text}: a setting is there twice.")
+    typed = (zip(lists, values, strict=True) for values in product(*lists.values()))
+    found = tuple(parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)])) for pairs in typed)
+    if len(set(found)) < len(found):
+        raise UsageError(f"--memory {text}: a value is there twice.")
+    return Choices(found[0].spelled if len(found) == 1 else text, found)
+
+
+def _listed(text: str, key: str, value: str) -> list[str]:
+    """The values of a setting that are tried."""
+    if value != TUNE:
+        return value.split("/")
+    if key not in GRIDS:
+        raise UsageError(f"--memory {text}: {', '.join(GRIDS)} can be tuned; of {key} name the values, as {key}=8/32.")
+    return [f"{one:g}" for one in GRIDS[key]]
+
+
 def parse_reading(text: str) -> Reading:
-    """A reading as it is typed. Raises: UsageError, naming what is legal.
+    """A reading whose settings are all given. Raises: UsageError, naming what is legal.
 
     >>> parse_reading("mbpa:k=8,lr=0.005").spelled
     'mbpa:k=8,lr=0.005'
@@ -114,11 +159,8 @@ def parse_reading(text: str) -> Reading:
     name, _, settings = text.partition(":")
     if name not in READINGS:
         raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
-    given = [part.partition("=")[::2] for part in settings.split(",") if part]
-    pairs = dict(given)
+    pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
     legal = [key for key in READINGS[name].model_fields if key != "name"]
-    if len(pairs) < len(given):
-        raise UsageError(f"--memory {text}: a setting is there twice.")
     for key in pairs:
         if key not in legal:
             raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")
@@ -127,6 +169,11 @@ def parse_reading(text: str) -> Reading:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise UsageError(f"--memory {text}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+GOAL = "goal"
+Score = Literal["f1", "exact", "goal"]
+"""Score of answers in words: F1 of words, exact match, or the joint goal of the turns of a dialogue."""
 
 
 class EvaluateTasksConfig(StageConfig):
@@ -140,7 +187,13 @@ class EvaluateTasksConfig(StageConfig):
         "none",
     )
     """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), coarse (to
-    drawn ones, once for all), episodic (interpolates with the labels of the nearest)."""
+    drawn ones, once for all), episodic (interpolates with the labels of the nearest). A number may be `tune`, or a list
+    0.1/0.2: the best on the tune split of the first task is read."""
+    tune_split: str = "valid"
+    """Split whose documents of the first task choose among the numbers of a reading."""
+    score: Annotated[tuple[str, ...], Spelling("[TASK=]f1|exact|goal", repeated=True)] = ()
+    """Score of answers in words, of all tasks or of one: F1 of words (f1; where none is said), exact match (exact), or
+    whether all turns of a dialogue so far make the right state (goal)."""
     after: Literal["each", "last"] | None = None
     """Weights that are scored: before the first task and after each, or after the last alone; None: each, but last
     where a reading adapts."""
@@ -149,18 +202,35 @@ class EvaluateTasksConfig(StageConfig):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings of `memory`, parsed."""
-        return tuple(map(parse_reading, self.memory))
+        """The readings of `memory`, parsed; of a row that is tuned the first."""
+        return tuple(choices.readings[0] for choices in self.rows)
 
-    @field_validator("memory", mode="before")
+    @property
+    def rows(self) -> tuple[Choices, ...]:
+        """The readings of each row, among which it is chosen."""
+        return tuple(map(parse_choices, self.memory))
+
+    def scores(self, tasks: Sequence[str]) -> dict[str, Score]:
+        """The score of each task. Raises: UsageError for one of no task, or a score that there is not."""
+        found: dict[str, Score] = dict.fromkeys(tasks, "f1")
+        for text in self.score:
+            task, _, score = text.rpartition("=")
+            if task and task not in found:
+                raise UsageError(f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}")
+            if score not in get_args(Score):
+                raise UsageError(f"--score {text}: there is no score {score!r}; {did_you_mean(score, get_args(Score))}")
+            found |= dict.fromkeys([task] if task else tasks, score)  # type: ignore[arg-type]
+        return found
+
+    @field_validator("memory", "score", mode="before")
     @classmethod
-    def _listed(cls, memory: Any) -> Any:
-        return (memory,) if isinstance(memory, str) else memory
+    def _listed(cls, texts: Any) -> Any:
+        return (texts,) if isinstance(texts, str) else texts
 
     @field_validator("memory")
     @classmethod
     def _spelled(cls, memory: tuple[str, ...]) -> tuple[str, ...]:
-        spelled = tuple(parse_reading(text).spelled for text in memory)
+        spelled = tuple(parse_choices(text).spelled for text in memory)
         if len(set(spelled)) < len(spelled):
             raise ValueError("a reading is there twice")
         return spelled

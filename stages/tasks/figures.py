@@ -43,6 +43,9 @@ def backward_transfer(scores: Matrix) -> float | None:
     """Mean over the tasks before the last of R[K, j] - R[j, j]; None of one task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 3.
+
+    >>> backward_transfer(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
+    -0.75
     """
     last = len(scores) - 1
     gained = [scores[last, j] - scores[j + 1, j] for j in range(last - 1)]
@@ -53,6 +56,9 @@ def forward_transfer(scores: Matrix) -> float | None:
     """Mean over the tasks after the first of R[j - 1, j] - R[0, j]; None of one task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 4.
+
+    >>> forward_transfer(np.array([[0.25, 0.25], [1.0, 0.5], [0.25, 0.75]]))
+    0.25
     """
     gained = [scores[j, j] - scores[0, j] for j in range(1, scores.shape[1])]
     return float(np.mean(gained)) if gained else None

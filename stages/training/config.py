@@ -18,6 +18,8 @@ NonNegative = Annotated[float, Field(ge=0)]
 
 AUTO = 0
 """Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may give."""
+SAID_OTHERWISE: dict[str, None] = {"epochs": None, "long_length": None}
+"""Settings of a run that are resolved into others: the steps, and the model's own."""
 Steps = Annotated[Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))]
 
 
@@ -131,6 +133,15 @@ class TrainConfig(StageConfig):
             raise ValueError(f"label_smoothing does not go with the joint loss of method {self.method!r}")
         if self.label_smoothing and (self.model.cutoffs or self.model.score_cap):
             raise ValueError("label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out")
+        return self
+
+    @model_validator(mode="after")
+    def _compiled_once(self) -> "TrainConfig":
+        if self.compile and self.method_settings.grows:
+            raise ValueError(
+                f"compile: method {self.method!r} makes the network anew before a domain, and what was compiled is of "
+                "the one before: train without"
+            )
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
-from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
+from stages.examples import EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
@@ -177,7 +177,7 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
 def segments(config: TrainConfig, tokens: Artifact) -> int:
     """Examples of the training split: its documents, where these are examples, or its whole segments."""
     split = tokens.metrics["splits"][TRAIN]
-    if tokens.metrics.get("examples") == DOCUMENTS:
+    if EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).tasks:
         return int(split["documents"])
     return int(split["tokens"]) // config.segment_length
 
@@ -196,7 +196,8 @@ def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
 def cut_by_tokens(tokens: Artifact) -> bool:
     """Whether examples differ so much in length that batches are cut by tokens."""
     kind = tokens.metrics.get("examples", STREAMS)
-    return kind not in (STREAMS, DOCUMENTS) and bool(EXAMPLES.load(kind).by_tokens)
+    # Code is loaded of few kinds: it needs torch.
+    return kind != STREAMS and not EXAMPLES.settings(kind).tasks and bool(EXAMPLES.load(kind).by_tokens)
 
 
 def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":

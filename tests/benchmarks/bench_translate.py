@@ -23,7 +23,7 @@ from stages.generation.translate import LineTranslator, Translated, open_line_tr
 from stages.inspection.settings import Request
 from stages.search.open import read_index
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_search import IndexSteps
+from stages.translation.step_memory import IndexSteps
 from tests.benchmarks.timing import Seconds, medians, timed
 
 PAIRS = 4, 16

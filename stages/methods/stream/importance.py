@@ -112,7 +112,9 @@ class Mas(Anchored[MasConfig]):
     """
 
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
-        return model.label_scores(batch).square().sum()
+        scores = model.label_scores(batch)
+        # A position that cannot be an answer has -inf, whatever the weights are.
+        return scores[scores.isfinite()].square().sum()
 
     def weighed(self, gradient: Tensor) -> Tensor:
         return gradient.abs()

@@ -39,7 +39,7 @@ class CompressiveSettings(StreamAttentionSettings):
         Raises: UsageError if lengths are not multiples of the rate.
         """
         self._require_multiple("--segment-length, or --context at test,", context, least=self.rate)
-        self._require_multiple("--mem-length", model.lengths.mem_length or 0, least=0)
+        self._require_multiple("--mem-length", model.lengths.cached, least=0)
         return Slots(StateArray((1, self.long_length, model.width)))
 
     def _require_multiple(self, what: str, length: int, least: int) -> None:
@@ -106,7 +106,7 @@ class InfinitySettings(StreamAttentionSettings):
 
         Raises: UsageError if other numbers of positions than a segment's would leave the cache.
         """
-        cached = model.lengths.mem_length or 0
+        cached = model.lengths.cached
         if cached % context:
             near = round(cached / context) * context
             raise UsageError(

@@ -6,19 +6,24 @@ what followed the longest matches of a context; `external` the nearest entries o
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.examples import PAIRS as PAIRS_OF_SENTENCES
+from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
 from stages.lineage.neighbors import require_neighbors, stored_splits
-from stages.lineage.sources import own_splits
+from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
-from stages.methods.defaults import default_key, default_similarity, is_own_datastore, trained_temperature
+from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
 from stages.retrieval.grammar import shortest
 from stages.retrieval.reading import Past, Reading, SourceSettings
+
+if TYPE_CHECKING:
+    from stages.retrieval.reading import Reading
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -263,3 +268,36 @@ def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
         require_neighbors(read["neighbors"], split, 1, FEWER)
     stored: dict[str, Any] = stored_splits(read["neighbors"])
     return min(rows, *(stored[split] for split in splits))
+
+
+MOST_OF_PAIRS = 64
+"""Neighbours that `tune` reads at most: a few pairs have few tokens."""
+DEFAULT_OF_PAIRS = 16
+
+
+class SimilarPairsSettings(SourceSettings):
+    """How many pairs are found for a sentence, and how many of their tokens are read."""
+
+    word: ClassVar[str] = "similar pairs"
+    means: ClassVar[str] = "the k nearest tokens of the pairs whose sources BM25 finds"
+    amount: ClassVar[str] = "k"
+    reads_pairs: ClassVar[bool] = True
+    k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = None
+    """Neighbours read; None: 16."""
+    pairs: Count = 16
+    """Pairs of train found for a sentence."""
+
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        tokens = read["tokens"]
+        if tokens.metrics.get("examples", STREAMS) != PAIRS_OF_SENTENCES:
+            raise UsageError(f"{reading.spelled}: {tokens.reference} holds no pairs of sentences.")
+        if not tokens.metrics["splits"].get(PAIRS_SPLIT, {}).get("tokens"):
+            raise ArtifactError(f"{tokens.reference} has no split {PAIRS_SPLIT!r} whose pairs could be found.")
+        numbers = doubling_cutoffs(MOST_OF_PAIRS) if self.k == "tune" else self.k or (DEFAULT_OF_PAIRS,)
+        return reading.changed(
+            {
+                "key": reading.key or stored_key(read["model"]),
+                "similarity": reading.similarity or default_similarity(read["model"], "l2"),
+                "k": tuple(int(number) for number in numbers),
+            }
+        )

@@ -3,7 +3,7 @@
 import pytest
 
 from stages.errors import UsageError
-from stages.tasks.config import READINGS, EvaluateTasksConfig, parse_reading
+from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
 
 
 @pytest.mark.parametrize("name", READINGS)
@@ -31,11 +31,22 @@ def test_no_digit_is_lost(text: str) -> None:
         ("mbpa:x=1", "steps"),
         ("mbpa:k=0", "k"),
         ("mbpa:k", "k"),
+        ("mbpa:k=tune", "k=8/32"),
+        ("mbpa:lr=0.1/0.1", "twice"),
+        ("mbpa:lr=0.1/-1", "lr"),
+        ("none:lr=tune", "nothing"),
     ],
 )
 def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        parse_reading(text)
+        parse_choices(text)
+
+
+def test_what_is_tuned_is_all_pairs_of_its_values() -> None:
+    found = parse_choices("mbpa:lr=tune,k=3/4")
+    tried = [(reading.lr, reading.k) for reading in found.readings]  # type: ignore[attr-defined]
+    assert tried == [(lr, k) for lr in GRIDS["lr"] for k in (3, 4)]
+    assert found.spelled == "mbpa:lr=tune,k=3/4" and parse_choices("mbpa:k=32").spelled == "mbpa"
 
 
 def test_a_reading_twice_is_refused() -> None:

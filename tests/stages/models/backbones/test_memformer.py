@@ -124,7 +124,7 @@ def test_sizes_that_do_not_fit_are_refused(changes):
         model(**changes)
 
 
-D, K = 8, 3
+K = 3
 
 
 def writer(slots=K, temperature=0.25, forgetting=0.1):

@@ -6,8 +6,7 @@ import torch
 from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.translation.beam import BeamSettings, beam_search
-from stages.translation.decoder import Decoder
-from stages.translation.model_decoder import ModelDecoder
+from stages.translation.decoder import Decoder, ModelDecoder
 
 V, EOS = 11, 0
 
