@@ -55,7 +55,7 @@ def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
         r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`", "", results.MARKED.sub("", page.read_text("utf-8")), flags=re.M
     )
     unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
-    assert not unknown, f"{page.name}: no table has {unknown}"
+    assert not unknown, f"{page.name}: {unknown}"
 
 
 def test_numbers_keep_their_digits() -> None:

@@ -77,11 +77,6 @@ def test_help_of_train_names_methods_backbones_and_presets(memlm: Memlm) -> None
     assert words >= {*METHODS.names(), *trainable_backbones(), *NAMED, *preset_names()}
 
 
-def test_help_of_train_says_that_steps_do_not_follow_the_clock(memlm: Memlm) -> None:
-    said = " ".join(re.findall(r"[\w,;:()-]+", memlm("train", "--help").out))
-    assert "auto: as many as the text is worth to the model, however fast the machine is" in said
-
-
 def test_help_names_the_commands_that_run_no_model() -> None:
     *without, last = (name for name in COMMANDS[1:9] if "precision" not in stage_of(name).Config.model_fields)
     assert f"{', '.join(without)} and {last}" == ON_CPU

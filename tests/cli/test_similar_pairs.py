@@ -91,13 +91,13 @@ def test_pairs_of_another_corpus_are_found(model: str, tokens: str, prefix: Path
     other = memlm("tokenize", *languages, "--train", prefix / "one", "--test", prefix / "test", "--name", "other")
     sure = "similar-pairs:pairs=1,k=1,temperature=0.01,lambda=0.999"
     said = memlm("translate", model, "--tokens", "tokens/other", "--memory", sure, "--text", "rot rot", "--attribute")
-    assert said.code == 0 and said.out.startswith("house cat\n") and "rot rot -> house cat" in said.out, said.err
+    assert said.code == 0 and said.out.startswith("house cat\n") and "-> house cat" in said.out, said.err
     report = memlm("evaluate", model, "--tokens", other.reference, "--memory", sure)
     again = memlm("translate", model, "--report", report.reference, "--text", "rot rot")
     assert again.out == "house cat\n"
     nothing = memlm("translate", model, "--tokens", other.reference, "--memory", sure, "--text", "Hund")
     plain = memlm("translate", model, "--memory", "none", "--text", "Hund")
-    assert nothing.out == plain.out and plain.code == 0, "no pair shares a word: the model alone"
+    assert nothing.out == plain.out and plain.code == 0  # no pair shares a word: the model alone
 
 
 @pytest.mark.parametrize(
