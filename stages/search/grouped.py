@@ -4,7 +4,7 @@ FAISS searches query by query and reads each list again for each of them; groupe
 decoded once for a whole block of queries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
-from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
+from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, thread_pool
@@ -129,20 +129,14 @@ class GroupedSearcher(ScanningSearcher):
         def scan(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, taken = pairs // probe, pairs if cells is None else cells[pairs]
+            counts = visits.counts[numbers]
             if blocks is not None and short is not None:
-                keys, places = blocks.short(numbers, scratch)
-                first = 0
-                for some in short.within(_tiles(which, visits.counts[numbers], places), keys, scratch):
-                    stop = first + len(some.counts)
-                    found.add(taken[first:stop], some.counts, some.packed)
-                    first = stop
+                ready, lying = blocks.short(numbers, scratch)
+                _put_pairs(found, taken, short.within(_tiles(which, counts, lying), ready, scratch))
                 return
             for part, (keys, places) in enumerate(self._blocks(numbers, scratch)):
-                first = 0
-                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, scratch):
-                    stop = first + len(some.counts)
-                    found.add(taken[first:stop] + part, some.counts, some.packed)
-                    first = stop
+                tiles = _tiles(which, counts, places)
+                _put_pairs(found, taken + part, queries.within(tiles, keys, bounds, scratch))
 
         pool(scan, self._groups(visits, pool) if blocks is None else self._groups(visits, pool, blocks, SHORT_GROUPS))
         return found
@@ -360,6 +354,15 @@ def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[T
     """Queries, so many of each list, and where the keys of the list are."""
     ends = np.cumsum(counts).tolist()
     return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
+
+
+def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> None:
+    """Put pairs into the cells [q] of their queries, which come in this order."""
+    first = 0
+    for some in pairs:
+        stop = first + len(some.counts)
+        found.add(cells[first:stop], some.counts, some.packed)
+        first = stop
 
 
 def _put_others(lists: np.ndarray) -> None:
