@@ -79,6 +79,7 @@ OTHERS = {
 PROBED = {
     "memory-plus": ("product_keys", "product-keys-usage"),
     "memformer": ("memformer", "memformer-"),
+    "sru++": ("sru_plus_plus", "sru-plus-plus-"),
     **dict.fromkeys(("memory-tokens", "controller", "bottleneck"), ("memory_tokens", "memory-tokens-")),
 }
 """Figures of a report, and how the name of a chart begins."""
@@ -101,10 +102,9 @@ def test_others_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, 
     assert whole["metrics"]["rows"][0]["nll"] == pytest.approx(alone["metrics"]["rows"][0]["nll"])  # one document
     page = memlm("report", whole["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
-    if layer in PROBED:
-        figures, chart = PROBED[layer]
-        assert whole["metrics"][figures]
-        assert f'id="{chart}' in (tmp_path / "page.html").read_text("utf-8")
+    figures, chart = PROBED[layer]
+    assert whole["metrics"][figures]
+    assert f'id="{chart}' in (tmp_path / "page.html").read_text("utf-8")
     seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
     assert len(json.loads(seen.out)["tokens"]) == 5
     written = memlm("generate", index, "--prompt", "the", "--max-tokens", 8)
@@ -122,8 +122,11 @@ def test_memsizer_through_the_pipeline(memlm: Memlm, tokens: str) -> None:
     sizer = chosen("attention", {"name": "memsizer", "slots": 3, "chunk": 5})
     model = memlm("train", tokens, "--backbone", "transformer", *sizer, *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4)
+    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4, "--json")
     assert report.code == 0, report.err
+    assert [0 < one["read"] <= 3 for one in json.loads(report.out)["metrics"]["memsizer"]["blocks"]] == [True, True]
+    seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
+    assert all(0 < token["slots_read"] <= 3.001 for token in json.loads(seen.out)["tokens"])
     written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
