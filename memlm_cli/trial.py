@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 TRIALS = "trials"
 """Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
 
-NOTABLY_REPEATED = 0.01
-"""Share of the text in files that hold the same as others, above which it is said."""
-
 
 def planned(
     files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common, *, replan: bool
@@ -44,7 +41,6 @@ def planned(
     texts = _texts(files, common.store)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
-    _warn_of_repeats(texts, total)
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],
@@ -98,19 +94,6 @@ def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
 
     found = find_files(files, store, lambda sentence: say(f"try: {sentence}"))
     return [TextFile.of(path) for path in found]
-
-
-def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
-    """Say so where a notable share of the text stands in other files, too."""
-    from stages.text.survey import text_bytes
-
-    first = {text.digest: text for text in reversed(texts)}
-    again = [text for text in texts if text is not first[text.digest]]
-    if text_bytes(again) > NOTABLY_REPEATED * total:
-        say(
-            f"try: {again[0].path} holds the same text as {first[again[0].digest].path}: what is learned of the one is "
-            "tested in the other, and every memory seems to gain; name a text once"
-        )
 
 
 def _plan(

@@ -40,7 +40,7 @@ def test_charts_are_those_of_the_data_and_every_page_has_one() -> None:
         titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
         layers = specification(chart)["layer"]
         wanted = [value["words"] for layer in layers for value in layer["data"]["values"] if "words" in value]
-        assert titles == wanted, f"{name}: run python docs/site/results.py"
+        assert titles == wanted, f"{name}: docs/site/results.py draws it"
         assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
         drawn.add(f"{chart.name}.svg")
         pages.add(page)
@@ -55,7 +55,7 @@ def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
         r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`", "", results.MARKED.sub("", page.read_text("utf-8")), flags=re.M
     )
     unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
-    assert not unknown, f"{page.name}: no table has {unknown}"
+    assert not unknown, f"{page.name}: {unknown}"
 
 
 def test_numbers_keep_their_digits() -> None:

@@ -19,7 +19,7 @@ from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
 from stages.examples.pairs import Pairs
 from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.indexes import EXACT, text_splits
+from stages.lineage.indexes import EXACT, row_counts, text_splits
 from stages.lineage.rows import own_rows, stored_keys
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
@@ -159,13 +159,15 @@ def _external_memory(
     """The datastore that readings look into, and where neighbours in it come from."""
     index, k = read["index"], max(reading.neighbors for reading in readings)
     metric = index.config["metric"]
-    datastore = open_datastore(read["datastore"], metric, is_lossless(read), reader.device)
+    lossless, counts = is_lossless(read), row_counts(index)
+    datastore = open_datastore(read["datastore"], metric, lossless, reader.device, counts)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     if "neighbors" in read:
         stored = RowsByName(read["neighbors"].zarr("neighbors.zarr"))
         return ExternalMemory(datastore, StoredNeighbors(stored, k, metric), encoder)
     keys = datastore.keys.rows, datastore.keys.dim
-    searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type)
+    held = index.metrics.get("held")
+    searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type, held)
     own = own_rows(read["datastore"], read["tokens"])
     search, fewest = IndexSearch(searcher, k, own, exclude), readings[0].value("pointers")
     if fewest is None:

@@ -100,7 +100,9 @@ FEW_QUERIES = 20
 1.15) leaves mid-sized batches up to five times slower."""
 
 
-def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu") -> Searcher:
+def open_searcher(
+    index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu", held: int | None = None
+) -> Searcher:
     """Open a built index.
 
     Args:
@@ -108,6 +110,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
         keys: rows and width of the datastore that it was made of.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        held: how many of the rows it holds; None: all.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     lists = _lists_on_disk(index) if stays_on_disk(index) else None
@@ -116,7 +119,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
         return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
     with content_of(index):
-        _require_sound(found, keys, settings["metric"], lists)
+        _require_sound(found, keys, settings["metric"], lists, keys[0] if held is None else held)
     return searcher_of(found, settings["metric"], settings["probe"], _resolved(device), lists)
 
 
@@ -157,11 +160,11 @@ def _lists_on_disk(index: Path) -> ListsInFile | None:
         return None
 
 
-def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None) -> None:
+def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None, held: int) -> None:
     """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
     rows, dim = keys
-    if (index.ntotal, index.d) != (rows, dim):
-        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {rows} of width {dim}")
+    if (index.ntotal, index.d) != (held, dim):
+        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}")
     if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)

@@ -24,7 +24,7 @@ def report(tmp_path: Path) -> Artifact:
 def test_a_report_is_its_table_its_meaning_and_what_to_mind(report: Artifact, capsys) -> None:
     show_report(report.reference, report)
     blank, title, head, plain, cache, meaning, *mind = capsys.readouterr().err.splitlines()
-    assert (blank, title) == ("", f"{report.reference}, test, 40 tokens")
+    assert (blank, title.split(", ")) == ("", [report.reference, "test", "40 tokens"])
     assert [line.split()[0] for line in (head, plain, cache)] == ["Memory", "plain", "neural-cache"]
     assert meaning.startswith("neural-cache: ") and "113.57" in meaning and "32.4%" in meaning
     assert len(mind) == 1 and "counting" in mind[0]
@@ -87,7 +87,7 @@ def test_what_does_not_beat_counting_is_said_under_the_means() -> None:
     head, _, _, caption, first, *_, last = groups_text(found).splitlines()
     assert "95%" in caption
     assert head.endswith("counting") and first.startswith("A: knn-lm ")
-    assert last == "A: lm, seeds 0, 1: report/1, report/2"
+    assert last.startswith("A: lm") and last.endswith(": report/1, report/2")
 
 
 SPLITS = {"vocabulary_size": 300, "tokenizer": "bpe", "splits": {"train": {"documents": 7, "tokens": 900}}}

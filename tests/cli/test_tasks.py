@@ -78,7 +78,7 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
     kept = memlm("train", tokens, "--method", "emar", *SMALL, "--set", "memory.size=1000")
     assert kept.code == 0, kept.err
     matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:k=1000,steps=1")
-    assert matrix.code == 0, "all there is, where there is less"
+    assert matrix.code == 0  # all there is, where there is less
     refused = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "mbpa")
     assert refused.code == 2 and "build-episodes" in refused.err
 

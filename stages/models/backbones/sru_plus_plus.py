@@ -1,6 +1,6 @@
 """SRU++: attention computes what a fast recurrence reads."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -121,6 +121,18 @@ class Projection(nn.Module):
         return read.transpose(1, 2).flatten(2)
 
 
+class Run(NamedTuple):
+    """A pass of a layer's recurrence, [L, B, d] each."""
+
+    cells: Tensor
+    earlier: Tensor
+    """The cell before each position."""
+    forget: Tensor
+    """z, of f = sigmoid(z + v c_{t-1})."""
+    highway: Tensor
+    """r, how much of a cell goes up."""
+
+
 class Layer(StreamBlock):
     """h_t = r_t c_t + (1 - r_t) x_t: how much of the cell, and of the input, goes up.
 
@@ -145,17 +157,24 @@ class Layer(StreamBlock):
         return Cell(x.new_zeros(len(x), x.shape[2]))
 
     def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> tuple[Tensor, None, Attended[Cell]]:
+        run = self.run(past, x, passage, memory)
+        with torch.autocast(x.device.type, enabled=False):
+            # One mask for all positions: what is dropped at one would come back at the next.
+            mask = self.dropout(torch.ones_like(run.cells[0]))
+            h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
+        return h, None, Attended(h, Cell(run.cells[-1]))
+
+    def run(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> Run:
+        """Let the recurrence run over x [B, L, d], behind inputs [B, M, d] and the cell before."""
         u = self.projection(torch.cat((past, x), 1), passage)
         with torch.autocast(x.device.type, enabled=False):  # half precision loses what cells add up
             candidate, forget, highway = u.to(x.dtype).transpose(0, 1).chunk(3, -1)
+            forget = forget + self.forget_bias
             before = memory.c.to(x.dtype)
-            c = cells(candidate.contiguous(), forget + self.forget_bias, self.carry_forget, before)
+            c = cells(candidate.contiguous(), forget, self.carry_forget, before)
             earlier = torch.cat((before[None], c[:-1]))
             r = torch.sigmoid(highway + self.highway_bias + self.carry_highway * earlier)
-            # One mask for all positions: what is dropped at one would come back at the next.
-            mask = self.dropout(torch.ones_like(before))
-            h = x + ((c.transpose(0, 1) - x) * mask[:, None]) * r.transpose(0, 1)
-        return h, None, Attended(h, Cell(c[-1]))
+        return Run(c, earlier, forget, r)
 
 
 class SRUPlusPlus(Segmented):

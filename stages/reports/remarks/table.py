@@ -24,7 +24,7 @@ SENTENCES = {
     ),
     "worse-than-counting": Sentence(
         SEVERE,
-        "{rows} {do} not beat counting{new}. It finds more in what {they} may read.",
+        "{rows} {do} not beat counting{new}: a trigram of what {they} may read is at least as good.",
     ),
     "scored-training-text": Sentence(
         SEVERE, "Train is what {model} learned: this perplexity says nothing of other text (--split test)."

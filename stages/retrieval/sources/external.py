@@ -71,7 +71,7 @@ class ExternalSource(Source):
 
         def of(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
-            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values)
+            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts)
             return retrieve(external_entries(found), targets[part], rows, self.role)
 
         return of

@@ -15,6 +15,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples import PAIRS as PAIRS_OF_SENTENCES
 from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
+from stages.lineage.indexes import require_all
 from stages.lineage.neighbors import require_neighbors, stored_splits
 from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
@@ -38,7 +39,10 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
     reading = _with_weights(reading)
-    return _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    reading = _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    if reading.weight == "distance" and reading.similarity != "l2":
+        raise UsageError(f"{reading.spelled}: {reading.weight_name}=distance is of keys that are compared by l2.")
+    return reading
 
 
 def _with_weights(reading: Reading) -> Reading:
@@ -197,6 +201,7 @@ class ExternalSettings(SourceSettings):
             )
         if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
             raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
+        _require_all_rows(reading, read, splits)
         numbers = _numbers(self.k, read, splits)
         if self.pointers is not None and self.pointers > max(numbers):
             raise UsageError(
@@ -214,6 +219,14 @@ class ExternalSettings(SourceSettings):
         if len(reading.sources) > 1:
             _require_one_stream(reading, read, splits)
         return reading
+
+
+def _require_all_rows(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
+    """Refuse what an index with merged rows cannot give: rows that follow each other, or none that hold the answer."""
+    if reading.value("pointers") is not None:
+        require_all(read["index"], f"{reading.spelled}, whose pointers are to the row behind,")
+    if not own_splits(read["datastore"], read["tokens"]).isdisjoint(splits):
+        require_all(read["index"], "a split whose own rows are left out")
 
 
 def _without_datastore(reading: Reading, model: Artifact) -> str:

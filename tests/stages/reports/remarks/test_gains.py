@@ -49,6 +49,7 @@ def test_a_model_that_loses_says_so_first_and_once() -> None:
     made = report(("plain", 700.0, control(671.0)), KNN)
     assert codes(made)[:2] == ["worse-than-trigram", "worse-than-counting"]
     assert "plain (" not in text(made, "worse-than-counting")
+    assert "trigram" not in codes(report(PLAIN)), "the column shows it"
     hardly = codes(report(("plain", 660.0, control(671.0)), KNN))
     assert hardly[0] == "worse-than-counting" and "hardly-better-than-trigram" in hardly
 
