@@ -39,7 +39,10 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
     reading = _with_weights(reading)
-    return _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    reading = _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    if reading.weight == "distance" and reading.similarity != "l2":
+        raise UsageError(f"{reading.spelled}: {reading.weight_name}=distance is of keys that are compared by l2.")
+    return reading
 
 
 def _with_weights(reading: Reading) -> Reading:
