@@ -109,7 +109,8 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
     from stages.evaluation.figures.seed_groups import compare_groups
 
     opened = [store.open(reference, "report") for reference in reports]
-    found = compare_groups(checked(opened, lambda _, why: say(f"compare: left out: {why}")), confidence)
+    readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
+    found = compare_groups(readable, confidence)
     answer(
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
         styled=True,

@@ -207,9 +207,11 @@ def refuse(artifact: Artifact, error: ArtifactError) -> None:
     raise error
 
 
-def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut) -> list[Artifact]:
+def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[str] = ()) -> list[Artifact]:
     """The artifacts whose files are right; those with a part that is not known here are left out.
 
+    Args:
+        roles: of inputs that are read, too.
     Raises: ArtifactError for one that is damaged, and where none is left.
     """
     found: list[Artifact] = []
@@ -217,6 +219,8 @@ def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut) -> list[Artifact
     for artifact in artifacts:
         try:
             artifact.store.check_files(artifact)
+            for role in roles:
+                artifact.input(role)
             found.append(artifact)
         except UncheckedArtifact as error:
             unknown.append((artifact, error))

@@ -238,17 +238,6 @@ def test_real_reports(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     assert alone["difference"] == 0 and math.isfinite(alone["nll_a"])
 
 
-def test_help_imports_nothing_heavy() -> None:
-    program = (
-        "import sys\n"
-        "from memlm_cli.app import main\n"
-        "main(['compare', '--help'])\n"
-        "sys.exit(bool({'torch', 'zarr', 'numpy', 'tokenizers'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0 and "--block-tokens" in done.stdout
-
-
 def test_a_comparison_loads_no_torch(root: Path, made: Reports) -> None:
     program = (
         "import sys, tests.stages.comparison.made\n"

@@ -310,9 +310,7 @@ def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> No
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("closed", "printed", "said"), [("<&-", True, True), (">&-", False, True), ("2>&-", True, False)]
-)
+@pytest.mark.parametrize(("closed", "printed", "said"), [("<&- >&-", False, True), ("<&- 2>&-", True, False)])
 def test_standard_streams_that_are_closed_lead_nowhere(tmp_path: Path, closed: str, printed: bool, said: bool) -> None:
     (text := tmp_path / "text.txt").write_text("a b c\n" * 20)
     tokenize = f"tokenize --tokenizer char --train {text} --store {tmp_path / 'store'}"
