@@ -17,7 +17,7 @@ from memlm_cli.command import Commands, CommandsByName
 from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
-from memlm_cli.log_file import close_log, open_log_of_unread
+from memlm_cli.log_file import close_log
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated
@@ -181,12 +181,6 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
     try:
         invoke(arguments)
-    except typer.Exit:
-        raise
-    except BaseException:
-        # What could not be read has opened no log; whoever reads one should find why the command ended.
-        open_log_of_unread(arguments)
-        raise
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, signal.SIG_IGN if at_the_end else handler)

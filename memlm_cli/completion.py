@@ -4,15 +4,13 @@ Each is a function of the context and of what is typed so far, as Typer calls it
 no manifest is read; what cannot be told is not offered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer
 
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import names, references
-from stages.methods import METHODS
-from stages.models import NAMED, trainable_backbones
 
 Offered = list[str | tuple[str, str]]
 """Words, or words with what they mean."""
@@ -37,6 +35,11 @@ def _references(store: Path, kinds: tuple[str, ...], incomplete: str) -> Iterato
     found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
     # By the time of folders, not by manifests: a person waits for the shell.
     yield from sorted(found, key=lambda reference: -(store / reference).stat().st_mtime)
+
+
+def words(names: Callable[[], Iterable[str]]) -> Callable[[typer.Context, str], Offered]:
+    """Names that are looked up when Tab is pressed."""
+    return lambda ctx, incomplete: list(names())
 
 
 def recipes(ctx: typer.Context, incomplete: str) -> Offered:
@@ -64,14 +67,6 @@ def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
     return [(name, _head(preset_file(name))) for name in preset_names()]
 
 
-def methods(ctx: typer.Context, incomplete: str) -> Offered:
-    return list(METHODS.names())
-
-
-def backbones(ctx: typer.Context, incomplete: str) -> Offered:
-    return [*trainable_backbones(), *NAMED]
-
-
 def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:
     """Tokenizers by name, those of other tokens, and files."""
     from stages.text import TOKENIZERS
@@ -80,15 +75,11 @@ def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:
     return [*names, *artifacts("tokens")(ctx, incomplete), *_files(incomplete, "*.json")]
 
 
-def memories(ctx: typer.Context, incomplete: str) -> Offered:
+def memories() -> list[str]:
     """Readings that have a name."""
     from stages.retrieval.grammar import NAMED, NONE
 
     return [*NAMED, NONE]
-
-
-def kinds(ctx: typer.Context, incomplete: str) -> Offered:
-    return list(KINDS)
 
 
 def _head(file: Path) -> str:

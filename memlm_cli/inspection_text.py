@@ -22,7 +22,9 @@ def reading_line(memory: Mapping[str, Any]) -> str:
     parts = ["+".join(memory["sources"]), memory["reader"]]
     for name in hyperparameters():
         if name == memory.get("learned"):
-            parts.append(f"{name} learned on {memory['tune_split']} (one for all: {number(memory[name])})")
+            # what reads a report knows no split: it tunes nothing itself
+            where = f" on {memory['tune_split']}" if "tune_split" in memory else ""
+            parts.append(f"{name} learned{where} (one for all: {number(memory[name])})")
         elif memory.get(name) is not None:
             where = f" (tuned on {memory['tune_split']})" if name in tuned else ""
             parts.append(f"{name} {number_words(memory, name, None)}{where}")

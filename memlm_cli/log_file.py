@@ -6,9 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 from memlm_cli.console import log_to, say
@@ -84,23 +82,6 @@ def close_log(code: int) -> None:
         _open.write(f"exit code {code} after {duration(time.monotonic() - _open.began)}")
         _open.close()
         _open = None
-
-
-def open_log_of_unread(arguments: Sequence[str]) -> None:
-    """Keep a log of a command that could not be read, where its words name one."""
-    path = _named_in(arguments)
-    if _open is None and path:
-        with suppress(UsageError):  # what is wrong with the rest is said
-            open_log(Path(path), arguments)
-
-
-def _named_in(arguments: Sequence[str]) -> str | None:
-    for word, following in pairwise([*arguments, ""]):
-        if word == OPTION:
-            return following
-        if word.startswith(f"{OPTION}="):
-            return word.partition("=")[2]
-    return None
 
 
 def _warned(message, category, filename, lineno, file=None, line=None) -> None:  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from memlm_cli.console import on_terminal, say
+from memlm_cli.console import say
 from stages.artifacts.durable import disk_failure, write_atomically
 from stages.errors import UsageError
 
@@ -21,7 +21,6 @@ def write_html(command: str, path: Path, text: str) -> None:
             raise
         raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
     say(f"{command}: wrote {path}")
-    tell_page(command, path)
 
 
 def check_output_file(option: str, path: Path) -> None:
@@ -40,15 +39,4 @@ def open_page(command: str, page: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):
-        _say_where(command, page)
-
-
-def tell_page(command: str, page: Path) -> None:
-    """To a person at a terminal without a display, say where a page is."""
-    if on_terminal() and not has_display():
-        _say_where(command, page)
-
-
-def _say_where(command: str, page: Path) -> None:
-    where = page.resolve()
-    say(f"{command}: no browser here; the page is {where}, complete in itself: copy it to where there is one")
+        say(f"{command}: no browser here; {page.resolve()} is complete in itself: copy it to where there is one")

@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pipelines.command_words import command_words, on_top_of_preset
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.references import store_words
+from stages.errors import ArtifactError
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -73,8 +75,15 @@ def _words(artifact: "Artifact") -> list[str]:
 
 
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
-    """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory."""
-    return [*_against_baseline(report), *twin_remarks(report)]
+    """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory.
+
+    Nothing is said where what it needs is gone, or has a part that is not known here.
+    """
+    found: list[Remark] = []
+    for remarks in (_against_baseline, twin_remarks):
+        with suppress(ArtifactError):
+            found += remarks(report)
+    return found
 
 
 def _against_baseline(report: "Artifact") -> "Iterator[Remark]":

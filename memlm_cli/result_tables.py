@@ -40,6 +40,8 @@ RECALL = (
     "recall@k: of the k nearest keys of each of these queries, the share that is found; queries/s@k: how many a second "
     "are answered with k of them"
 )
+OF_THE_TABLE = ("rough-intervals",)
+"""Codes of remarks without which figures of a report's table are read wrongly."""
 SPLIT_WORDS = {
     "documents": "files or records, or what --documents says",
     "paragraphs": "lines up to a blank one, by which shared text is found",
@@ -193,11 +195,15 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
 
 
 def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
-    """Remarks that must be said at once: all that makes a gain none, else the first that makes little of it."""
+    """Remarks that must be said at once: all that makes a gain none, else the first that makes little of it.
+
+    What the table itself cannot say of its figures comes with them.
+    """
     from stages.reports.remarks.remark import Severity
 
     severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
-    return severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]
+    first = severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]
+    return [*first, *(remark for remark in remarks if remark.code in OF_THE_TABLE and remark not in first)]
 
 
 def _written(artifact: "Artifact") -> Path:

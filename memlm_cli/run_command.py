@@ -1,8 +1,7 @@
 """A stage run from Python: options of its command by name in, the artifact out."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 from memlm_cli.app import app, check_origin
 from memlm_cli.command import in_force, named_in_errors, remind
 from memlm_cli.defaults import Default, Defaults, read_defaults
-from memlm_cli.exit_codes import BUG
-from memlm_cli.log_file import close_log, open_log
 from memlm_cli.options import NOT_OPTIONS, Common
 from memlm_cli.progress import telling
 from memlm_cli.run_stage import prepare, run_stage, tell_outcome
@@ -46,9 +43,9 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
-    # JSON is about what is printed, and nothing is.
-    held = in_force([entry for entry in _defaults().of((command,)) if entry.parameter != "json"], typed)
-    with telling(command), _logged(command, sources, typed, held), named_in_errors(held):
+    # Of what is printed: a script has its own ways to keep that.
+    held = in_force([one for one in _defaults().of((command,)) if one.parameter not in ("json", "log_file")], typed)
+    with telling(command), named_in_errors(held):
         common, given = _common(typed, held)
         if known.first:
             given[known.first], *sources = sources
@@ -80,8 +77,7 @@ def _defaults() -> Defaults:
 
 def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
     """Values of the options that all commands have, and those of the others. Raises: UsageError for a wrong one."""
-    given = {**{name: default.value for name, default in held.items() if name not in ("set", "log_file")}, **typed}
-    given.pop("log_file", None)
+    given = {**{name: default.value for name, default in held.items() if name != "set"}, **typed}
     shared = {name: given.pop(name) for name in COMMON & given.keys()}
     if isinstance(shared.get("set"), str):
         shared["set"] = [shared["set"]]
@@ -92,19 +88,3 @@ def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Comm
     except ValidationError as error:
         wrong = (": ".join([*map(str, problem["loc"][:1]), problem["msg"]]) for problem in error.errors())
         raise UsageError("; ".join(wrong).replace("Value error, ", "")) from None
-
-
-@contextmanager
-def _logged(
-    command: str, sources: Sequence[str], typed: Mapping[str, Any], held: Mapping[str, Default]
-) -> Iterator[None]:
-    """A log that a command keeps begins and ends with it."""
-    file = typed.get("log_file") or (held["log_file"].value if "log_file" in held else None)
-    if file is not None:
-        open_log(Path(file), [command, *sources, *(f"{name}={value}" for name, value in typed.items())])
-    try:
-        yield
-    except BaseException as error:
-        close_log(getattr(error, "exit_code", BUG))
-        raise
-    close_log(0)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 TRIALS = "trials"
 """Folder of a store for recipes, and for parts of texts, each part in a folder of its recipe."""
 
-NOTABLY_REPEATED = 0.01
-"""Share of the text in files that hold the same as others, above which it is said."""
-
 
 def planned(
     files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common, *, replan: bool
@@ -44,7 +41,6 @@ def planned(
     texts = _texts(files, common.store)
     total = text_bytes(texts)
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
-    _warn_of_repeats(texts, total)
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],
@@ -65,7 +61,7 @@ def planned(
         require_lines(count_lines(texts, FEWEST_DOCUMENTS))
         machine = Machine(0.0, minutes, seeds, time.monotonic() - began)
         require_time(machine)
-        say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and timing this machine")
+        say(f"try: reading {len(texts)} file{'s'[: len(texts) != 1]}, and counting tokens")
         _plan(texts, total, machine, shares, recipe, common.device, began)
     return recipe, [str(part) for part in _parts(recipe)] or list(files)
 
@@ -100,19 +96,6 @@ def _texts(files: Sequence[str], store: Path) -> "list[TextFile]":
     return [TextFile.of(path) for path in found]
 
 
-def _warn_of_repeats(texts: "Sequence[TextFile]", total: int) -> None:
-    """Say so where a notable share of the text stands in other files, too."""
-    from stages.text.survey import text_bytes
-
-    first = {text.digest: text for text in reversed(texts)}
-    again = [text for text in texts if text is not first[text.digest]]
-    if text_bytes(again) > NOTABLY_REPEATED * total:
-        say(
-            f"try: {again[0].path} holds the same text as {first[again[0].digest].path}: what is learned of the one is "
-            "tested in the other, and every memory seems to gain; name a text once"
-        )
-
-
 def _plan(
     texts: "list[TextFile]",
     total: int,
@@ -124,7 +107,7 @@ def _plan(
 ) -> None:
     """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
-    from pipelines.trial_budget import Planner
+    from pipelines.trial_budget import Planner, require_time
     from stages.artifacts.durable import write_atomically
     from stages.text.sample import is_tested_by_few, record_sizes
     from stages.text.survey import bpe_vocabulary, survey, token_bytes
@@ -132,13 +115,16 @@ def _plan(
 
     training = training_settings()
     folder = recipe.with_suffix("")
-    speed = training_speed(training, bpe_vocabulary(total), device)
+    measured = token_bytes(texts)
+    machine = replace(machine, spent=time.monotonic() - began)
+    require_time(machine)
+    least = Planner(measured, machine, training, shares).least_speed()
+    say("try: timing this machine")
+    speed = training_speed(training, bpe_vocabulary(total), device, least)
     recipe.parent.mkdir(parents=True, exist_ok=True)
     recipe.unlink(missing_ok=True)  # before its part: a recipe without one is taken for one of all of the text
     for left in _parts(recipe):
         left.unlink()
-    say("try: counting the tokens of the text")
-    measured = token_bytes(texts)
     machine = replace(machine, speed=speed, spent=time.monotonic() - began)
     planner = Planner(measured, machine, training, shares)
     budget = planner.best(total)

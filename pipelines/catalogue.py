@@ -90,7 +90,11 @@ COMMANDS = {
                 "anew where its kind allows (default: the latest of the same settings).",
                 ("index",),
                 "INDEX|none",
-            )
+            ),
+            "merge": Reference(
+                "Neighbours of the datastore's own rows: those that hold the same token become one entry.",
+                ("neighbors",),
+            ),
         },
     ),
     "precompute-neighbors": Command(

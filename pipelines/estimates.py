@@ -48,8 +48,8 @@ class ExpectedStore(Store):
         """Whether its metrics follow from samples."""
         return artifact.reference in self._approximate
 
-    def open(self, reference: str) -> Artifact:
-        return self._expected.get(reference) or super().open(reference)
+    def open(self, reference: str, *kinds: str) -> Artifact:
+        return self._expected.get(reference) or super().open(reference, *kinds)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         return self._expected.get(record.reference) or super().find_input(artifact, role, record)

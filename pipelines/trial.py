@@ -42,7 +42,7 @@ Perplexity without memory in equal processor time (32 s on one core, one seed), 
 """
 WARM_UP = 0.1
 """Share of all steps in which the learning rate rises, where they are few."""
-RULES = 10
+RULES = 11
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
 """In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
@@ -50,13 +50,10 @@ EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
-MORE_STEPS = "more --minutes make no more passes over so large a text; --set model.steps=N does"
 ENDS = f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
 SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
-LITTLE = 100_000
-"""Bytes of a part of a text that may not stand for it."""
 FEWEST_DOCUMENTS = 30
 """That a text must fall into to be cut into train, valid and test."""
 
@@ -68,14 +65,8 @@ class Plan(Settings):
     """Lines about the text, the models and the time."""
     page: list[str] = Field(default_factory=list)
     """Lines of these that the page shows, too."""
-    ample: str | None = None
-    """Advice on more minutes; None: they are good for nothing."""
-
-    def advice(self, *, undertrained: bool) -> list[str]:
-        """Advice that is repeated with the results; `undertrained`: a report says so of its model."""
-        if self.ample is not None:
-            return [self.ample]
-        return [MORE_STEPS] if undertrained else []
+    ample: list[str] = Field(default_factory=list)
+    """Advice on more minutes, repeated with the results; empty where they are good for nothing."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +174,7 @@ def recipe_text(trial: Trial) -> str:
     seconds = {name: {"seconds": round(value, 1)} for name, value in trial.seconds.items()}
     stages = {name: {**stage, **seconds.get(name, {})} for name, stage in _stages(trial)}
     lines = ['description = "Memory tried on a text"', f'time = "{_time(trial)}"', f'hardware = "{HARDWARE}"']
-    plan = _plan(trial).model_dump(exclude_none=True)
+    plan = _plan(trial).model_dump()
     lines += ["", "[plan]", *(f"{key} = {_toml(value)}" for key, value in plan.items())]
     lines += ["", "[inputs]", 'train = "the text"']
     for name, stage in stages.items():
@@ -192,11 +183,11 @@ def recipe_text(trial: Trial) -> str:
 
 
 def _plan(trial: Trial) -> Plan:
-    context, ample = CONTEXT.format(longest_context()), None
+    context, ample = CONTEXT.format(longest_context()), list[str]()
     if trial.ample > trial.machine.minutes and trial.lacking:
-        ample = f"--minutes {trial.ample} would be enough for {joined(trial.lacking)}"
+        ample = [f"--minutes {trial.ample} would be enough for {joined(trial.lacking)}"]
     said = list(_described(trial))
-    said[-1:-1] = [] if ample is None else [ample]
+    said[-1:-1] = ample
     return Plan(
         said=said,
         page=[*(line for line in said if SPREAD in line or line == ENDS), context],
@@ -238,16 +229,9 @@ def _described(trial: Trial) -> Iterator[str]:
             f"{'the first ' if trial.part is None else ''}{part}: what a model can be "
             f"trained on with --minutes {number(trial.machine.minutes)} (more takes more)"
         )
-        if budget.bytes <= LITTLE:
-            yield "that is little: figures are of a few pages, and another part of the text would give others"
     if trial.part is not None and trial.part.ends:
         yield ENDS
     yield f"documents are {what} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
-    if documents.wrapped:
-        yield (
-            "these lines look wrapped, so that sentences are cut: join the lines of a paragraph, or set paragraphs "
-            "apart by blank lines"
-        )
     yield f"a bpe vocabulary of {budget.types:,} types, about {budget.tokens:,} tokens to learn from"
     yield (
         f"a model {PRESET} of {budget.weights / 1e6:.1f} million weights, {trial.steps:,} steps: "

@@ -6,7 +6,7 @@ measurement of its speed is a forecast of everything, and minutes are an amount 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 
 from stages.errors import DataError, UsageError
 from stages.metrics import MOST_PASSES, NEARLY
@@ -166,10 +166,18 @@ class Planner:
     def minutes_for(self, passes: float) -> int:
         """Whole minutes, more than there are, in which one model reads the least of a text so often."""
         machine = self.machine
-        least = replace(self, machine=Machine(machine.speed, ENDLESS))._least()
-        work = least.work - max(0.0, least.passes - passes) * least.tokens
-        needed = (machine.spent + work * machine.seeds / machine.speed) / (60 * USED)
+        needed = (machine.spent + self._least_work(passes) / machine.speed) / (60 * USED)
         return int(max(needed, machine.minutes)) + 1
+
+    def least_speed(self) -> float:
+        """Tokens a second in training that the least of a text takes in this time, whatever the machine's speed."""
+        seconds = replace(self.machine, speed=1.0, seeds=1).work
+        return self._least_work(FEWEST_PASSES) / seconds if seconds else inf
+
+    def _least_work(self, passes: float) -> float:
+        """Training tokens in which one model with each seed reads the least of a text so often."""
+        least = replace(self, machine=Machine(1.0, ENDLESS))._least()
+        return (least.work - max(0.0, least.passes - passes) * least.tokens) * self.machine.seeds
 
     def budget(self, text_bytes: int, trime: bool, *, whole: bool = True) -> Budget:
         """Plan the time for so much text, which is the `whole` of it or a part."""

@@ -12,7 +12,7 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
-from stages.examples import DOCUMENTS
+from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.corpus import corpus_of, require_scoring, require_split
 from stages.tasks.episodes import EPISODES, EpisodesConfig, layouts
 
@@ -41,10 +41,8 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
         encoder = require_scoring(store.get(references["source"], "model"))
         corpus = corpus_of(encoder, references, store)
         require_split(corpus, config.split)
-        if corpus.metrics.get("examples") != DOCUMENTS:
-            raise ArtifactError(
-                f"{corpus.reference} has no documents with labels: name tokens that were made with --tasks, --tokens."
-            )
+        if not EXAMPLES.settings(corpus.metrics.get("examples", STREAMS)).tasks:
+            raise ArtifactError(f"{corpus.reference} has no tasks: name tokens that were made with --tasks, --tokens.")
         return Inputs({"encoder": encoder, "corpus": corpus})
 
     def resolve(self, config: EpisodesConfig, inputs: Inputs, execution: Execution) -> EpisodesConfig:
@@ -69,7 +67,7 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
     def run_shard(self, job: ShardJob[EpisodesConfig], work: Work, shard: Shard) -> ShardOutput:
         import numpy as np
 
-        from stages.tasks.keys import document_keys
+        from stages.tasks.reader import document_keys
 
         keys, labels = layouts(work.documents.count, work.model.config.width)
         number, output = int(shard.key), ShardOutput(job.folder)

@@ -28,8 +28,7 @@ from stages.lineage.evaluation import (
 )
 from stages.lineage.indexes import EXACT, exact_index, named_apart
 from stages.lineage.neighbors import resolve_exclusion
-from stages.lineage.pairs import PAIRS
-from stages.lineage.pairs import SPLIT as PAIRS_SPLIT
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
 from stages.retrieval.grammar import parse_readings
@@ -58,7 +57,7 @@ class Work:
 
 class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
     """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder;
-    of a model with a gate: gate_neighbors.
+    neighbours that enter the model's hidden states (`MODELS_OWN`).
     """
 
     name = "evaluate"

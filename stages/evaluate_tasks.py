@@ -5,7 +5,7 @@ one test, read with the weights after one task, so a killed run loses one range 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,13 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.corpus import corpus_of, require_split
+from stages.examples.form import answers_file
+from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
-from stages.tasks.config import EvaluateTasksConfig
-from stages.tasks.figures import PERPLEXITY, domain_figures, stream_figures
+from stages.tasks.answers import read_accepted, score_matrices, scores_of
+from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors
+from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
-from stages.tasks.readings import Coarse
-from stages.tasks.schema import MATRIX
 
 if TYPE_CHECKING:
     from stages.examples.documents import Documents
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """The model and the documents of each task."""
+    """The model and the documents that it is asked about."""
 
     plan: StreamPlan
     reader: "StreamReader"
-    documents: "dict[str, Documents]"
+    documents: "dict[str, dict[str, Documents]]"
+    """By split and task."""
 
 
 class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRange]):
@@ -63,6 +64,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
         plan_stream(config, model, tokens)
+        _require_scores(config, model, tokens)
         read = {"model": model, "tokens": tokens}
         if any(reading.reads_keys for reading in config.readings):
             read["episodes"] = _fitting_episodes(references.get("episodes"), tokens, store)
@@ -80,41 +82,61 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         model, tokens, device = job.inputs["model"], job.inputs["tokens"], resolve_device(job.execution.device)
         length = int(model.config["segment_length"])
         keys = open_keys(job.inputs["episodes"], device) if "episodes" in job.inputs else None
-        reader = StreamReader(model, device, open_memory(model, tokens, length), keys)
-        return Work(plan, reader, documents_by_task(all_documents(model, tokens, job.config.split, length), tokens))
+        decode = tokenizer_of(tokens).huggingface().decode if answers_in_words(model, tokens) else None
+        reader = StreamReader(model, device, open_memory(model, tokens, length), keys, decode)
+        splits = {job.config.split, *([job.config.tune_split] if plan.tuned else [])}
+        documents = {
+            split: documents_by_task(all_documents(model, tokens, split, length), tokens) for split in sorted(splits)
+        }
+        return Work(plan, reader, documents)
 
     def run_shard(self, job: ShardJob[EvaluateTasksConfig], work: Work, shard: TestRange) -> ShardOutput:
-        documents = work.documents[work.plan.order[shard.task]]
-        which = drawn(documents.count, work.plan.counts[shard.task])[shard.start : shard.stop]
+        split, count = job.config.split, work.plan.counts[shard.task]
+        if shard.choice is not None:
+            split, count = job.config.tune_split, work.plan.tuned
+        documents = work.documents[split][work.plan.order[shard.task]]
+        which = drawn(documents.count, count)[shard.start : shard.stop]
         work.reader.go_to(shard.after)
         if scores_text(job.inputs["model"]):
             nats, tokens = work.reader.nats(documents, which)
             return ShardOutput(job.folder, {"nats": nats, "tokens": tokens})
-        answers = work.reader.answers(job.config.readings[shard.row], documents, which)
-        right = int((answers == documents.labels[documents.chosen[which]]).sum())
-        return ShardOutput(job.folder, {"correct": right, "answers": answers.tolist()})
+        choice = chosen(work.plan, shard.row, job.record) if shard.choice is None else shard.choice
+        answers = work.reader.answers(job.config.rows[shard.row].readings[choice], documents, which)
+        numbers = documents.chosen[which]
+        if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
+            accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
+            right = scores_of("f1", list(map(str, answers)), [accepted[number] for number in numbers.tolist()])
+        else:
+            labels = documents.labels[numbers].tolist()
+            right = [float(said == label) for said, label in zip(answers, labels, strict=True)]
+        return ShardOutput(job.folder, {"correct": sum(right), "answers": list(answers)})
 
     def finish(self, job: Job[EvaluateTasksConfig], plan: StreamPlan) -> dict[str, Any]:
         from stages.charts.figure import write_figures
         from stages.charts.training import stream_charts
 
-        records = {shard.key: job.draft.record(shard.key) for shard in plan.shards}
-        text = scores_text(job.inputs["model"])
-        figures = domain_figures if text else stream_figures
+        model, tokens = job.inputs["model"], job.inputs["tokens"]
+        records = {shard.key: job.draft.record(shard.key) for shard in plan.tests}
+        text, words = scores_text(model), answers_in_words(model, tokens)
+        figures, score = domain_figures if text else stream_figures, job.config.scores(plan.order)
         if text:
             parts = ({key: record[name] for key, record in records.items()} for name in ("nats", "tokens"))
-            scores = perplexities(plan, *parts)
+            matrix = perplexities(plan, *parts)
+        elif words:
+            matrix = score_matrices(score, _said(plan, records), _accepted_by_task(tokens, job.config.split, plan))
         else:
-            scores = matrices(plan, {key: record["correct"] for key, record in records.items()})
+            matrix = matrices(plan, {key: record["correct"] for key, record in records.items()})
+        rows = [_row(job, plan, number) for number in range(plan.rows)]
         made = {
             "tasks": list(plan.order),
-            "method": job.inputs["model"].config["method"],
+            "method": model.config["method"],
             "after": list(plan.places),
             "examples": list(plan.counts),
             **({"score": PERPLEXITY} if text else {}),
+            **({"scores": list(score.values())} if words else {}),
             "rows": [
-                {"row": row, "matrix": own.tolist(), **figures(own, plan.places)}
-                for row, own in zip(job.config.memory, scores, strict=True)
+                {**row, "matrix": own.tolist(), **figures(own, plan.places)}
+                for row, own in zip(rows, matrix, strict=True)
             ],
         }
         answers = [
@@ -124,7 +146,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
                 "task": plan.order[shard.task],
                 "answers": records[shard.key]["answers"],
             }
-            for shard in plan.shards
+            for shard in plan.tests
             if not text
         ]
         for name, content in {"metrics.json": made, "answers.json": answers}.items():
@@ -133,10 +155,69 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return made
 
 
+def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[str, Any]:
+    """The name of a row, and the reading that was chosen for it, where there are several."""
+    row = job.config.rows[number]
+    if len(row.readings) == 1:
+        return {"row": row.spelled}
+    return {"row": row.spelled, "chosen": row.readings[chosen(plan, number, job.draft.record)].spelled}
+
+
+def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]]) -> int:
+    """The reading of a row that has most right on the tune split, by number; of equal ones the first."""
+    right = [sum(record(key)["correct"] for key in keys) for keys in plan.tries(row).values()]
+    return right.index(max(right)) if right else 0
+
+
+def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[int, int, str], list[Any]]:
+    """The answers of each row, after each place (by number), to the test of each task, range behind range."""
+    found: dict[tuple[int, int, str], list[Any]] = {}
+    for shard in plan.tests:
+        key = shard.row, plan.places.index(shard.after), plan.order[shard.task]
+        found.setdefault(key, []).extend(records[shard.key]["answers"])
+    return found
+
+
+def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
+    """The accepted answers to the examples of each task's test that are scored."""
+    accepted, numbers = read_accepted(tokens.file(answers_file(split))), tokens.zarr("tokens.zarr")[f"{split}/tasks"][:]
+    names: list[str] = tokens.metrics["tasks"]
+    found = {}
+    for name, count in zip(plan.order, plan.counts, strict=True):
+        (own,) = (numbers == names.index(name)).nonzero()
+        found[name] = [accepted[number] for number in own[drawn(len(own), count)].tolist()]
+    return found
+
+
+def answers_in_words(model: Artifact, tokens: Artifact) -> bool:
+    """Whether answers are texts, of which several may be accepted, instead of labels."""
+    return bool(tokens.metrics.get("records", "labels") in ("spans", "answers")) and not scores_text(model)
+
+
+def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> None:
+    """Raises: UsageError for scores of answers in words where there are none, or of dialogues that are not whole."""
+    if not answers_in_words(model, tokens):
+        if config.score:
+            raise UsageError(f"--score: {model.reference} gives no answers in words: leave it out.")
+        return
+    scores = config.scores(tokens.metrics["tasks"])
+    if any(isinstance(reading, Neighbors) for reading in config.readings):
+        raise UsageError("--memory: episodic interpolates labels, and these answers are in words: mbpa adapts to them.")
+    if GOAL not in scores.values():
+        return
+    if config.examples is not None:
+        raise UsageError("--score goal: it is of whole dialogues: leave --examples out.")
+    accepted = read_accepted(tokens.file(answers_file(config.split)))
+    for number, one in zip(tokens.zarr("tokens.zarr")[f"{config.split}/tasks"][:].tolist(), accepted, strict=True):
+        name = tokens.metrics["tasks"][number]
+        if scores[name] == GOAL and one.dialogue is None:
+            raise UsageError(f"--score goal: records of task {name} name no dialogue: score it with f1 or exact.")
+
+
 def scores_text(model: Artifact) -> bool:
     """Whether a model scores the text of domains instead of labels."""
     head = model.config["model"]["head"]
-    return bool(head["name"] == "language" and not head["answers"])
+    return bool(head["name"] == "language" and not head["answers"] and head.get("longest") is None)
 
 
 def _fitting_episodes(reference: str | None, tokens: Artifact, store: Store) -> Artifact:

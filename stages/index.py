@@ -3,6 +3,8 @@
 The index is trained on a sample; then keys are added part by part, each part kept; then the parts are
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
 
+With `--merge` or `keep` some rows are left out, and `counts.zarr/counts` says how many each of the others stands for.
+
 Of a datastore that was made from another one, the index of that one is changed where its kind allows: nothing is
 trained, and only new keys are added. Rows that were encoded again have new keys: they are removed and added. A flat
 index has nothing to learn, and is a copy of the keys in any case.
@@ -10,21 +12,31 @@ index has nothing to learn, and is a copy of the keys in any case.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
+from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.references import advised
-from stages.artifacts.schema import Count, Figures, Positive, Schema, Share
+from stages.artifacts.schema import Count, Expected, Figures, Positive, Schema, Share, between
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.lineage.indexes import LEARNED, exact_index_before, index_before
+from stages.lineage.indexes import (
+    COUNTS,
+    LEARNED,
+    NONE,
+    exact_index_before,
+    index_before,
+    require_own_neighbors,
+    row_counts,
+)
 from stages.search import EXACT
 from stages.search.automatic import (
     automatic_kind,
@@ -37,12 +49,15 @@ from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
 if TYPE_CHECKING:
     from stages.search.keys import StoredKeys
+    from stages.search.merging import HeldRows
     from stages.search.searcher import Searcher
     from stages.updating.change import UnchangedKeys
 
 __all__ = ["BuildIndex", "IndexConfig"]
 
 INDEX_FILE = "index.faiss"
+NEIGHBORS = "neighbors"
+"""Role of the neighbours by which rows are merged."""
 TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
@@ -58,6 +73,8 @@ class IndexFigures(Figures):
     """Metrics of an index."""
 
     rows: Positive
+    held: Positive | None = None
+    """Rows whose keys are there, where some were merged or left out."""
     dim: Annotated[int, Field(gt=0, lt=2**31)] | None = None
     lossless: bool | None = None
     documents: Count | None = None
@@ -88,6 +105,8 @@ class Plan(ShardPlan[Part]):
 
     parts: Sequence[Part]
     kept: "UnchangedKeys | None" = None
+    counts: ArrayLayout | None = None
+    """How many rows each stands for; None: all are held."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +122,13 @@ class Work:
         from stages.search.open import read_index
 
         return read_index(self.folder / TRAINED)
+
+    @cached_property
+    def held(self) -> "HeldRows | None":
+        """The rows that are held, as the first step chose them; None: all are."""
+        from stages.search.merging import HeldRows
+
+        return None if self.plan.counts is None else HeldRows.read(self.folder)
 
     @property
     def part_files(self) -> list[Path]:
@@ -120,7 +146,9 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         if config.split is not None:
             raise UsageError("--split is of --index exact: a datastore knows the split that it is of.")
         datastore = store.get(references["source"], "datastore")
-        named = references.get("update")
+        named, merge = references.get("update"), references.get("merge")
+        if merge is not None or config.keep < 1:
+            return _inputs_of_some_rows(config, datastore, named, merge, store)
         previous = index_before(datastore, config, named, store)
         if previous is None:
             return Inputs({"datastore": datastore})
@@ -137,6 +165,8 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
             return _as_before(config, inputs[PREVIOUS].config)
         resolved = resolve(config, keys)
+        if _leaves_out(config, inputs):
+            resolved = _of_some_rows(resolved, keys)
         if config.index == "auto":
             kind, why = automatic_kind(keys, config.largest_gigabytes)
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
@@ -162,7 +192,11 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
             return Plan([training, Part(WHOLE)], [Part(WHOLE)])
         parts = _parts(keys, range(keys.shards))
-        return Plan([training, *parts, Part(MERGE, phase=MERGE)], parts)
+        shards = [training, *parts, Part(MERGE, phase=MERGE)]
+        if not _leaves_out(config, job.inputs):
+            return Plan(shards, parts)
+        counts = ArrayLayout(COUNTS, (keys.rows,), "int32", rows_per_shard(4))
+        return Plan(shards, parts, counts=counts, arrays=[counts])
 
     def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
         from stages.machine import return_large_blocks
@@ -178,31 +212,40 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             output.record |= _change(job, work, shard, kept, output)
         elif shard.key == TRAIN:
             build.train(job.config, work.keys, output.add(TRAINED))
+            if work.plan.counts is not None:
+                _choose_rows(job, output)
         elif shard.key == WHOLE:
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
             sources = [build.PartFile(part) for part in work.part_files]
-            build.merge(work.trained(), sources, work.keys.rows, output.add(INDEX_FILE))
+            held = work.held
+            build.merge(work.trained(), sources, held.number if held else work.keys.rows, output.add(INDEX_FILE))
+            if held is not None and work.plan.counts is not None:
+                layout = work.plan.counts
+                for number in range(layout.shards):
+                    output.write(layout, number, held.counts[layout.rows(number)])
         else:
             path = output.add(_part_file(shard))
             wanted = None if kept is None else kept.are_new
+            wanted = wanted if work.held is None else work.held.contain
             output.record["keys"] = build.write_part(work.trained(), work.keys, shard.stored, path, wanted)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
+        from stages.search.merging import HeldRows
         from stages.search.open import open_searcher
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
-        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim))
-        # an index that lacks keys only makes reports a little worse: nobody would notice
-        if searcher.rows != keys.rows:
-            raise AssertionError(f"index of {searcher.rows} rows for {keys.rows} keys")
+        held = None if plan.counts is None else HeldRows.read(job.folder).number
+        # an index that lacks keys only makes reports a little worse: it is opened with the number that it must hold
+        searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
         kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
-        size = path.stat().st_size
+        size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
         figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
         return {
             "rows": keys.rows,
+            **({} if held is None else {"held": held}),
             "dim": keys.dim,
             "bytes": size,
             "bytes_per_key": round(size / keys.rows, 2),
@@ -220,14 +263,21 @@ def _disagrees(index: Artifact) -> str | None:
     except ArtifactError:
         return None
     if made_of.kind == "tokens":
-        from stages.suffixes.comparing import wrong_contexts
         from stages.suffixes.indexing import open_contexts
+        from stages.suffixes.matches import wrong_contexts
 
         return wrong_contexts(open_contexts(index))
     from stages.lineage.rows import stored_keys
     from stages.search.quality import wrong_rows
 
-    return wrong_rows(index.file(INDEX_FILE), stored_keys(made_of))
+    return wrong_rows(index.file(INDEX_FILE), stored_keys(made_of), row_counts(index))
+
+
+def _arrays(index: Artifact, name: str) -> Expected | None:
+    """The arrays of an index: contexts of an exact one, counts of one that leaves rows out."""
+    if name != COUNTS:
+        return context_arrays(index, name)
+    return Expected((index.metrics["rows"],), ("int32",), between(0, index.metrics["rows"] + 1, "numbers of rows"))
 
 
 class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
@@ -236,9 +286,11 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     name = "build-index"
     kind = "index"
     Config = IndexConfig
-    schema = Schema(IndexFigures, context_arrays, _disagrees)
+    schema = Schema(IndexFigures, _arrays, _disagrees)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
+        if config.index == EXACT and references.get("merge") is not None:
+            raise UsageError(f"--merge means nothing to an {EXACT!r} index: leave it out.")
         read = _kind(config).inputs(config, references, store)
         before = None if config.index != EXACT else exact_index_before(read[TEXT], references.get("update"), store)
         return read if before is None else Inputs({**read.artifacts, PREVIOUS: before})
@@ -320,6 +372,60 @@ def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
         job.reporter.warning(
             f"Only {lowest:.0%} of the {k} nearest keys are found; more probe, or another index, finds more."
         )
+
+
+# Leaving rows out
+
+
+def _leaves_out(config: IndexConfig, inputs: Inputs) -> bool:
+    return config.keep < 1 or NEIGHBORS in inputs
+
+
+def _inputs_of_some_rows(
+    config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
+) -> Inputs:
+    """Raises: UsageError if an index is to be changed, too, or rows are to be merged and drawn at random."""
+    if update not in (None, NONE):
+        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and keep.")
+    if merge is None:
+        return Inputs({"datastore": datastore})
+    if config.keep < 1:
+        raise UsageError("Rows are merged, or drawn at random: leave out --merge or keep.")
+    return Inputs({"datastore": datastore, NEIGHBORS: require_own_neighbors(store.get(merge, "neighbors"), datastore)})
+
+
+def _of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
+    """Settings of an index that leaves rows out; its recall is not measured, since other rows stand for those.
+
+    Raises: UsageError for a kind that does not name the rows that it holds.
+    """
+    from stages.search.build import grows_in_parts
+    from stages.search.factory import empty_index
+
+    if not grows_in_parts(empty_index(config, keys.dim, keys.dtype)):
+        raise UsageError(
+            f"{config.index!r} holds all rows in their order: give --index ivf-flat, or another with lists."
+        )
+    return config.model_copy(update={"recall": 0})
+
+
+def _choose_rows(job: ShardJob[IndexConfig], output: ShardOutput) -> None:
+    """Merge rows by their neighbours, or draw them."""
+    import numpy as np
+
+    from stages.artifacts.reading import Rows
+    from stages.search.merging import SCRATCH_FILE, HeldRows, merged_rows, random_rows
+
+    datastore = job.inputs["datastore"]
+    if NEIGHBORS not in job.inputs:
+        counts = random_rows(datastore.metrics["rows"], job.config.keep, job.config.seed)
+    else:
+        found = Rows(job.inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"])
+        values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
+        rows, step = len(values), found.shards[0]
+        blocks = ((first, found.read(first, min(first + step, rows))) for first in range(0, rows, step))
+        counts = merged_rows(blocks, values)
+    HeldRows(counts).write(output.add(SCRATCH_FILE))
 
 
 # Changing the index of the datastore before

@@ -19,7 +19,7 @@ from stages.artifacts.store import Store
 from stages.encoding.window_settings import TokenRange
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import corpus_of, require_split
-from stages.lineage.indexes import require_vectors
+from stages.lineage.indexes import require_all, require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
 from stages.numbers import percent, rate
@@ -158,7 +158,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
     schema = Schema(NeighborsFigures, neighbor_arrays)
 
     def inputs(self, config: NeighborsConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        index = require_vectors(store.get(references["source"], "index"))
+        index = require_all(require_vectors(store.get(references["source"], "index")), "a search for neighbours")
         tokens = corpus_of(index.find("encoder"), references, store)
         for split in config.queries or ():
             require_split(tokens, split)

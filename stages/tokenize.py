@@ -90,7 +90,7 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
             size_warnings.hint_at_documents(splits, job.reporter)
         if job.config.split is not None:
             size_warnings.report_shares(splits, job.reporter)
-        tasks = write_tasks(job, splits) if job.config.tasks else {}
+        tasks = write_tasks(job, work, splits) if job.config.tasks else {}
         return {
             "splits": splits,
             "vocabulary_size": tokenizer.vocabulary_size,

@@ -15,7 +15,7 @@ from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
 from stages.reporting import first_process
-from stages.training.config import MODEL, TrainConfig
+from stages.training.config import MODEL, SAID_OTHERWISE, TrainConfig
 
 if TYPE_CHECKING:
     from stages.training.loop import Trainer
@@ -58,8 +58,7 @@ class Train(SerialStage[TrainConfig]):
             "order": resolve.task_order(config, tokens),
             "memory": resolve.resolved_memory(config, model, inputs),
             "precision": precision,
-            "epochs": None,
-            "long_length": None,
+            **SAID_OTHERWISE,
         }
         resolved = config.model_copy(update=update)
         return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))

@@ -96,7 +96,7 @@ def test_the_recipe_of_the_documents_is_valid(tmp_path: Path) -> None:
     (recipe,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/recipes.md").read_text("utf-8"), re.S)
     path = tmp_path / "recipe.toml"
     path.write_text(recipe)
-    assert load_recipe(path, {"train": ["a.txt"]}, {}).description == "kNN-LM on my text"
+    assert list(load_recipe(path, {"train": ["a.txt"]}, {}).stages) == ["tokens", "model"]
 
 
 def test_the_parts_of_contributing_are_registered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,6 +171,17 @@ def test_a_report_whose_reader_is_not_registered_is_not_damaged(
     told = memlm("artifacts", "show", report.reference)
     assert told.code == 4 and HERE in told.err and OUTSIDE in told.err
     assert "artifacts rm" not in told.err
+    page = tmp_path / "page.html"
+    assert memlm("report", report.reference, "--output", page).code == 4
+    plain = memlm("evaluate", model, "--memory", "none", "--device", "cpu").reference
+    shown = memlm("report", plain, report.reference, "--output", page, "--figures", tmp_path)
+    assert shown.code == 0 and report.reference in shown.err and OUTSIDE in shown.err
+    assert OUTSIDE in page.read_text("utf-8")
+    assert plain.split("/")[1] in (rows := (tmp_path / "results.csv").read_text())
+    assert report.reference.split("/")[1] not in rows
+    compared = memlm("compare", plain, report.reference, plain, "--json")
+    assert compared.code == 0 and report.reference in compared.err
+    assert [group["reports"] for group in json.loads(compared.out)["groups"]] == [[plain, plain]]
 
 
 def test_beside_another_source_they_are_one_memory(memlm: Memlm, tmp_path: Path) -> None:

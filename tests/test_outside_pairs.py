@@ -208,7 +208,7 @@ def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm
     model = memlm("train", tokens.reference, "--backbone", "translator", "--steps", 400, "--lr", 0.01, *sizes)
     trained = tokens.store.get(model.reference, "model").metrics
     tokens_a_pair = tokens.metrics["splits"]["train"]["tokens"] / 300
-    assert trained["tokens"] == 400 * round(256 // 8 * tokens_a_pair), "real tokens, not segments of 8"
+    assert trained["tokens"] == 400 * round(256 // 8 * tokens_a_pair)  # real tokens, not segments of 8
     datastore = memlm("build-datastore", model.reference)
     index = memlm("build-index", datastore.reference)
     neighbors = memlm("precompute-neighbors", index.reference, "--k", 4, "--exclude", "self")
@@ -218,7 +218,7 @@ def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm
     report = memlm("evaluate", index.reference, "--json")
     assert report.code == 0, report.err
     plain, read = (row["perplexity"] for row in json.loads(report.out)["metrics"]["rows"])
-    assert read <= plain < 5, "of 22 words, where who does not read the source knows none"
+    assert read <= plain < 5  # of 22 words, where who does not read the source knows none
 
 
 def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811

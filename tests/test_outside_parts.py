@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.examples.batching import shuffled_order
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (
@@ -181,6 +181,12 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     assert checked.code == 4
     states = {one["reference"]: (one["damaged"], one["unchecked"]) for one in json.loads(checked.out)}
     assert states[model] == (False, True) and states[tokens] == (False, False)
+    # What is said of a model that is not known here, or gone, is left out of the page, and no more.
+    assert memlm("compare", *[made["reference"]] * 3).code == 4
+    for _ in ("unknown", "gone"):
+        again = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+        assert (again.code, again.err) == (0, "")
+        memlm("artifacts", "rm", "--force", model)
 
 
 @pytest.mark.parametrize(

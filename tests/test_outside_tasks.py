@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from stages.examples.batching import shuffled_order
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Batch, Examples, Task
-from stages.examples.orders import shuffled_order
 from stages.examples.streams import Streams
 from stages.methods.config import Batches, WithoutNeighbors
 from stages.methods.method import (

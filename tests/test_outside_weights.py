@@ -145,4 +145,4 @@ def test_it_is_fitted_read_and_reported_like_any_other(
 
 def test_a_name_that_nobody_registered_is_refused(memlm: Memlm) -> None:
     ended = memlm("evaluate", "x", "--memory", "external:lambda=mach")
-    assert ended.code == 2 and "did you mean 'match'" in " ".join(ended.err.split())
+    assert ended.code == 2 and "'match'" in ended.err

@@ -33,17 +33,19 @@ def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
     assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
 
 
-def test_charts_are_those_of_the_data_and_stand_on_their_pages() -> None:
-    drawn = set()
+def test_charts_are_those_of_the_data_and_every_page_has_one() -> None:
+    drawn, pages = set(), set()
     for page, name, chart in results.charts():
         svg = (results.CHARTS / f"{chart.name}.svg").read_text("utf-8")
         titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
         layers = specification(chart)["layer"]
         wanted = [value["words"] for layer in layers for value in layer["data"]["values"] if "words" in value]
-        assert titles == wanted, f"{name}: run python docs/site/results.py"
+        assert titles == wanted, f"{name}: docs/site/results.py draws it"
         assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
         drawn.add(f"{chart.name}.svg")
+        pages.add(page)
     assert drawn == {file.name for file in results.CHARTS.iterdir()}
+    assert pages == {page.stem for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
@@ -53,7 +55,7 @@ def test_figures_of_the_prose_are_those_of_the_data(page: Path) -> None:
         r"^    .*$|^\|.*$|\]\([^)]*\)|`[^`]*`", "", results.MARKED.sub("", page.read_text("utf-8")), flags=re.M
     )
     unknown = [figure for figure in FIGURE.findall(prose) if _plain(figure) not in measured]
-    assert not unknown, f"{page.name}: no table has {unknown}"
+    assert not unknown, f"{page.name}: {unknown}"
 
 
 def test_numbers_keep_their_digits() -> None:

@@ -30,7 +30,7 @@ SHELVES = {
     ),
     "Explanation": ("explanation", "retrieval-leaks limits lm knn-lm neural-cache trime spalm transformer-xl"),
     "Reference": ("reference", "streams memories artifacts reliability house"),
-    "Results": ("results", "effects trime spalm layers pretrained speed gpu cluster reliability"),
+    "Results": ("results", "effects trime spalm layers pretrained speed cluster reliability"),
 }
 """Folder of each shelf, and the pages that come first; the others follow by name."""
 ALSO = {"Reference": ["commands", "settings", "fields", "contributing", "changelog"]}
@@ -51,7 +51,7 @@ def build(output: Path) -> int:
         (source / "fields.md").write_text(fields.fields(), "utf-8")
         (source / "settings.md").write_text(settings.settings(), "utf-8")
         for page in source.rglob("*.md"):
-            page.write_text(settings.linked(page.read_text("utf-8")), "utf-8")
+            page.write_text(settings.linked(unbroken(page.read_text("utf-8"))), "utf-8")
         return main(["-W", "--keep-going", "-q", "-c", str(HERE), "-d", f"{folder}/doctrees", str(source), str(output)])
 
 
@@ -60,6 +60,11 @@ def linked(text: str) -> str:
     for file, page in BESIDE.items():
         text = text.replace(f"]({file})", f"]({page})")
     return re.sub(r"\[([^\]]+)\]\(LICENSE\)", r"`\1`", re.sub(r"\]\(docs/([^)]+)\)", r"](\1)", text))
+
+
+def unbroken(text: str) -> str:
+    """A text whose tables keep a number and its % in one line, on a narrow screen, too."""
+    return re.sub(r"^\|.*", lambda row: row[0].replace(" %", "\N{NO-BREAK SPACE}%"), text, flags=re.M)
 
 
 def contents() -> str:

@@ -14,6 +14,7 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
+from stages.artifacts.kinds import KINDS
 from stages.numbers import joined, size
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ BucketAddress = Annotated[
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(autocompletion=completion.kinds, help="Only this kind.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(autocompletion=completion.words(lambda: KINDS), help="Only this kind.")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
     from stages.artifacts.garbage import unfinished
-    from stages.artifacts.kinds import KINDS
     from stages.errors import UsageError, did_you_mean
 
     if kind and kind not in KINDS:
@@ -168,8 +170,7 @@ def gc(
     json_: JsonOption = False,
 ) -> None:
     """Remove what interrupted work left behind (it could not be resumed afterwards)."""
-    from memlm_cli.trial import TRIALS
-    from stages.artifacts.garbage import find_garbage, folder_bytes, remove_garbage
+    from stages.artifacts.garbage import find_garbage, remove_garbage
 
     opened = _store(store)
     garbage = find_garbage(opened, unnamed=unnamed)
@@ -185,12 +186,6 @@ def gc(
             remove_garbage(opened, garbage)
     if not json_:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
-    trials = opened.root / TRIALS
-    if kept := folder_bytes(trials):
-        say(
-            f"kept: {trials}, {size(kept)}, recipes and parts of texts of memlm try, so that the same command goes on; "
-            "where none is to, delete that folder"
-        )
 
 
 @app.command()
@@ -294,7 +289,6 @@ def _store(root: Any) -> "Store":
 
 def _names(store: "Store") -> dict[str, list[str]]:
     """The names of every artifact that has some, by its reference."""
-    from stages.artifacts.kinds import KINDS
 
     found: dict[str, list[str]] = {}
     for kind in KINDS:

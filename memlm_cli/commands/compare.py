@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, printable
+from memlm_cli.console import answer, answers_on_terminal, printable, say
 from memlm_cli.options import Asked, OptionsOf
 from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
@@ -105,9 +105,12 @@ def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
 
 def _compare_groups(reports: list[str], confidence: float, store: "Store", as_json: bool) -> None:
     from memlm_cli.result_tables import groups_text
+    from stages.artifacts.artifact import checked
     from stages.evaluation.figures.seed_groups import compare_groups
 
-    found = compare_groups([store.get(reference, "report") for reference in reports], confidence)
+    opened = [store.open(reference, "report") for reference in reports]
+    readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
+    found = compare_groups(readable, confidence)
     answer(
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),
         styled=True,

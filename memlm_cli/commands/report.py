@@ -9,9 +9,11 @@ import typer
 from memlm_cli import completion
 from memlm_cli.console import answer, say
 from memlm_cli.options import Asked
-from memlm_cli.output_files import open_page, tell_page
+from memlm_cli.output_files import open_page
 
 if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
+    from stages.errors import ArtifactError
     from stages.pages.page import Page
 
 DEFAULT_OUTPUT = Path("memlm-report.html")
@@ -46,14 +48,15 @@ def report(
     check_page_file(output)
     if figures is not None:
         check_figures_folder(figures)
-    page = page_of(find_reports(named, asked.open_store()))
+    left_out: dict[Artifact, ArtifactError] = {}
+    page = page_of(find_reports(named, asked.open_store(), left_out.__setitem__), left_out=left_out)
+    for why in left_out.values():
+        say(f"report: left out: {why}")
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
     _tell(output, files, page, asked.json)
     if open_:
         open_page("report", output)
-    else:
-        tell_page("report", output)
 
 
 def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:

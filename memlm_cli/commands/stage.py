@@ -11,12 +11,14 @@ from memlm_cli.options import Common
 from pipelines.catalogue import COMMANDS, Command, Reference, config_of
 from pipelines.options import Option, options_of
 from stages.artifacts.kinds import KINDS
+from stages.methods import METHODS
+from stages.models import NAMED, trainable_backbones
 
 COMPLETIONS = {
-    "method": completion.methods,
-    "backbone": completion.backbones,
+    "method": completion.words(METHODS.names),
+    "backbone": completion.words(lambda: [*trainable_backbones(), *NAMED]),
     "tokenizer": completion.tokenizers,
-    "memory": completion.memories,
+    "memory": completion.words(completion.memories),
 }
 """Words that a shell offers for an option, by its name."""
 

@@ -10,7 +10,7 @@ import typer
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
-from memlm_cli.output_files import has_display, open_page, tell_page
+from memlm_cli.output_files import has_display, open_page
 from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name
 from stages.errors import UsageError
 
@@ -88,8 +88,8 @@ def try_text(
         show_plan(recipe, common)
     else:
         _run(recipe, plan, file, output, common)
-        show = open_page if open_ and on_terminal() and has_display() else tell_page
-        show("try", output)
+        if open_ and on_terminal() and has_display():
+            open_page("try", output)
 
 
 def _settings(common: Common) -> dict[str, Any]:
@@ -122,11 +122,9 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Commo
         show_again(result, common)
     show_groups(results)
     publish_name(common, results[-1].artifact)
-    made = (result.artifact.json("metrics.json") for result in reports)
-    more = plan.advice(undertrained=any("undertrained" in report["remarks"] for report in made))
-    for line in more:
+    for line in plan.ample:
         say(f"try: {line}")
-    _write_page([result.reference for result in reports], output, common, [*more, *plan.page])
+    _write_page([result.reference for result in reports], output, common, [*plan.ample, *plan.page])
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:

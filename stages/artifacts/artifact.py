@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from stages.artifacts.kinds import USED_UP
-from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest
+from stages.artifacts.manifest import MANIFEST, InputRecord, Manifest, UncheckedArtifact
 from stages.artifacts.references import REMOVE, advised
 from stages.errors import ArtifactError, UsageError, content_of
 
@@ -29,7 +29,7 @@ class Home(Protocol):
     def verifies_inputs(self) -> bool:
         """Whether what is read is hashed before it is used."""
 
-    def open(self, reference: str) -> Artifact:
+    def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact behind a reference, its files not checked."""
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
@@ -196,6 +196,37 @@ def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[s
 def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
     """Some references, and all that they cannot be read without, as far as these artifacts tell."""
     return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
+
+
+LeaveOut = Callable[[Artifact, ArtifactError], None]
+"""Hears of an artifact that is left out, and why."""
+
+
+def refuse(artifact: Artifact, error: ArtifactError) -> None:
+    """Leave nothing out. Raises: the error."""
+    raise error
+
+
+def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[str] = ()) -> list[Artifact]:
+    """The artifacts whose files are right; those with a part that is not known here are left out.
+
+    Args:
+        roles: of inputs that are read, too.
+    Raises: ArtifactError for one that is damaged, and where none is left.
+    """
+    found: list[Artifact] = []
+    unknown: list[tuple[Artifact, ArtifactError]] = []
+    for artifact in artifacts:
+        try:
+            artifact.store.check_files(artifact)
+            for role in roles:
+                artifact.input(role)
+            found.append(artifact)
+        except UncheckedArtifact as error:
+            unknown.append((artifact, error))
+    for artifact, why in unknown:
+        (leave_out if found else refuse)(artifact, why)
+    return found
 
 
 def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:

@@ -215,7 +215,7 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         place = "metrics"
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
-        # An unknown setting explains all else: a newer version may have changed what is legal beside it.
+        # An unknown setting explains all else: another version may have changed what is legal beside it.
         problems = error.errors(include_url=False)
         first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         name = ".".join(map(str, first["loc"]))[:100]
@@ -242,7 +242,7 @@ def wrong_manifest(manifest: Manifest) -> str | None:
 
 
 class UncheckedArtifact(ArtifactError):
-    """An artifact whose settings this memlm cannot read: a part is missing here, or a newer version made it."""
+    """An artifact whose settings this memlm cannot read: a part is missing here, or another version made it."""
 
 
 def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
@@ -255,8 +255,8 @@ def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
 def _unknown_setting(manifest: Manifest, name: str) -> UncheckedArtifact:
     maker = shortened(str(manifest.producer.get("memlm", "unknown")))
     return UncheckedArtifact(
-        f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: a newer one "
-        f"made it (version {maker}). Upgrade memlm."
+        f"{manifest.kind}/{manifest.id} was made with the setting {name}, which this memlm does not know: "
+        f"version {maker} made it, older or newer, or with parts of its own. Read it with that, or make it again."
     )
 
 

@@ -100,19 +100,20 @@ class Store:
             kinds: the kinds that will do; none given means any.
         Raises: ArtifactError if there is none, it is damaged, of another format, or of another kind.
         """
-        artifact = self.open(reference)
-        if kinds and artifact.kind not in kinds:
-            wanted = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
-            raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
+        artifact = self.open(reference, *kinds)
         artifact.store.check_files(artifact)
         return artifact
 
-    def open(self, reference: str) -> Artifact:
+    def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact behind a reference, its manifest read but its files not checked.
 
-        Raises: ArtifactError if there is none, or its manifest is damaged or of another format.
+        Raises: ArtifactError if there is none, its manifest is damaged or of another format, or it is of another kind.
         """
-        return self._open(self.locate(reference))
+        artifact = self._open(self.locate(reference))
+        if kinds and artifact.kind not in kinds:
+            wanted = " or ".join(f"{kind} (memlm {KINDS[kind].command})" for kind in kinds)
+            raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
+        return artifact
 
     @cached_property
     def verifies_inputs(self) -> bool:

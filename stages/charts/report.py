@@ -7,10 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.charts.bleu import bleu_charts
 from stages.charts.data import Bars, Chart, Histogram, Level, Line, Lines, Series, slug
 from stages.charts.reported import Report, bucket_labels, counted_in, in_charts, measure, scored, symbol_in_words
-from stages.charts.tuning import tuning_charts
+from stages.charts.tuning import bleu_charts, tuning_charts
 from stages.metrics import FEW_TOKENS
 from stages.numbers import number
 

@@ -203,7 +203,7 @@ def write_token_table(
     """Write a line a token, in the order of the split; returns how many.
 
     Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
-    `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell (`gate_a`, `gate_b`), and
+    `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell of each, and
     `name` (of the document), `before`, `text`, `after`.
 
     Raises: UsageError if tokens are not the same; as `compare`; OSError.

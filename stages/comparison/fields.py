@@ -28,7 +28,7 @@ FIELDS = {
     "by_frequency": "The same of each bucket of training counts.",
     "by_position": "The same of each range of positions.",
     "per": "On text: the same by `word` and `character`.",
-    "most_won": "Tokens with their place, text, log-probabilities and gates.",
+    "most_won": "Tokens with their place, text, log-probabilities and what probes tell.",
     "most_lost": "The same of those that B loses most.",
     "groups": "Of several seeds: `reports`, `seeds`, `method`, `rows`.",
 }

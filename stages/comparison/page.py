@@ -19,7 +19,7 @@ from stages.comparison.sentences import (
 )
 from stages.metrics import FEW_TOKENS
 from stages.numbers import bucket_label
-from stages.web.rendering import render
+from stages.web import render
 
 Facts = Mapping[str, Any]
 TEMPLATE = Path(__file__).parent / "compare.html"

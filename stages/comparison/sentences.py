@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label, number
-from stages.reports.remarks.table import COMPARISON, COUNTING_SHORT, remarks_on
+from stages.reports.remarks.table import COMPARISON, remarks_on
 from stages.reports.tables import Table, plain_table
 
 Facts = Mapping[str, Any]
@@ -40,7 +40,7 @@ def against(report: Facts) -> str:
         return ""
     if value is not None and value < counted:
         return f", counting in what it reads: {number(counted)}"
-    return f", {COUNTING_SHORT.format(new='', limit=number(counted))}"
+    return f", worse than counting in what it reads ({number(counted)})"
 
 
 def text_lines(found: Facts) -> Iterator[str]:

@@ -13,6 +13,8 @@ PROBES = Registry(
         "infinity": "stages.diagnostics.infinity:InfinityProbe",
         "memformer": "stages.diagnostics.memformer:MemformerProbe",
         "memory_tokens": "stages.diagnostics.memory_tokens:MemoryTokensProbe",
+        "memsizer": "stages.diagnostics.memsizer:MemSizerProbe",
+        "sru_plus_plus": "stages.diagnostics.sru_plus_plus:SRUProbe",
     },
 )
 """Classes of `stages.diagnostics.probe.Probe`, by their names in `metrics.json`."""

@@ -13,7 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Histogram, Series, Share, Side
 from stages.charts.report import accuracy_chart
 from stages.charts.reported import Report, scored
-from stages.diagnostics.passage import tokens_of
+from stages.diagnostics.options import tokens_of
 from stages.diagnostics.probe import LayerWatch, Records, SummingProbe
 from stages.lineage.corpus import token_text
 from stages.memory.hyperparameter import doubling_cutoffs
@@ -170,7 +170,12 @@ def grouped(gate: Tensor) -> Tensor:
 
 
 def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
-    """Place of the first neighbour that holds the target, int64 [n]; K where none of K does."""
+    """Place of the first neighbour that holds the target, int64 [n]; K where none of K does.
+
+    >>> import torch
+    >>> first_matches(torch.tensor([[5, 7, 7], [1, 2, 3]]), torch.tensor([7, 7])).tolist()
+    [1, 3]
+    """
     import torch
 
     right = neighbors == targets[:, None]

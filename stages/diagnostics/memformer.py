@@ -49,7 +49,7 @@ class MemformerProbe(LayerProbe):
     """Open for a Memformer that has slots."""
 
     name: ClassVar[str] = "memformer"
-    layer: ClassVar[str] = "stages.models.layers.slot_memory:SlotWriter"
+    layer: ClassVar[str] = "stages.models.backbones.memformer:SlotWriter"
     watching: ClassVar[type[LayerWatch]] = SlotsWatch
     columns: ClassVar[tuple[str, ...]] = ()
 

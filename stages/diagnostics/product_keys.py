@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def packed(values: np.ndarray) -> str:
-    """An array of float32 as text, short where most are 0."""
+    """An array of float32 as text, short where most are 0.
+
+    >>> unpacked(packed(np.array([0.0, 0.5]))).tolist()
+    [0.0, 0.5]
+    """
     # Most slots of a large memory are read by no token of a range: a row of zeros packs to nothing.
     return base64.b64encode(zlib.compress(values.astype(np.float32).tobytes())).decode()
 

@@ -6,8 +6,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from stages.artifacts.schema import Expected, Figures, Schema, anything, between
 from stages.config import Settings, Spelling
-from stages.diagnostics.options import OPTIONS
-from stages.diagnostics.passage import spelled_passage
+from stages.diagnostics.options import OPTIONS, spelled_passage
 from stages.encoding.window_settings import WindowedConfig
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.reading import Reading

@@ -8,6 +8,8 @@ LAYERS = (
     "infinity",
     "memformer",
     "memory_tokens",
+    "memsizer",
+    "sru_plus_plus",
 )
 """Probes of layers with a memory."""
 FIELDS = {

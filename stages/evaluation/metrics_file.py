@@ -12,7 +12,7 @@ from stages.evaluation.figures.intervals import change_intervals
 from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
 from stages.evaluation.figures.tuned import learned_figures
 from stages.lineage.evaluation import reads_neighbors
-from stages.lineage.pairs import PAIRS, SPLIT
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
@@ -177,7 +177,7 @@ def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> d
     vocabulary = tokens.metrics["vocabulary_size"]
     stored: Any
     if PAIRS in job.inputs:
-        stored = job.inputs[PAIRS].zarr("tokens.zarr")[f"{SPLIT}/ids"]
+        stored = job.inputs[PAIRS].zarr("tokens.zarr")[f"{PAIRS_SPLIT}/ids"]
     else:
         stored = job.inputs["datastore"].zarr("datastore.zarr")["values"]
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)

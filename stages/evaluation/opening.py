@@ -1,6 +1,7 @@
 """Opens what an evaluation reads: the model, its memories and probes, and the rows of the table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from stages.encoding.encode import HiddenMemory, SplitReader
 from stages.encoding.key_encoder import KeyEncoder
 from stages.evaluation.figures.places import LastWords
 from stages.evaluation.range_reader import ExternalMemory, MatchedText, RangeReader
-from stages.evaluation.similar_pairs import datastore_of, open_similar_pairs
 from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus
-from stages.lineage.indexes import EXACT, text_splits
-from stages.lineage.pairs import PAIRS
+from stages.examples.pairs import Pairs
+from stages.lineage.evaluation import MODELS_OWN
+from stages.lineage.indexes import EXACT, row_counts, text_splits
 from stages.lineage.rows import own_rows, stored_keys
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
@@ -32,9 +34,11 @@ from stages.retrieval.neighbors import (
     StoredNeighbors,
     open_datastore,
 )
+from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
+from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
 from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
@@ -142,7 +146,7 @@ def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
     """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
-    if "gate_neighbors" not in read:
+    if MODELS_OWN not in read:
         return None
     # without the last value, -1, which stands for a missing neighbour
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
@@ -155,15 +159,51 @@ def _external_memory(
     """The datastore that readings look into, and where neighbours in it come from."""
     index, k = read["index"], max(reading.neighbors for reading in readings)
     metric = index.config["metric"]
-    datastore = open_datastore(read["datastore"], metric, is_lossless(read), reader.device)
+    lossless, counts = is_lossless(read), row_counts(index)
+    datastore = open_datastore(read["datastore"], metric, lossless, reader.device, counts)
     encoder = KeyEncoder.of(read["datastore"], reader, model if is_own_datastore(read) else None)
     if "neighbors" in read:
         stored = RowsByName(read["neighbors"].zarr("neighbors.zarr"))
         return ExternalMemory(datastore, StoredNeighbors(stored, k, metric), encoder)
     keys = datastore.keys.rows, datastore.keys.dim
-    searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type)
+    held = index.metrics.get("held")
+    searcher = open_searcher(index.file("index.faiss"), index.config, keys, reader.device.type, held)
     own = own_rows(read["datastore"], read["tokens"])
     search, fewest = IndexSearch(searcher, k, own, exclude), readings[0].value("pointers")
     if fewest is None:
         return ExternalMemory(datastore, search, encoder)
     return ExternalMemory(datastore, PointerSearch(search, datastore, reader.tokens, fewest), encoder)
+
+
+def open_similar_pairs(
+    read: Mapping[str, Artifact], reading: Reading, model: LanguageModel, reader: SplitReader
+) -> ExternalMemory:
+    """The pairs that a completed reading finds, all in memory.
+
+    Args:
+        read: artifacts by role; the pairs are those of `PAIRS`.
+        reader: how the model reads splits.
+    """
+    tokens, key = read[PAIRS], reading.key
+    assert key is not None, "the reading is completed"
+    own = Corpus.of(tokens)
+    arrays = {f"{PAIRS_SPLIT}/{name}": np.asarray(own.arrays[f"{PAIRS_SPLIT}/{name}"][:]) for name in own.read}
+    examples = replace(own, arrays=arrays).examples(
+        PAIRS_SPLIT, model.config.cutting(reader.windows, reader.by_document)
+    )
+    assert isinstance(examples, Pairs), "the reading was checked"
+    similar = SimilarSentences(examples.source_ids, examples.sources, int(tokens.metrics["vocabulary_size"]))
+    encoder = KeyEncoder(model, reader, key, "float32")
+    search = PairSearch(examples, similar, encoder, reading.value("pairs"), reading.neighbors, metric_of(reading))
+    values = torch.from_numpy(np.append(examples.ids, -1).astype(np.int32)).to(reader.device)
+    return ExternalMemory(datastore_of(values, model.config.width, reading), search, encoder)
+
+
+def datastore_of(values: torch.Tensor, width: int, reading: Reading) -> Datastore:
+    """Tokens int32 [N + 1] whose keys are made anew for each sentence: none is stored."""
+    return Datastore(StoredKeys(np.empty((0, width), np.float32), 1), values, metric_of(reading), lossless=True)
+
+
+def metric_of(reading: Reading) -> str:
+    """Metric of the search of a completed reading."""
+    return {"l2": "l2", "dot": "ip", "scaled-dot": "ip"}[str(reading.similarity)]

@@ -195,7 +195,7 @@ class RangeReader:
         probes: Sequence[RangeProbe] = (),
         contexts: bool = False,
     ) -> LMScores:
-        """Score with the model, its gate included, and keep the keys that readings need, as before the gate."""
+        """Score with the model and what enters its hidden states; keep the keys that readings need, as before that."""
         encoder = self._encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         return score_blocks(

@@ -24,8 +24,7 @@ from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.policy import WeightPolicy
 from stages.text.excerpt import TokenText
 from stages.translation.pairs import PairTexts, pair_texts
-from stages.translation.step_memory import Evidence, StepMemory
-from stages.translation.step_search import step_search
+from stages.translation.step_memory import Evidence, StepMemory, step_search
 from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20

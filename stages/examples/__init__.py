@@ -11,6 +11,8 @@ STREAMS = "streams"
 """Text without padding; tokens whose metrics name no other kind."""
 DOCUMENTS = "documents"
 """Documents with labels, each of a task."""
+QUESTIONS = "questions"
+"""Documents of tasks, each with a question and an answer."""
 PAIRS = "pairs"
 """Sentences, each with its source, to be translated."""
 EXAMPLES = Registry(
@@ -18,6 +20,7 @@ EXAMPLES = Registry(
     {
         STREAMS: Part.within("stages.examples", "form:TEXT", "streams:Streams"),
         DOCUMENTS: Part.within("stages.examples", "form:LABELLED", "documents:Documents"),
+        QUESTIONS: Part.within("stages.examples", "form:QUESTIONS", "questions:Questions"),
         PAIRS: Part.within("stages.examples", "form:PAIRS", "pairs:Pairs"),
     },
 )

@@ -76,6 +76,11 @@ class Lengths(NamedTuple):
     mem_length: int | None = None
     long_length: int | None = None
 
+    @property
+    def cached(self) -> int:
+        """Positions before its segment that an input attends to; 0 where there is no such length."""
+        return self.mem_length or 0
+
 
 class WindowSettings(NamedTuple):
     """Inputs that a window reads, inputs between the starts of two windows, and what is carried beyond.

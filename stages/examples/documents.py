@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.batching import padded
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples, HasTasks
-from stages.examples.padding import padded
 from stages.examples.streams import Streams
 
 
@@ -20,7 +20,7 @@ class LabelledBatch(Batch):
     """Documents, padded at the end, each with its label."""
 
     labels: Tensor
-    """int64 [B]."""
+    """Labels for the head, int64 [B]; a kind of examples may have others."""
     documents: np.ndarray
     """Numbers of the documents in the split, int64 [B]."""
 

@@ -50,6 +50,11 @@ class Batch:
         there: Any = {name: _moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)}
         return replace(self, **there)
 
+    @property
+    def scored(self) -> Tensor | None:
+        """Positions that a head reads, bool [B, L]; None: all."""
+        return self.mask
+
     def rows(self, values: Tensor) -> Tensor:
         """The values [B, L, …] of the tokens that count, [n, …]."""
         return values.flatten(0, 1) if self.mask is None else values[self.mask]

@@ -24,6 +24,8 @@ class SplitForm:
     arrays: Mapping[str, ArrayForm] = field(default_factory=dict)
     source: bool = False
     """Whether examples are read with a source, which a model must then know to read."""
+    tasks: bool = False
+    """Whether examples are documents of tasks."""
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -72,12 +74,43 @@ class DocumentFigures(Figures):
     """Documents of each task."""
 
 
-def _labels(figures: Mapping[str, Any], _: int) -> Expected:
-    return Expected((figures["documents"],), ("int32",), between(0, MOST, "labels"))
+class QuestionFigures(DocumentFigures):
+    """Figures of a split of questions."""
+
+    question_tokens: Positive
+    answer_tokens: Positive
+    longest_answer: Positive
+    """Tokens of the longest answer, without its `<eos>`."""
+
+
+def _each(lowest: int, what: str) -> ArrayForm:
+    """A whole number for each document."""
+    return lambda figures, _: Expected((figures["documents"],), ("int32",), between(lowest, MOST, what))
 
 
 def _tasks(figures: Mapping[str, Any], _: int) -> Expected:
     return Expected((figures["documents"],), ("int32",), between(0, len(figures["task_documents"]), "tasks"))
 
 
-LABELLED = SplitForm(DocumentFigures, {"labels": _labels, "tasks": _tasks})
+LABELLED = SplitForm(DocumentFigures, {"labels": _each(-1, "labels"), "tasks": _tasks}, tasks=True)
+"""Form of a split of documents with labels, -1 where there are none."""
+QUESTIONS = SplitForm(
+    QuestionFigures,
+    {
+        "tasks": _tasks,
+        "question_ids": token_ids("question_tokens"),
+        "question_offsets": token_offsets("question_tokens"),
+        "answer_ids": token_ids("answer_tokens"),
+        "answer_offsets": token_offsets("answer_tokens"),
+        "span_starts": _each(-1, "tokens"),
+        "span_stops": _each(-1, "tokens"),
+    },
+    tasks=True,
+)
+"""Form of a split of questions: each, and the first of its answers, ends with `<eos>`; a span is where the answer is
+among the tokens of its text, [start, stop), -1 where answers are words."""
+
+
+def answers_file(split: str) -> str:
+    """Where in a tokens artifact the accepted answers of a split are: a line for each document, JSON."""
+    return f"answers/{split}.jsonl"

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
+from stages.examples.batching import padded_rows, token_batches
 from stages.examples.cutting import Cutting
 from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
-from stages.examples.orders import token_batches
-from stages.examples.padding import padded_rows
 from stages.examples.streams import ReadAhead
 from stages.examples.windows import Window
 

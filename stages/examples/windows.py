@@ -62,6 +62,11 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
 
     Args:
         offsets: int [D + 1], where documents start, and the end of the split.
+
+    Documents of three and of two tokens:
+
+    >>> document_windows(np.array([0, 3, 5]), 2, 2, 0, 5)[1:]
+    [Window(start=2, stop=3, scored_from=2), Window(start=3, stop=5, scored_from=3)]
     """
     made = []
     first = int(np.searchsorted(offsets, start, side="right")) - 1
@@ -94,6 +99,9 @@ def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarra
 
     Args:
         scoring: the windows that score these tokens, in order.
+
+    >>> window_starts([Window(0, 3, 0), Window(2, 5, 3)], 1, 5).tolist()
+    [0, 0, 2, 2]
     """
     counts = [min(stop, w.stop) - max(start, w.scored_from) for w in scoring]
     return np.repeat(np.array([w.start for w in scoring], np.int64), counts)
@@ -104,6 +112,9 @@ def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
 
     Args:
         offsets: int [D + 1], where documents start, and the end of the split.
+
+    >>> positions_back(np.array([0, 3, 5]), np.arange(5)).tolist()
+    [0, 1, 2, 0, 1]
     """
     back: np.ndarray = places - offsets[np.searchsorted(offsets, places, side="right") - 1]
     return back.astype(np.int64)

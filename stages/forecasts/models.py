@@ -16,10 +16,9 @@ from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE
 from stages.suffixes.indexing import SORTING_BYTES, opened_bytes
-from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.config import Adaptation, EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig, layouts
 from stages.tasks.plan import plan_stream
-from stages.tasks.readings import Adaptation
 from stages.training.config import TrainConfig
 from stages.training.sizes import checkpoint_bytes, saved_bytes, segments, training_bytes, update_tokens
 from stages.training.training_data import mapped_bytes

@@ -14,14 +14,13 @@ from stages.errors import UsageError
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find
 from stages.lineage.corpus import require_sources
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.models.config import model_of
 from stages.models.devices import resolve_precision
 from stages.translation.beam import Hypothesis
 from stages.translation.pairs import PairTexts, pair_texts
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_memory import StepMemory
-from stages.translation.step_search import step_search
+from stages.translation.step_memory import StepMemory, step_search
 from stages.translation.translator import Translator, open_translator
 
 

@@ -1,4 +1,4 @@
-"""The contexts that a prediction was read from, by a memory, a gate or attention, with the text that stands there."""
+"""The contexts that a prediction was read from, in a memory or in hidden states, with the text that stands there."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -21,7 +21,7 @@ def page(found: Inspected) -> str:
 
 
 def _rendered(title: str, found: Inspected, **values: Any) -> str:
-    from stages.web.rendering import render
+    from stages.web import render
 
     columns = list(found.tokens[0].columns)
     shown = {"coloured": coloured, "strength": strength, "probability": probability, "setting": setting}

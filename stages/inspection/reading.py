@@ -23,8 +23,8 @@ from stages.inspection.passages import LONGEST, PASSAGE, Passage
 from stages.inspection.request import Request, Resolved, find
 from stages.lineage.corpus import token_text
 from stages.lineage.indexes import TEXT
-from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.models.devices import resolve_device, resolve_precision
 from stages.retrieval.grids import ReadingGrid
 from stages.retrieval.rows import MemoryRow
@@ -144,7 +144,7 @@ class MemoryReader:
     def corpus_of(self, datastore: Artifact) -> SplitText:
         """The text that a datastore was made of, or that an exact index or pairs hold: token i is row i."""
         if datastore.kind == "tokens":
-            return SplitText.of(datastore.zarr("tokens.zarr"), SPLIT, self.text)
+            return SplitText.of(datastore.zarr("tokens.zarr"), PAIRS_SPLIT, self.text)
         if datastore.kind == "index":
             tokens, split = datastore.input(TEXT), str(datastore.config["split"])
             opened, names = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)

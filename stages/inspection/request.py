@@ -15,7 +15,7 @@ from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
 from stages.lineage.indexes import EXACT, exact_index, named_apart
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.memory.readers import READERS
 from stages.methods.defaults import default_memory, trained_temperature
 from stages.models.config import model_of

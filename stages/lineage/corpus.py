@@ -20,14 +20,15 @@ TOKENIZER = "tokenizer.json"
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
     """The tokens that a model is to read: `references["tokens"]`, else those it was trained on.
 
-    Raises: ArtifactError if the tokens were made with another tokenizer than the model's.
+    Raises: ArtifactError if the tokens were made with another tokenizer than the model's, or are pairs where it reads
+        one language, or the reverse.
     """
     own = encoder.input("tokens")
     if references.get("tokens") is None:
         return own
     given = store.get(references["tokens"], "tokens")
-    require_same_tokenizer(own, given, encoder)
     require_sources(model_of(encoder), given)
+    require_same_tokenizer(own, given, encoder)
     return given
 
 

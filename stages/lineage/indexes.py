@@ -4,7 +4,7 @@ Free of FAISS and NumPy.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
@@ -14,6 +14,9 @@ from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.lineage.sources import is_updated
 from stages.search.automatic import automatic_kind
 from stages.search.config import IndexConfig, Keys
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NONE = "none"
 """In place of an index: it is to be built anew."""
@@ -45,7 +48,9 @@ def index_before(datastore: Artifact, config: IndexConfig, named: str | None, st
     found = [
         one
         for one in store.artifacts("index")
-        if one.manifest.inputs.get("datastore") == record and other_settings(one, config, _keys(datastore)) is None
+        if one.manifest.inputs.get("datastore") == record
+        and holds_all(one)
+        and other_settings(one, config, _keys(datastore)) is None
     ]
     return store.get(found[-1].reference) if found else None
 
@@ -58,6 +63,7 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
             f"{index.reference} is of {index.manifest.inputs['datastore'].reference}, but {datastore.reference} was "
             f"{made}: leave --update out, or name an index of that."
         )
+    require_all(index, "an index that is changed")
     other = other_settings(index, config.model_copy(update={"index": _kind(index, config)}), _keys(datastore))
     if other is not None:
         raise UsageError(f"{index.reference} has {other}: ask for the same, or leave --update out.")
@@ -66,6 +72,49 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
 def _kind(index: Artifact, config: IndexConfig) -> str:
     """The kind asked for; where none is, that of the index that is named."""
     return str(index.config["index"]) if config.index == "auto" else config.index
+
+
+COUNTS = "counts.zarr/counts"
+"""How many rows each stands for, int32 [rows]; 0 of one that is not held."""
+
+
+def row_counts(index: Artifact) -> "np.ndarray | None":
+    """How many rows of its datastore each of them stands for in an index, int32 [rows]; None: all are held."""
+    if holds_all(index):
+        return None
+    import numpy as np
+
+    group, name = COUNTS.split("/")
+    return np.asarray(index.zarr(group)[name][:])
+
+
+def holds_all(index: Artifact) -> bool:
+    """Whether an index of keys holds all rows of its datastore: none were merged, none left out."""
+    return "held" not in index.metrics
+
+
+def require_all(index: Artifact, purpose: str) -> Artifact:
+    """An index that holds all rows. Raises: ArtifactError if it does not; `purpose` is what it would be read for."""
+    if not holds_all(index):
+        datastore = index.manifest.inputs["datastore"].reference
+        raise ArtifactError(
+            f"{index.reference} holds {index.metrics['held']:,} of {index.metrics['rows']:,} rows, and {purpose} needs "
+            f"all of them: {index.advise('build-index', datastore)}"
+        )
+    return index
+
+
+def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
+    """Neighbours by which the rows of a datastore are merged. Raises: ArtifactError if they are not of all its rows."""
+    own = neighbors.find("datastore").record == datastore.record and not is_updated(datastore)
+    if not own or datastore.config["split"] not in neighbors.metrics["splits"]:
+        raise ArtifactError(
+            f"{neighbors.reference} does not have the neighbours of each row of {datastore.reference}; rows are merged "
+            "by those of the one split that they are of: "
+            f"{datastore.advise('build-index', datastore.reference)} | memlm precompute-neighbors --queries "
+            f"{datastore.config['split'] if not is_updated(datastore) else 'train'} --k 16"
+        )
+    return neighbors
 
 
 def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | None:

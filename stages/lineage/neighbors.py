@@ -8,8 +8,7 @@ from stages.artifacts.references import advised
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.indexes import text_splits
-from stages.lineage.pairs import SPLIT
-from stages.lineage.sources import own_splits
+from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.search.config import excluding_fewer
 
 
@@ -82,9 +81,9 @@ def resolve_exclusion(
     if matched is not None and exclude is None and not held.isdisjoint(splits):
         split = next(split for split in splits if split in held)
         raise UsageError(_leak(split, split == splits[0], matched, None))
-    held |= {SPLIT} if paired else set()
-    if paired and SPLIT in splits and exclude != "document":
-        raise UsageError(f"--exclude {exclude}: no sentence of {SPLIT!r} finds its own pair: --exclude document.")
+    held |= {PAIRS_SPLIT} if paired else set()
+    if paired and PAIRS_SPLIT in splits and exclude != "document":
+        raise UsageError(f"--exclude {exclude}: no sentence of {PAIRS_SPLIT!r} finds its own pair: --exclude document.")
     return exclude if found or not held.isdisjoint(splits) else None
 
 

@@ -11,13 +11,12 @@ network has ReLU; here as in `small_network` it has tanh, and begins at the best
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.small_network import HIDDEN, Network, Observed, first_layer, fitted
+from stages.memory.small_network import Observed, SmallNetwork, fitted
 
 ELSEWHERE = 0.05
 """Probability that a network begins with for all numbers but the best for all contexts, together."""
@@ -49,32 +48,20 @@ def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
     return torch.logsumexp(torch.cat((log_p[None], log_p_mem)) + weights, 0)
 
 
-@dataclass(frozen=True)
-class ChoiceNetwork(Network):
-    """The numbers of a network: x is (features − `mean`) / `spread`; W is `inner`, U `outer`, c `offset`."""
+class ChoiceNetwork(SmallNetwork):
+    """Its outputs [n, 1 + C] are logits of w."""
 
-    mean: Float[Tensor, " f"]
-    spread: Float[Tensor, " f"]
-    inner: Float[Tensor, "h f"]
-    bias: Float[Tensor, " h"]
-    outer: Float[Tensor, "c1 h"]
-    offset: Float[Tensor, " c1"]
-
-    @classmethod
-    def begun(cls, inputs: Float[Tensor, "n f"], offset: Tensor, seed: int = 0) -> Self:
-        """The network that gives every context the same weights, softmax(offset)."""
-        return cls(*first_layer(inputs, seed), torch.zeros(len(offset), HIDDEN).double(), offset.double())
-
-    def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n c1"]:
-        """Logits of the weights, on the CPU."""
-        standard = (inputs.double().cpu() - self.mean) / self.spread
-        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.T
-
-    logits = outputs
+    logits = SmallNetwork.outputs
 
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
-    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others."""
+    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others.
+
+    λ = 0.4 for the first of two numbers, and 0.05 / 3 for each choice besides:
+
+    >>> beginning(weight=0.4, best=0, numbers=2).exp()
+    tensor([0.5867, 0.3967, 0.0167], dtype=torch.float64)
+    """
     # None begins at 0, which has no logit.
     shares = torch.full((1 + numbers,), ELSEWHERE / (1 + numbers), dtype=torch.float64)
     shares[0] += (1 - ELSEWHERE) * (1 - weight)
@@ -88,4 +75,4 @@ def fit_choice(positions: ChoicePositions, offset: Tensor, seed: int = 0) -> Cho
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         return -positions.taken(rows).read(outputs).mean()
 
-    return fitted(ChoiceNetwork.begun(positions.inputs, offset, seed), positions.inputs, loss, seed)
+    return fitted(ChoiceNetwork.constant(positions.inputs, offset, seed), positions.inputs, loss, seed)

@@ -25,16 +25,18 @@ class Entries:
     `scores` float [n, k]: similarity s of query and key, before temperature; -inf where missing.
     `values` int [n, k]: the token that followed each key; -1 where missing.
     `least` int [n]: so many first entries are read whatever the cut-off (the local part of a union).
+    `counts` float [n, k]: how many entries each of them stands for, of a merged datastore; None: one each.
     """
 
     scores: Float[Tensor, "n k"]
     values: Integer[Tensor, "n k"]
     least: Integer[Tensor, " n"] | None = None
+    counts: Float[Tensor, "n k"] | None = None
 
     def __getitem__(self, positions: slice | Tensor) -> "Entries":
         """The entries of some of the positions."""
-        least = None if self.least is None else self.least[positions]
-        return Entries(self.scores[positions], self.values[positions], least)
+        least, counts = (None if part is None else part[positions] for part in (self.least, self.counts))
+        return Entries(self.scores[positions], self.values[positions], least, counts)
 
 
 class Matches(NamedTuple):
@@ -75,7 +77,14 @@ class LogSums:
 
 
 def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
-    """The entries whose value is the target of their position; targets int [n]."""
+    """The entries whose value is the target of their position; targets int [n].
+
+    Position 0 holds its target 7 at places 0 and 2, position 1 its target 5 nowhere:
+
+    >>> entries = Entries(torch.zeros(2, 3), torch.tensor([[7, 5, 7], [7, 7, -1]]))
+    >>> find_matches(entries, torch.tensor([7, 5]))
+    Matches(rows=tensor([0, 0]), places=tensor([0, 2]))
+    """
     same = entries.values == targets[:, None].to(entries.values.dtype)
     k = same.shape[1]
     if same.device.type == "cpu":  # where torch takes ten times as long
@@ -98,8 +107,8 @@ def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {po
 def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
     """LogSums [S, C, n] of reading the first c entries, for every scale and every cut-off c.
 
-    p_mem(w) = Σ_{j: v_j = w} exp(s_j/τ) / Σ_j exp(s_j/τ). One pass over the entries a scale. Entries
-    need not stand best first: what a cut-off reads is summed behind the best that it reads.
+    p_mem(w) = Σ_{j: v_j = w} c_j exp(s_j/τ) / Σ_j c_j exp(s_j/τ), with counts c_j. One pass over the entries a
+    scale. Entries need not stand best first: what a cut-off reads is summed behind the best that it reads.
 
     Args:
         entries: of n positions; where `least` is more than a cut-off, so many are read.
@@ -107,7 +116,8 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
         scales: scores are multiplied by each (1/τ, or θ; 0 is legal).
         cutoffs: rising numbers of entries; beyond k there are none.
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2; with θ and entries of the
-    recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3.
+    recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3; with counts He et al. 2021
+    (arXiv:2109.04212), section 4.
 
     One position whose target is token 5; its entries score 0, 0 and log 2 and hold 5, 7 and 5. The first two give
     the target 1/2; all three (1 + 2) / (1 + 1 + 2).
@@ -120,10 +130,10 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
     >>> sums.log_prob.exp()[0, :, 0]
     tensor([0.5000, 0.7500])
     """
-    log_sums = _prefix_log_sums(entries.scores, matches, scales, cutoffs)
+    log_sums = _prefix_log_sums(entries.scores, entries.counts, matches, scales, cutoffs)
     if entries.least is None:
         return log_sums
-    return _with_least(log_sums, entries.scores, entries.least, matches, scales, cutoffs)
+    return _with_least(log_sums, entries, entries.least, matches, scales, cutoffs)
 
 
 def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int) -> LogSums:
@@ -143,7 +153,7 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     tokens = entries.values.long().clamp(min=0)
     none = scores.new_full((len(scores), vocabulary), -torch.inf)
     peaks = none.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
-    weights = _exponentials(scores - _finite(peaks), scale)
+    weights = _counted(_exponentials(scores - _finite(peaks), scale), entries.counts)
     sums = torch.zeros_like(none).scatter_add_(1, tokens, weights).gather(1, tokens)
     best = _finite(peaks.amax(-1, keepdim=True))
     behind = _finite(peaks - best) * scale  # few tokens are held: logs and powers of those alone
@@ -172,17 +182,23 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
 
 
 def _with_least(
-    log_sums: LogSums, scores: Tensor, least: Tensor, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
+    log_sums: LogSums,
+    entries: Entries,
+    least: Tensor,
+    matches: Matches,
+    scales: Sequence[float],
+    cutoffs: Sequence[int],
 ) -> LogSums:
     """LogSums in which no cut-off reads less than the first `least` entries of a position."""
     longer = least > torch.tensor(cutoffs, device=least.device)[:, None]
     if not longer.any():
         return log_sums
     most = int(least.max())
-    places = torch.arange(scores.shape[1], device=scores.device)[:most]
-    scores = scores[:, :most].masked_fill(places >= least[:, None], -torch.inf)
+    places = torch.arange(entries.scores.shape[1], device=least.device)[:most]
+    scores = entries.scores[:, :most].masked_fill(places >= least[:, None], -torch.inf)
     within = matches.places < least[matches.rows]
-    lower = _prefix_log_sums(scores, Matches(matches.rows[within], matches.places[within]), scales, [most])
+    within_reach = Matches(matches.rows[within], matches.places[within])
+    lower = _prefix_log_sums(scores, entries.counts, within_reach, scales, [most])
     return LogSums(
         torch.where(longer, lower.target, log_sums.target),
         torch.where(longer, lower.total, log_sums.total),
@@ -207,14 +223,16 @@ class _Sums(NamedTuple):
         return _Sums(torch.stack(sums, dim=1), torch.stack(peaks))
 
 
-def _prefix_log_sums(scores: Tensor, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
+def _prefix_log_sums(
+    scores: Tensor, counts: Tensor | None, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
+) -> LogSums:
     """LogSums [S, C, n] of the first c entries for every cut-off c, whatever `least` says."""
     k = scores.shape[1]
     distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
     scores = scores[:, : distinct[-1]].float()
     factors = scores.new_tensor(scales)[:, None]
-    total = _sums_of_entries(scores, scales, distinct).running(factors)
-    target = _sums_of_matches(scores, matches, factors, distinct).running(factors)
+    total = _sums_of_entries(scores, counts, scales, distinct).running(factors)
+    target = _sums_of_matches(scores, counts, matches, factors, distinct).running(factors)
     behind = _finite(target.peaks - total.peaks) * factors[..., None]
     log_sums = target.sums.log() + behind, total.sums.log(), _finite(total.peaks) * factors[..., None]
     if len(distinct) < len(cutoffs):
@@ -223,7 +241,7 @@ def _prefix_log_sums(scores: Tensor, matches: Matches, scales: Sequence[float], 
     return LogSums(*log_sums)
 
 
-def _sums_of_entries(scores: Tensor, scales: Sequence[float], cutoffs: Sequence[int]) -> _Sums:
+def _sums_of_entries(scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]) -> _Sums:
     """Over the entries of each span between cut-offs; scores [n, k]."""
     spans = [slice(*span) for span in pairwise((0, *cutoffs))]
     peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
@@ -231,14 +249,17 @@ def _sums_of_entries(scores: Tensor, scales: Sequence[float], cutoffs: Sequence[
     for span, peak in zip(spans, _finite(peaks), strict=True):
         torch.sub(scores[:, span], peak[:, None], out=behind[:, span])
     weights = torch.empty_like(behind) if len(scales) > 1 else behind
+    counts = None if counts is None else counts[:, : cutoffs[-1]]
     sums = []
     for scale in scales:
-        _exponentials(behind, scale, out=weights)
+        _counted(_exponentials(behind, scale, out=weights), counts)
         sums.append(torch.stack([weights[:, span].sum(-1) for span in spans]))
     return _Sums(torch.stack(sums), peaks)
 
 
-def _sums_of_matches(scores: Tensor, matches: Matches, scales: Tensor, cutoffs: Sequence[int]) -> _Sums:
+def _sums_of_matches(
+    scores: Tensor, counts: Tensor | None, matches: Matches, scales: Tensor, cutoffs: Sequence[int]
+) -> _Sums:
     """Over the entries that hold the target; scales [S, 1].
 
     They have peaks of their own: beside the best of all entries a far target would vanish in float32.
@@ -249,7 +270,8 @@ def _sums_of_matches(scores: Tensor, matches: Matches, scales: Tensor, cutoffs: 
     where, found = spans * len(scores) + rows, scores[rows, places]
     peaks = scores.new_full((shape[0] * shape[1],), -torch.inf).scatter_reduce_(0, where, found, "amax")
     behind = (found - peaks[where])[:, None] * scales.T
-    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, where, behind.exp_())
+    weights = _counted(behind.exp_(), None if counts is None else counts[rows, places][:, None])
+    sums = scores.new_zeros(len(peaks), len(scales)).index_add_(0, where, weights)
     return _Sums(sums.T.reshape(-1, *shape), peaks.view(shape))
 
 
@@ -258,6 +280,11 @@ def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Te
     if scale == 0:
         return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
     return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
+
+
+def _counted(weights: Tensor, counts: Tensor | None) -> Tensor:
+    """Weights, in place, of entries that stand for several."""
+    return weights if counts is None else weights.mul_(counts)
 
 
 def _finite(values: Tensor) -> Tensor:

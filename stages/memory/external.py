@@ -16,11 +16,13 @@ class Neighbors:
     `ids` int64 [n, k]: rows, best first; missing ones last, -1.
     `scores` float [n, k]: their similarity, larger is nearer; -inf where missing.
     `values` int [N + 1]: the token of each row of the datastore, then -1.
+    `counts` int [N + 1]: how many rows each of them stands for, where rows were merged; None: one each.
     """
 
     ids: Int64[Tensor, "n k"]
     scores: Float[Tensor, "n k"]
     values: Integer[Tensor, " rows"]
+    counts: Integer[Tensor, " rows"] | None = None
 
 
 def external_entries(found: Neighbors) -> Entries:
@@ -37,8 +39,9 @@ def external_entries(found: Neighbors) -> Entries:
     # Missing ones stand last, so that one column says whether there are any.
     if (ids[:, -1] < 0).any():
         ids = ids.masked_fill(ids < 0, len(found.values) - 1)
-    values = found.values.index_select(0, ids.flatten())
-    return Entries(found.scores, values.view(ids.shape))
+    values = found.values.index_select(0, ids.flatten()).view(ids.shape)
+    counts = None if found.counts is None else found.counts[ids].float()
+    return Entries(found.scores, values, counts=counts)
 
 
 def best_first(
@@ -65,5 +68,10 @@ def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Fl
 
 
 def scaled_dot(scores: Tensor, width: int) -> Tensor:
-    """`scaled-dot` from `dot`: q·k / sqrt(d_k)."""
+    """`scaled-dot` from `dot`: q·k / sqrt(d_k).
+
+    >>> import torch
+    >>> scaled_dot(torch.tensor([6.0]), width=4)
+    tensor([3.])
+    """
     return scores / math.sqrt(width)

@@ -19,9 +19,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-N = TypeVar("N")
-"""A dataclass of tensors, of which `inner`, `bias` and `outer` are learned; `outputs(inputs)` gives its numbers."""
-
 HIDDEN = 32
 PASSES = 10
 """Over the positions that are fitted."""
@@ -77,8 +74,29 @@ class Observed(ABC):
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network as a dataclass of tensors, which is kept as JSON."""
+class SmallNetwork:
+    """The numbers of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`.
+
+    It gives one number for a context, or several, `c` of them: then u is a matrix.
+    """
+
+    mean: Float[Tensor, " f"]
+    spread: Float[Tensor, " f"]
+    inner: Float[Tensor, "h f"]
+    bias: Float[Tensor, " h"]
+    outer: Float[Tensor, "*c h"]
+    offset: Float[Tensor, "*c"]
+
+    @classmethod
+    def constant(cls, inputs: Float[Tensor, "n f"], offset: float | Tensor, seed: int = 0) -> Self:
+        """The network that gives every context the same, ready to be fitted to inputs like these."""
+        constant = torch.as_tensor(offset, dtype=torch.float64)
+        return cls(*first_layer(inputs, seed), torch.zeros(*constant.shape, HIDDEN).double(), constant)
+
+    def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n ..."]:
+        """o of each position, on the CPU."""
+        standard = (inputs.double().cpu() - self.mean) / self.spread
+        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.t()
 
     @property
     def record(self) -> dict[str, Any]:
@@ -90,27 +108,7 @@ class Network:
         return cls(**{field.name: torch.tensor(record[field.name], dtype=torch.float64) for field in fields(cls)})
 
 
-@dataclass(frozen=True)
-class SmallNetwork(Network):
-    """The numbers of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`."""
-
-    mean: Float[Tensor, " f"]
-    spread: Float[Tensor, " f"]
-    inner: Float[Tensor, "h f"]
-    bias: Float[Tensor, " h"]
-    outer: Float[Tensor, " h"]
-    offset: Float[Tensor, ""]
-
-    @classmethod
-    def constant(cls, inputs: Float[Tensor, "n f"], offset: float, seed: int = 0) -> Self:
-        """The network that gives every context the same number, ready to be fitted to inputs like these."""
-        outer, constant = torch.zeros(HIDDEN).double(), torch.tensor(offset, dtype=torch.float64)
-        return cls(*first_layer(inputs, seed), outer, constant)
-
-    def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
-        """o of each position, on the CPU."""
-        standard = (inputs.double().cpu() - self.mean) / self.spread
-        return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer
+N = TypeVar("N", bound=SmallNetwork)
 
 
 def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Tensor], Tensor], seed: int = 0) -> N:
@@ -121,10 +119,9 @@ def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Ten
     """
     # Evaluations run in inference mode, whose tensors have no gradient.
     with torch.inference_mode(False), torch.enable_grad():
-        made: Any = network
-        numbers = {field.name: getattr(made, field.name).clone() for field in fields(made)}
+        numbers = {field.name: getattr(network, field.name).clone() for field in fields(network)}
         learned = [numbers[name].requires_grad_() for name in ("inner", "bias", "outer")]
-        made = type(made)(**numbers)
+        made = type(network)(**numbers)
         optimizer = torch.optim.AdamW(learned, RATE, weight_decay=DECAY)
         random = torch.Generator().manual_seed(seed)
         batches = [part for _ in range(PASSES) for part in torch.randperm(len(inputs), generator=random).split(BATCH)]
@@ -133,5 +130,4 @@ def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Ten
             optimizer.zero_grad()
             loss(rows, made.outputs(inputs[rows])).backward()
             optimizer.step()
-        learnt: N = type(made)(**{name: number.detach() for name, number in numbers.items()})
-        return learnt
+        return type(network)(**{name: number.detach() for name, number in numbers.items()})

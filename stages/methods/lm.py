@@ -5,8 +5,8 @@ from typing import TypeVar
 import numpy as np
 from torch import Tensor
 
+from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.methods.config import MethodSettings
 from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.models.config import BackboneConfig

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.methods.config import TRAIN, VALID
 from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
 from stages.methods.settings import SpalmConfig

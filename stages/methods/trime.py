@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch import distributed as ranks
 
+from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.examples.windows import positions_back
 from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others

@@ -132,6 +132,14 @@ class ReadsSource(ABC):
             mask: positions that count, bool [B, S]; None: all.
         """
 
+    def begun(self, inputs: Inputs) -> Mapping[str, Tensor]:
+        """The state that inputs bring, or that of their source. Raises: UsageError where they bring neither."""
+        if inputs.state is not None:
+            return inputs.state
+        if inputs.source_embedded is None:
+            raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
+        return self.begin(inputs.source_embedded, inputs.source_mask)
+
 
 class Compilable(ABC):
     """A backbone that is worth compiling."""

@@ -75,7 +75,11 @@ def linear_log_prob(
 
 
 def capped(scores: Tensor, cap: float | None) -> Tensor:
-    """Scores bent to c tanh(score / c), which is never beyond ± c; None: as they are."""
+    """Scores bent to c tanh(score / c), which is never beyond ± c; None: as they are.
+
+    >>> capped(torch.tensor([0.0, 1000.0]), cap=30.0)
+    tensor([ 0., 30.])
+    """
     return scores if cap is None else cap * (scores / cap).tanh()
 
 

@@ -19,7 +19,9 @@ def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneCon
     Raises: UsageError for a model that does not grow: only a Transformer with learned positions and dense layers does.
     """
     sizes: Any = config
-    plain = config.backbone == "transformer" and config.head is None and config.gate is None and not config.cutoffs
+    plain = (
+        config.backbone == "transformer" and config.head is None and not config.reads_neighbors and not config.cutoffs
+    )
     layers = (getattr(sizes, place).name for place in ("lookup", "attention", "feed_forward")) if plain else ()
     if tuple(layers) != ("none", "softmax", "dense") or sizes.positions != "learned":
         raise UsageError(

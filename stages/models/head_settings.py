@@ -14,6 +14,7 @@ HEADS = Registry(
         "classifier": Part.within(HERE, "head_settings:ClassifierSettings", "heads:Classifier"),
         "language": Part.within(HERE, "head_settings:LanguageSettings", "heads:Language"),
         "matcher": Part.within(HERE, "head_settings:MatcherSettings", "heads:Matcher"),
+        "span": Part.within(HERE, "head_settings:SpanSettings", "heads:Span"),
         "modulated": Part.within(HERE, "head_settings:ModulatedSettings", "heads:Modulated"),
     },
 )
@@ -55,5 +56,20 @@ class LanguageSettings(Settings):
     name: Literal["language"] = "language"
     answers: tuple[tuple[int, ...], ...]
     """Tokens of each label; none: the text itself is scored."""
+    longest: Annotated[int, Field(gt=0)] | None = None
+    """Tokens of the longest answer, where each document has its own; None: there are those of labels alone."""
     first: Annotated[int, Field(gt=0)]
     """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens of the text."""
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest answer; 0: the model scores text, and answers nothing."""
+        return self.longest or max(map(len, self.answers), default=0)
+
+
+class SpanSettings(Settings):
+    """A softmax over the positions of the text for the start of the answer, and one for its end."""
+
+    reads_frozen: ClassVar[bool] = False
+
+    name: Literal["span"] = "span"

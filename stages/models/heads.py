@@ -3,10 +3,17 @@
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from stages.models.head_settings import ClassifierSettings, LanguageSettings, MatcherSettings, ModulatedSettings, Pool
+from stages.models.head_settings import (
+    ClassifierSettings,
+    LanguageSettings,
+    MatcherSettings,
+    ModulatedSettings,
+    Pool,
+    SpanSettings,
+)
 
 STD = 0.02
 """Deviation of the weights at the start, as in BERT."""
@@ -98,3 +105,35 @@ class Language(nn.Module):
 
     def __init__(self, width: int, settings: LanguageSettings) -> None:
         super().__init__()
+
+
+class Span(nn.Module):
+    """p(start, stop | x) = softmax over positions i of w_start · f_i, times that of w_stop · f_i.
+
+    Cross-entropy of its scores is the mean of both: half of -log p(start, stop | x).
+
+    Source: Devlin et al. 2019 (BERT, arXiv:1810.04805), sections 4.2 and 4.3; no bias, which a softmax takes away.
+    """
+
+    def __init__(self, width: int, settings: SpanSettings) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.normal_(torch.empty(2, width), std=STD))
+
+    def forward(self, hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L 2"]:
+        """Scores of each position as the first and as the last of the answer; `mask`: those that may be."""
+        scores = nn.functional.linear(hidden, self.weight)
+        return scores if mask is None else scores.masked_fill(~mask[..., None], -torch.inf)
+
+
+def best_spans(scores: Float[Tensor, "B L 2"]) -> Int64[Tensor, "B 2"]:
+    """First and last position of the most probable answer, first ≤ last; (0, 0): there is none.
+
+    >>> best_spans(torch.tensor([[[0.0, 0.0], [1.0, 4.0], [3.0, 1.0]]])).tolist()
+    [[1, 1]]
+    """
+    first, last = scores.log_softmax(1).unbind(2)
+    joint = first[:, :, None] + last[:, None, :]
+    place = torch.arange(scores.shape[1], device=scores.device)
+    legal = (place[:, None] <= place) & ((place[:, None] > 0) | (place == 0))  # position 0 is no answer's beginning
+    best = joint.masked_fill(~legal, -torch.inf).flatten(1).argmax(1)
+    return torch.stack((best // scores.shape[1], best % scores.shape[1]), 1)

@@ -121,7 +121,7 @@ class LanguageModel(nn.Module):
             return gated
 
     def label_scores(self, batch: Batch) -> Tensor:
-        """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax.
+        """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax; see the head.
 
         Only of a model with a head.
         """
@@ -129,7 +129,7 @@ class LanguageModel(nn.Module):
         read = [self, *([] if self.frozen is None else [self.frozen])]
         hidden = [self._own(model.read(batch).hidden) for model in read]
         with self._without_autocast(hidden[0]):
-            scores: Tensor = self.head(hidden[0], batch.mask, *hidden[1:])
+            scores: Tensor = self.head(hidden[0], batch.scored, *hidden[1:])
             return scores
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stages.artifacts.artifact import Artifact, Home, descendants
+from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descendants, refuse
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
@@ -71,9 +71,11 @@ def next_command(artifact: Artifact) -> str:
     return "build-index" if artifact.kind == "datastore" else "train"
 
 
-def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
+def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = refuse) -> list[Artifact]:
     """The reports named, or made from what is named; each once, its files checked.
 
+    Args:
+        leave_out: hears of a report with a part that is not known here, where others are.
     Raises: ArtifactError if there is none, a reference leads nowhere, or they have no figure in common.
     """
     found: dict[str, Artifact] = {}
@@ -87,7 +89,6 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
                 + artifact.advise(next_command(artifact), artifact.reference)
             )
         for report in reports:
-            report.store.check_files(report)
             found.setdefault(report.reference, report)
     if len({report.kind for report in found.values()}) > 1:
         raise ArtifactError(
@@ -95,7 +96,7 @@ def find_reports(references: Sequence[str], store: Home) -> list[Artifact]:
         )
     if len({report.metrics.get("score") for report in found.values() if report.kind == "matrix"}) > 1:
         raise ArtifactError(f"{', '.join(found)} have perplexities and accuracies: name those of one measure.")
-    return list(found.values())
+    return checked(found.values(), leave_out)
 
 
 def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:

@@ -1,7 +1,7 @@
 """One web page of reports: everything in one file, nothing fetched, no script."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from stages.charts import figure as drawing
 from stages.charts.data import csv_text
 from stages.charts.figure import Figure
 from stages.charts.training import FIGURES
-from stages.errors import UsageError, content_of
+from stages.errors import ArtifactError, UsageError, content_of
 from stages.pages.headline import (
     Row,
     comparison_words,
@@ -28,7 +28,7 @@ from stages.pages.sections import Section, Stream, sections, tasks_sections, tas
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import ranking_table, results_table, seeds_table
 from stages.pages.title import page_title
-from stages.web.rendering import render as render_template
+from stages.web import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
 """Spells the commands that make a lineage."""
@@ -48,16 +48,25 @@ Title = Callable[[Sequence[Source], Sequence[Row]], str]
 """Says what came out."""
 
 
-def build_page(reports: Sequence[Artifact], script: Script, more: LongerRemarks, title: Title = page_title) -> Page:
+def build_page(
+    reports: Sequence[Artifact],
+    script: Script,
+    more: LongerRemarks,
+    title: Title = page_title,
+    left_out: Mapping[Artifact, ArtifactError] = {},
+) -> Page:
     """The page of some reports; the same store gives the same page.
 
     Args:
         reports: what to show, in this order; their files checked.
         script: spells the commands that made them.
         more: what is to be said of a report beside what its own numbers say.
+        left_out: reports that cannot be shown, and why; they stand in the lineage.
     Raises: ArtifactError for a report whose numbers cannot be read.
     """
-    members = lineage_of(reports)
+    members = lineage_of([*reports, *left_out])
+    for report, why in left_out.items():
+        members[report.reference] = replace(members[report.reference], remark=f"left out: {str(why).rstrip('.')}")
     with content_of(Path(", ".join(str(report.file(METRICS)) for report in reports))):
         if reports[0].kind == "matrix":
             return _tasks_page([(members[one.reference], one.json(METRICS)) for one in reports], members, script)

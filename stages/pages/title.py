@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-from stages.numbers import measured, number, tenths
+from stages.numbers import measured, tenths
 from stages.pages.headline import TYPICAL, Row
 from stages.pages.source import Source
 from stages.reports.remarks.gains import loses_to_counting, notably_repeated
-from stages.reports.remarks.table import COUNTING_SHORT
 
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
     `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ by their seed alone are
-    told by their mean. What does not beat a trigram says so before any gain.
+    told by their mean. No gain is told of a row that does not beat counting: a remark says why.
 
     Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
     """
@@ -25,18 +24,19 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     if baseline is not None and len(sources) == 1:
         lowest = min((row for row in finite if row.memories), key=TYPICAL, default=lowest)
     lower = "" if baseline is None else f"; a baseline, {baseline.name}, is lower: {_perplexity(baseline)}"
-    found, (loses, unripe) = f"{_perplexity(lowest)}{_of_seeds(lowest)}", _flaws(lowest)
+    found, unripe = f"{_perplexity(lowest)}{_of_seeds(lowest)}", "" if _loses(lowest) else _flaw(lowest)
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
-    if lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference:
-        gain = ""  # means are against the first row of the first model
+    elsewhere = lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference
+    if elsewhere or _loses(lowest):  # means are against the first row of the first model
+        gain = ""
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}{loses}, {lowest.source.label}{row}{'' if lower else gain}{unripe}"
+        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{unripe}"
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
         return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
     ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
     compared = f"{gain}{_on_new_text(lowest, gain)}" or lower
-    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{loses}{compared}{ties}{unripe}"
+    return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
 
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
@@ -44,10 +44,8 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     text = ", ".join(dict.fromkeys(source.scored for source in sources))
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
     lowest = min(finite, key=TYPICAL, default=None)
-    if lowest is None:
+    if lowest is None or _loses(lowest):
         return f"Memory tried on {text}"
-    if _flaws(lowest)[0]:
-        return f"No memory beats counting on {text}"
     change = (lowest.over_seeds or lowest).change
     if change is None or change >= 0:
         return f"No memory gains on {text}"
@@ -108,11 +106,11 @@ def _on_new_text(row: Row, gain: str) -> str:
     return f"; on new text {_percent(-change)}"
 
 
-def _flaws(row: Row) -> tuple[str, str]:
-    """`, worse than counting in what it reads (17.2)`, which no gain makes good; or ` (undertrained)`, a flaw."""
-    beaten = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
-    if beaten is not None:
-        new = "" if beaten[1] == row.values["counting"] else " on new text"
-        return f", {COUNTING_SHORT.format(new=new, limit=number(beaten[1]))}", ""
-    flaws = [remark.short for remark in row.source.remarks if remark.short]
-    return "", f" ({flaws[0]})" if flaws else ""
+def _loses(row: Row) -> bool:
+    """Whether counting in what the row reads finds as much, so that its gain is none."""
+    return not row.baseline and loses_to_counting(row.source.metrics, row.reported) is not None
+
+
+def _flaw(row: Row) -> str:
+    """` (undertrained)`, what makes less of a gain."""
+    return next((f" ({remark.short})" for remark in row.source.remarks if remark.short), "")

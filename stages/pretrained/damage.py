@@ -30,12 +30,12 @@ WEIGHTS_A_BYTE = 8
 
 
 def damage(location: Location) -> str | None:
-    """Describe the damage of a file of weights, as a sentence; None: none that shows."""
+    """Describe the damage of a file of weights behind its head, as a sentence; None: none that shows."""
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
         return next((_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None), None)
     file = location.folder / location.gguf
-    return head_damage(location) or (None if _gguf_whole(file) else _cut_short(location.spec, file))
+    return None if _gguf_whole(file) else _cut_short(location.spec, file)
 
 
 def head_damage(location: Location) -> str | None:
@@ -168,6 +168,7 @@ def reading(location: Location, what: str) -> Iterator[None]:
     Raises: UsageError without the extra; DataError for what cannot be read: that a file of weights is cut short, else
         the library's own first line.
     """
+    # before any reader: that of gguf finds no end of a list of numbers that is longer than the file
     if (wrong := head_damage(location)) is not None:
         raise DataError(wrong)
     try:

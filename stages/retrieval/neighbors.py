@@ -36,6 +36,8 @@ class Datastore:
     """Metric of a search's distances: `l2` or `ip`."""
     lossless: bool
     """Whether the distances of a search equal those recomputed from the stored keys."""
+    counts: Tensor | None = None
+    """How many rows each stands for, int32 [N + 1], the last 0; None: one each."""
 
     @cached_property
     def token_counts(self) -> Tensor:
@@ -44,11 +46,14 @@ class Datastore:
         return values.bincount(minlength=int(values.max()) + 2)
 
 
-def open_datastore(artifact: Artifact, metric: str, lossless: bool, device: torch.device) -> Datastore:
-    """A datastore's keys, to be read when they are needed, and its values, in memory."""
+def open_datastore(
+    artifact: Artifact, metric: str, lossless: bool, device: torch.device, counts: np.ndarray | None = None
+) -> Datastore:
+    """A datastore's keys, to be read when they are needed; its values, and counts int32 [N], in memory."""
     group: Any = artifact.zarr("datastore.zarr")
     values = np.append(np.asarray(group["values"][:]), np.int32(-1))
-    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless)
+    of_rows = None if counts is None else torch.from_numpy(np.append(counts, np.int32(0))).to(device)
+    return Datastore(stored_keys(artifact), torch.from_numpy(values).to(device), metric, lossless, of_rows)
 
 
 @dataclass(frozen=True)

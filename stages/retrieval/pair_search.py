@@ -11,17 +11,56 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
 from stages.encoding.key_encoder import KeyEncoder, search_keys
+from stages.examples.batching import token_batches
 from stages.examples.examples import BATCH_TOKENS
-from stages.examples.orders import token_batches
 from stages.examples.pairs import Pairs
-from stages.lineage.pairs import SPLIT
+from stages.lineage.sources import PAIRS_SPLIT
 from stages.models.devices import autocast
 from stages.retrieval.neighbors import FoundNeighbors
 from stages.search.distances import pair_scores
 from stages.search.ranking import best_first, score_to_distance
-from stages.text.similar import SimilarSentences
+from stages.text.bm25 import SCORINGS, Bm25Index, uneven_counts
+
+
+class SimilarSentences:
+    """Sentences that others are compared with, counted once."""
+
+    def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> None:
+        """Args:
+        ids: token ids [T].
+        offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of which ends it.
+        vocabulary: number of token types.
+        """
+        self._vocabulary = vocabulary
+        self._index = Bm25Index(_counts(ids, offsets, vocabulary), SCORINGS["lucene"])
+
+    def find(self, sentences: Sequence[np.ndarray], count: int, own: np.ndarray | None = None) -> np.ndarray:
+        """The most similar sentences to each of some, the best first; equals by the smaller number.
+
+        Args:
+            sentences: tokens of each, the last of which ends it.
+            own: int64 [n], the sentence that each may not find, which is itself; None: each may find all.
+        Returns: numbers, int64 [n, count], -1 where fewer share a token.
+
+        >>> held = SimilarSentences(np.array([1, 2, 0, 3, 0, 2, 0]), np.array([0, 3, 5, 7]), 4)
+        >>> held.find([np.array([2, 0]), np.array([3, 0])], 2).tolist()
+        [[2, 0], [1, -1]]
+        """
+        offsets = np.append(0, np.cumsum([len(one) for one in sentences]))
+        counts = _counts(np.concatenate(sentences), offsets, self._vocabulary)
+        hidden = np.zeros((len(sentences), 2), np.int64) if own is None else own[:, None] + np.array([0, 1])
+        return self._index.find(counts, count, hidden)[0]
+
+
+def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> csr_array:
+    """Counts [D, V] of sentences without their ends."""
+    kept = np.ones(len(ids), bool)
+    kept[offsets[1:] - 1] = False
+    return uneven_counts(ids[kept], offsets - np.arange(len(offsets)), vocabulary)
+
 
 SENTENCES = 64
 """Sentences of a range whose pairs are in memory together."""
@@ -58,7 +97,7 @@ class PairSearch:
             bounds = scored.documents[numbers[0]], scored.documents[numbers[-1] + 1]
             tokens = np.arange(max(start, bounds[0]), min(stop, bounds[1]))
             found = self.open(
-                [scored.source(number) for number in numbers.tolist()], numbers if split == SPLIT else None
+                [scored.source(number) for number in numbers.tolist()], numbers if split == PAIRS_SPLIT else None
             )
             sentence = np.searchsorted(scored.documents[numbers], tokens, side="right") - 1
             parts.append(self.nearest(keys[tokens - start], sentence, found))

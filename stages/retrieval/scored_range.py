@@ -84,7 +84,12 @@ class Retrieved:
         joined = torch.cat(scores, -1)
         # θ may be 0, and 0 · -inf is no number
         scaled = torch.where(joined.isneginf(), joined, joined * scale)
-        return list(scaled.softmax(-1).nan_to_num(nan=0.0).split([one.shape[1] for one in scores], -1))
+        counts = [
+            torch.ones_like(s) if p.entries.counts is None else p.entries.counts
+            for p, s in zip(self.parts, scores, strict=True)
+        ]
+        weights = (scaled + torch.cat(counts, -1).log()).softmax(-1)
+        return list(weights.nan_to_num(nan=0.0).split([one.shape[1] for one in scores], -1))
 
     def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
         """Select some of the positions; rows int64 [r], and their targets."""

@@ -28,6 +28,7 @@ class ListBlocks:
 
     Args:
         kept_bytes: room for keys; None: the lists are not in memory, and nothing is kept.
+        width: of vectors; None: that of a key.
 
     Attributes:
         kept: lists of which keys are kept.
@@ -35,8 +36,10 @@ class ListBlocks:
         parts: [lists] parts of each list, int64.
     """
 
-    def __init__(self, lists: DecodedLists, origin: np.ndarray, kept_bytes: int | None) -> None:
-        self.lists, self.origin, self._dim = lists, origin, len(origin)
+    def __init__(
+        self, lists: DecodedLists, origin: np.ndarray, kept_bytes: int | None, width: int | None = None
+    ) -> None:
+        self.lists, self.origin, self._dim = lists, origin, width or len(origin)
         self.piece = max(1, PIECE_BYTES // (4 * self._dim))
         self.parts = np.maximum(1, -(-lists.sizes // self.piece))
         key_bytes = 8 + 4 * self._dim

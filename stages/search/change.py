@@ -122,7 +122,11 @@ class KeptLists:
 
 
 def imbalance(sizes: np.ndarray) -> float:
-    """How much longer the list of a key is than lists are on average: 1 if all are as long, [lists] if one has all."""
+    """How much longer the list of a key is than lists are on average: 1 if all are as long, [lists] if one has all.
+
+    >>> imbalance(np.array([5, 5])), imbalance(np.array([10, 0]))
+    (1.0, 2.0)
+    """
     total = float(sizes.sum())
     return round(len(sizes) * float((sizes.astype(np.float64) ** 2).sum()) / total**2, 3) if total else 1.0
 

@@ -44,8 +44,10 @@ class IndexConfig(StageConfig):
     """Keys, drawn at random, on which lists and codes are learnt; auto: 64 a list, at least 131,072."""
     largest_gigabytes: Annotated[float, Field(gt=0)] = 8.0
     """Where whole keys would take more than this, auto compresses them."""
+    keep: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that is held, drawn at random: what --merge is to be compared with."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Seed of the sample and of k-means."""
+    """Seed of the sample, of k-means and of the rows that are kept."""
     recall: Annotated[
         int,
         Field(ge=0),

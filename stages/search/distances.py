@@ -87,7 +87,13 @@ def exact_distances(
 def exact_order(
     keys: StoredKeys, queries: Float32[np.ndarray, "n d"], ids: Int64[np.ndarray, "n candidates"], metric: str, k: int
 ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
-    """The k best of each query's candidates by exact distance: ids [n, k] and distances [n, k]."""
+    """The k best of each query's candidates by exact distance: ids [n, k] and distances [n, k].
+
+    >>> keys = StoredKeys(np.array([[0, 0], [3, 4]], np.float16), rows_per_shard=1)
+    >>> ids, distances = exact_order(keys, np.zeros((1, 2), np.float32), np.array([[1, 0, -1]]), "l2", k=2)
+    >>> ids.tolist(), distances.tolist()
+    ([[0, 1]], [[0.0, 25.0]])
+    """
     distances = exact_distances(keys, queries, ids, metric)
     scores, best = best_first(score_to_distance(distances, metric), ids, k)
     return best, score_to_distance(scores, metric)

@@ -4,7 +4,8 @@ FAISS searches query by query and reads each list again for each of them; groupe
 decoded once for a whole block of queries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import faiss
@@ -12,8 +13,10 @@ import numpy as np
 
 from stages.search.blocks import ListBlocks, ListQueries, some_queries
 from stages.search.exact import ScanningSearcher
+from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
-from stages.search.scan import KeyBlock, QueryBlock, Scratch, Tile, smallest_of
+from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
+from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
 from stages.threads import ThreadPool, thread_pool
@@ -30,8 +33,17 @@ MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
 HELD_BYTES = 128 << 20
 """Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
 
+SHORT_BYTES = 384 << 20
+"""Short vectors, with the keys themselves, of all lists; of more keys there are none."""
+
+MOST_NEAREST = 64
+"""Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
+
 QUERIES = 256
 """Whose nearest lists a thread finds at a time."""
+
+SHORT_GROUPS = 4
+"""Times that a thread takes as many keys of short vectors, which lie ready."""
 
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
 """Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
@@ -70,6 +82,23 @@ class GroupedSearcher(ScanningSearcher):
         self._on_device: TensorLists | None = None
         self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else None)
 
+    @cached_property
+    def _short(self) -> ShortBlocks | None:
+        """Short vectors of all keys; None where they do not pay, or are too many to be kept."""
+        lists = self.lists
+        fits = (
+            self.blocks.kept
+            and short_bytes(self.rows, self.dim) <= SHORT_BYTES
+            and self.blocks.parts.max(initial=1) == 1
+        )
+        if self.metric != "l2" or not self.lossless or not fits:
+            return None
+        filled = np.flatnonzero(lists.sizes)
+        # lists that lie as far apart as their share of the sample allows
+        some = filled[:: max(1, self.rows // SAMPLE)]
+        axes = learn_axes(np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin)
+        return None if axes is None else ShortBlocks(lists, self.origin, axes)
+
     def reaches_all(self, effort: int) -> bool:
         return self.probe * 4**effort >= self.ivf.nlist
 
@@ -94,18 +123,22 @@ class GroupedSearcher(ScanningSearcher):
         bounds = self._bounds(queries, lists, k, pool, scratch)
         visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
         found = TopKBuffer(len(queries), columns, self._most_pairs(visits, len(queries)))
+        blocks = self._short if k <= MOST_NEAREST else None
+        short = None if blocks is None else ShortQueries(queries, bounds, blocks.axes)
 
         def scan(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, taken = pairs // probe, pairs if cells is None else cells[pairs]
+            counts = visits.counts[numbers]
+            if blocks is not None and short is not None:
+                ready, lying = blocks.short(numbers, scratch)
+                _put_pairs(found, taken, short.within(_tiles(which, counts, lying), ready, scratch))
+                return
             for part, (keys, places) in enumerate(self._blocks(numbers, scratch)):
-                first = 0
-                for some in queries.within(_tiles(which, visits.counts[numbers], places), keys, bounds, scratch):
-                    stop = first + len(some.counts)
-                    found.add(taken[first:stop] + part, some.counts, some.packed)
-                    first = stop
+                tiles = _tiles(which, counts, places)
+                _put_pairs(found, taken + part, queries.within(tiles, keys, bounds, scratch))
 
-        pool(scan, self._groups(visits, pool))
+        pool(scan, self._groups(visits, pool) if blocks is None else self._groups(visits, pool, blocks, SHORT_GROUPS))
         return found
 
     def _most_pairs(self, visits: ListQueries, queries: int) -> int:
@@ -133,20 +166,27 @@ class GroupedSearcher(ScanningSearcher):
         for keys in self.blocks.in_parts(numbers[0], scratch):
             yield keys, [slice(0, len(keys.rows))]
 
-    def _groups(self, visits: ListQueries, pool: ThreadPool) -> list[list[int]]:
+    def _groups(
+        self, visits: ListQueries, pool: ThreadPool, blocks: ListBlocks | None = None, more: int = 1
+    ) -> list[list[int]]:
         """All lists with keys that are visited, those together that a thread compares together.
 
         These are all kept or none, and a long one is alone.
+
+        Args:
+            blocks: that are compared; None: those of whole keys.
+            more: times as many keys as else.
         """
+        blocks = blocks or self.blocks
         sizes, counts = self.lists.sizes, visits.counts
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
             # a long list has a kind of its own, so that no other joins it
-            kind = -1 - number if self.blocks.parts[number] > 1 else 1 + (number < self.blocks.kept)
+            kind = -1 - number if blocks.parts[number] > 1 else 1 + (number < blocks.kept)
             most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
-            if kind != last or taken + own > most or keys + size > GROUP_KEYS:
+            if kind != last or taken + own > most or keys + size > more * GROUP_KEYS:
                 groups.append([])
                 left, taken, keys, last = left - taken, 0, 0, kind
             groups[-1].append(number)
@@ -314,6 +354,15 @@ def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[T
     """Queries, so many of each list, and where the keys of the list are."""
     ends = np.cumsum(counts).tolist()
     return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
+
+
+def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> None:
+    """Put pairs into the cells [q] of their queries, which come in this order."""
+    first = 0
+    for some in pairs:
+        stop = first + len(some.counts)
+        found.add(cells[first:stop], some.counts, some.packed)
+        first = stop
 
 
 def _put_others(lists: np.ndarray) -> None:

@@ -1,6 +1,7 @@
-"""From a file of FAISS to the searcher that serves it best."""
+"""From a file of FAISS to the searcher that serves it best, or to FAISS's own search."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,77 @@ from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index
 from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
-from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
 from stages.search.lists import Lists, ListsInFile, ListsInMemory, holds_whole_keys
-from stages.search.searcher import Searcher
+from stages.search.ranking import allowed_rows, best_first, score_to_distance, slack, without
+from stages.search.searcher import Attempt, Searcher
+
+REFINE_FACTOR = 8
+"""Candidates a neighbour whose distances an index with refinement (`…,RFlat`) recomputes."""
+
+SMALLEST_EF = 128
+"""Least breadth of a search in an HNSW graph; twice the neighbours wanted, if that is more."""
+
+WIDEST_FIRST = 1024
+"""Excluded rows that the first attempt fetches on top; longer ranges are met by fetching more."""
+
+
+class PlainSearcher(Searcher):
+    """Any FAISS index, searched in batches.
+
+    Excluded rows are fetched and dropped. A query that is left with fewer than k is searched again for
+    four times as many rows, in four times as many lists, in the end everywhere.
+    """
+
+    def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
+        super().__init__(rows=index.ntotal, dim=index.d, metric=metric, lossless=lossless)
+        self.index, self.probe = index, probe
+        self.ivf: Any = faiss.try_extract_index_ivf(index)
+
+    def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
+        width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
+        size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
+        exhausted = self._set_breadth(size, effort) and size == self.rows
+        # the last attempt must end the search, so nothing may stay out of its sight
+        with self._every_list_found() if exhausted else nullcontext():
+            distances, ids = self._index(exhausted).search(queries, size)
+        scores = score_to_distance(distances, self.metric)
+        scores, ids = best_first(scores, without(ids, exclude), k)
+        enough = np.minimum(k, allowed_rows(self.rows, len(ids), exclude))
+        return Attempt(scores, ids, exhausted | ((ids >= 0).sum(1) >= enough))
+
+    def _set_breadth(self, size: int, effort: int) -> bool:
+        """How widely the next search looks; returns whether it looks everywhere."""
+        space = faiss.ParameterSpace()
+        if self.ivf is not None:
+            probe = min(self.ivf.nlist, (self.probe or 1) * 4**effort)
+            space.set_index_parameter(self.index, "nprobe", probe)
+        if isinstance(self.index, faiss.IndexHNSW):
+            self.index.hnsw.efSearch = max(SMALLEST_EF, 2 * size)
+        if isinstance(self.index, faiss.IndexRefine):
+            self.index.k_factor = min(REFINE_FACTOR, max(1, self.rows // size))
+        return self.ivf is None or probe == self.ivf.nlist
+
+    @contextmanager
+    def _every_list_found(self) -> Iterator[None]:
+        """Lists are found by comparing with all their centroids, not by a graph that may not lead to some."""
+        graph = None if self.ivf is None else faiss.downcast_index(self.ivf.quantizer)
+        if not isinstance(graph, faiss.IndexHNSW):
+            yield
+            return
+        self.ivf.quantizer = graph.storage
+        try:
+            yield
+        finally:
+            self.ivf.quantizer = graph
+
+    def _index(self, exhausted: bool) -> Any:
+        """The index, or the keys behind a graph that may not lead to all of them."""
+        if exhausted and isinstance(self.index, faiss.IndexHNSW):
+            return self.index.storage
+        return self.index
+
 
 FLAT_ROWS_AT_A_TIME = 16384
 
@@ -33,7 +100,9 @@ FEW_QUERIES = 20
 1.15) leaves mid-sized batches up to five times slower."""
 
 
-def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu") -> Searcher:
+def open_searcher(
+    index: Path, settings: Mapping[str, Any], keys: tuple[int, int], device: str = "cpu", held: int | None = None
+) -> Searcher:
     """Open a built index.
 
     Args:
@@ -41,6 +110,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
         keys: rows and width of the datastore that it was made of.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
+        held: how many of the rows it holds; None: all.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
     lists = _lists_on_disk(index) if stays_on_disk(index) else None
@@ -49,7 +119,7 @@ def open_searcher(index: Path, settings: Mapping[str, Any], keys: tuple[int, int
         return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
     with content_of(index):
-        _require_sound(found, keys, settings["metric"], lists)
+        _require_sound(found, keys, settings["metric"], lists, keys[0] if held is None else held)
     return searcher_of(found, settings["metric"], settings["probe"], _resolved(device), lists)
 
 
@@ -90,11 +160,11 @@ def _lists_on_disk(index: Path) -> ListsInFile | None:
         return None
 
 
-def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None) -> None:
+def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None, held: int) -> None:
     """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
     rows, dim = keys
-    if (index.ntotal, index.d) != (rows, dim):
-        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {rows} of width {dim}")
+    if (index.ntotal, index.d) != (held, dim):
+        raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}")
     if index.metric_type != (faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT):
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)

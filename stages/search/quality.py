@@ -148,9 +148,11 @@ class _Sample(NamedTuple):
     keys: np.ndarray
 
 
-def wrong_rows(path: Path, keys: StoredKeys) -> str | None:
+def wrong_rows(path: Path, keys: StoredKeys, counts: np.ndarray | None = None) -> str | None:
     """Describe the rows of an index file that are not those of its keys; None: none that a sample shows.
 
+    Args:
+        counts: rows that each row stands for, int32 [rows], 0 of those that are not held; None: all are.
     Raises: ArtifactError if the file is no index.
     """
     lists = _lists_of(path)
@@ -158,9 +160,9 @@ def wrong_rows(path: Path, keys: StoredKeys) -> str | None:
     ivf: Any = faiss.try_extract_index_ivf(index)
     listed: Lists | None = None if ivf is None else lists or ListsInMemory(ivf)
     rows_held = np.arange(index.ntotal) if listed is None else _rows_of(listed)
-    if len(rows_held) != keys.rows or not np.array_equal(np.unique(rows_held), np.arange(keys.rows)):
-        held = len(np.unique(rows_held))
-        return f"it has {len(rows_held):,} keys of {held:,} rows, and its datastore {keys.rows:,}"
+    wanted, distinct = np.arange(keys.rows) if counts is None else np.flatnonzero(counts), np.unique(rows_held)
+    if len(rows_held) != len(wanted) or not np.array_equal(distinct, wanted):
+        return f"it has {len(rows_held):,} keys of {len(distinct):,} rows, and its datastore {len(wanted):,}"
     sample = _sample(keys)
     wrong = list(_in_order(index, sample) if listed is None else _in_lists(index, listed, sample))
     rows = np.sort(np.concatenate([np.empty(0, np.int64), *wrong]))

@@ -17,7 +17,11 @@ def slack(k: int) -> int:
 
 
 def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
-    """Scores as users see them; missing rows (+inf) become -inf for inner products."""
+    """Scores as users see them; missing rows (+inf) become -inf for inner products.
+
+    >>> score_to_distance(np.array([-3.0, np.inf]), "ip").tolist()
+    [3.0, -inf]
+    """
     return scores if metric == "l2" else -scores
 
 
@@ -46,7 +50,12 @@ def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape
 def unpacked(
     both: Int64[np.ndarray, "*shape"],
 ) -> tuple[Float32[np.ndarray, "*shape"], Int64[np.ndarray, "*shape"]]:
-    """Scores, +inf where missing, and ids, -1 there, of what `packed` gave."""
+    """Scores, +inf where missing, and ids, -1 there, of what `packed` gave.
+
+    >>> scores, ids = unpacked(packed(np.array([-0.5, np.inf], np.float32), np.array([8, 3])))
+    >>> scores.tolist(), ids.tolist()
+    ([-0.5, inf], [8, -1])
+    """
     bits = (both >> 32).astype(np.int32)
     scores = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(np.float32)
     ids = both & NO_ROW

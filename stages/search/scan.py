@@ -9,7 +9,7 @@ again by `pair_scores`, free of cancellation, within a bound that allows for rou
 import threading
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -108,10 +108,25 @@ class KeyBlock(NamedTuple):
     def part(self, part: slice) -> "KeyBlock":
         return KeyBlock(self.rows[part], self.vectors[part], self.lengths[part])
 
+    def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
+        """See `Keys`."""
+        return self.vectors, places
+
     @property
     def radius(self) -> np.float32:
         """Distance from the origin to the farthest key."""
         return np.float32(np.sqrt(self.lengths.max(initial=0)))
+
+
+class Keys(Protocol):
+    """Keys that are scanned together, of which pairs are looked at again."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """[m] int64."""
+
+    def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
+        """Keys [n, d], and where among them those at some places are, int64 [p]."""
 
 
 class QueryBlock:
@@ -213,8 +228,8 @@ class QueryBlock:
 
         Tile after tile, every query of each in turn.
         """
-        for some in _together(tile for whole in tiles for tile in _tiles(whole)):
-            yield from self._pairs(some, keys, self._near(some, keys, bounds, scratch))
+        for some in small_tiles(tiles, FLAGS):
+            yield from self.pairs(some, keys, self._near(some, keys, bounds, scratch))
 
     def _table(self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch) -> Float32[np.ndarray, "q m"]:
         """Rough scores of tiles, one below the other, +inf beside those of fewer keys than others.
@@ -229,7 +244,7 @@ class QueryBlock:
             self._score(own[rows], keys.part(part), table[rows, :size])
             table[rows, size:] = np.inf
             if self.hides and self.exclude is not None:
-                _hide(table[rows], np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])), np.inf)
+                hide(table[rows], np.asarray(np.searchsorted(keys.rows[part], self.exclude[queries])), np.inf)
             first = rows.stop
         return table
 
@@ -258,11 +273,12 @@ class QueryBlock:
             near = flags[first : first + scores.size].reshape(scores.shape)
             np.less_equal(scores, bounds[which, None], out=near)
             if self.hides and self.exclude is not None:
-                _hide(near, np.asarray(np.searchsorted(keys.rows[part], self.exclude[which])), False)
+                hide(near, np.asarray(np.searchsorted(keys.rows[part], self.exclude[which])), False)
             first += scores.size
         return flags
 
-    def _pairs(self, tiles: list[Tile], keys: KeyBlock, flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:
+    def pairs(self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:
+        """The pairs of some tiles that are flagged and may be seen; flags lie end to end."""
         which = np.concatenate([which for which, _ in tiles])
         queries = np.array([len(which) for which, _ in tiles])
         widths = runs(np.array([part.stop - part.start for _, part in tiles]), queries, step=0)
@@ -275,10 +291,10 @@ class QueryBlock:
             places = found[limits[some.start] : limits[some.stop]] + shifts.take(own)
             yield Pairs(which[some], counts, self._compared(which.take(own), keys, places))
 
-    def _compared(self, owners: np.ndarray, keys: KeyBlock, places: np.ndarray) -> Int64[np.ndarray, " p"]:
+    def _compared(self, owners: np.ndarray, keys: "Keys", places: np.ndarray) -> Int64[np.ndarray, " p"]:
         """Pairs of queries and keys, `packed`."""
         rows = keys.rows.take(places)
-        scores = pair_scores(self.vectors, owners, keys.vectors, places, self.metric)
+        scores = pair_scores(self.vectors, owners, *keys.whole(places), self.metric)
         if self.exclude is not None:
             scores[(rows >= self.exclude[owners, 0]) & (rows < self.exclude[owners, 1])] = np.inf
         return packed(scores, rows)
@@ -319,11 +335,11 @@ def _scores(tile: Tile) -> int:
     return len(tile[0]) * (tile[1].stop - tile[1].start)
 
 
-def _together(tiles: Iterable[Tile]) -> Iterator[list[Tile]]:
-    """Tiles whose scores are FLAGS together, or a single one."""
+def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
+    """Tiles cut small, whose scores are `most` together, or a single one."""
     some, scores = list[Tile](), 0
-    for tile in tiles:
-        if some and scores + _scores(tile) > FLAGS:
+    for tile in (small for whole in tiles for small in _tiles(whole)):
+        if some and scores + _scores(tile) > most:
             yield some
             some, scores = [], 0
         some.append(tile)
@@ -355,7 +371,7 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
     return scores
 
 
-def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
+def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
     # columns of a row follow each other, so one flat assignment hides all ranges without a mask of the table
     columns = columns.clip(0, table.shape[1])
@@ -364,5 +380,9 @@ def _hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | b
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
-    """Rows in the longest excluded range."""
+    """Rows in the longest excluded range.
+
+    >>> widest(np.array([[2, 2], [5, 9]])), widest(None)
+    (4, 0)
+    """
     return 0 if exclude is None else max(0, int((exclude[:, 1] - exclude[:, 0]).max(initial=0)))

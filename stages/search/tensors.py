@@ -115,7 +115,11 @@ def scores_of(pairs: Tensor) -> Tensor:
 
 
 def rows_of(pairs: Tensor, rows: int) -> Tensor:
-    """Rows of what `packed` made, -1 where missing: int32, or int64 where there are more `rows` than that tells."""
+    """Rows of what `packed` made, -1 where missing: int32, or int64 where there are more `rows` than that tells.
+
+    >>> rows_of(packed(torch.tensor([0.5, torch.inf]), torch.tensor([8, 3])), rows=9).tolist()
+    [8, -1]
+    """
     if rows < 1 << 31:
         return pairs.int()  # the lower half; that of a missing one is -1
     wide = pairs & NO_ROW

@@ -166,7 +166,16 @@ class ScoreTable:
         return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
 
     def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """The score of this rank of each query, +inf where it has fewer."""
+        """The score of this rank of each query, +inf where it has fewer.
+
+        The second smallest of two queries, one of which has a single score:
+
+        >>> table = ScoreTable(np.array([[2, 1], [1, 0]]), rank=2)
+        >>> table.put(np.array([0, 2]), np.array([[5, 3], [4, 9]], np.float32))
+        >>> table.put(np.array([1]), np.array([[4]], np.float32))
+        >>> table.ranked(lambda work, parts: [*map(work, parts)]).tolist()
+        [4.0, inf]
+        """
         out, width = np.empty(len(self._table), np.float32), self._table.shape[1]
 
         def rank(part: slice) -> None:

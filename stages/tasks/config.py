@@ -1,13 +1,179 @@
-"""Settings of evaluate-tasks. Free of torch."""
+"""Settings of evaluate-tasks, and the readings of memory. Free of torch."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
-from stages.config import Spelling, StageConfig
-from stages.tasks.readings import Reading, parse_reading
+from stages.config import Settings, Spelling, StageConfig
+from stages.errors import UsageError, did_you_mean
 
-READING = Spelling("READING[:key=value,…]", repeated=True)
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+Part = Literal["all", "head"]
+
+
+class Reading(Settings):
+    """A row of the matrix: the model with what it reads of memory."""
+
+    reads_keys: ClassVar[bool] = False
+    """Whether it looks for the nearest documents."""
+    adapts: ClassVar[bool] = False
+    """Whether it learns anew for each example, which takes long."""
+    name: str
+
+    @property
+    def spelled(self) -> str:
+        """The reading as it may be typed: `mbpa:k=8`; settings at their defaults are left out."""
+        given = [
+            f"{key}={_spelled(getattr(self, key))}"
+            for key, field in type(self).model_fields.items()
+            if key != "name" and getattr(self, key) != field.default
+        ]
+        return ":".join([self.name, *([",".join(given)] if given else [])])
+
+
+def _spelled(value: float | str) -> str:
+    """A number with all its digits, as short as it can be; a word as it is."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+class NoReading(Reading):
+    """The model alone."""
+
+    name: Literal["none"] = "none"
+
+
+class Neighbors(Reading):
+    """p(y) = λ p_mem(y) + (1 - λ) p_model(y); p_mem by exp(-d² / τ) of the k nearest documents with the label y."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["episodic"] = "episodic"
+    k: Count = 32
+    temperature: Positive = 10.0
+    """τ, of squared Euclidean distances."""
+    weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """λ."""
+
+
+class Adaptation(Reading):
+    """L steps of gradient descent on documents of memory, for each example from the model's own weights."""
+
+    adapts: ClassVar[bool] = True
+
+    k: Count = 32
+    """Documents, K."""
+    steps: Annotated[int, Field(ge=0)] = 30
+    """L."""
+    lr: Positive = 1e-3
+    """η."""
+    anchor: Annotated[float, Field(ge=0)] = 1e-3
+    """κ, of the squared distance from the weights before."""
+
+
+class Mbpa(Adaptation):
+    """Adapts to the k nearest documents."""
+
+    reads_keys: ClassVar[bool] = True
+
+    name: Literal["mbpa"] = "mbpa"
+
+
+class RandomAdaptation(Adaptation):
+    """Adapts to k documents that are drawn: the control of `mbpa`."""
+
+    name: Literal["random"] = "random"
+
+
+class Coarse(Adaptation):
+    """Adapts once for all examples, at each step to k documents that are drawn anew: of Meta-MbPA and OML-ER."""
+
+    adapts: ClassVar[bool] = False
+
+    name: Literal["coarse"] = "coarse"
+    part: Part = "all"
+    """Weights that adapt: all, or the head alone, as of OML-ER."""
+
+
+READINGS: Mapping[str, type[Reading]] = {
+    "none": NoReading,
+    "mbpa": Mbpa,
+    "random": RandomAdaptation,
+    "coarse": Coarse,
+    "episodic": Neighbors,
+}
+
+
+TUNE = "tune"
+GRIDS: Mapping[str, tuple[float, ...]] = {
+    "lr": (0.001, 0.005, 0.02, 0.1),
+    "steps": (5, 15, 30),
+    "weight": (0.1, 0.25, 0.5, 0.75),
+    "temperature": (0.1, 1.0, 10.0, 100.0),
+}
+"""Values that `tune` tries."""
+
+
+class Choices(NamedTuple):
+    """A row: the readings among which it is chosen, which differ in numbers alone; mostly one."""
+
+    spelled: str
+    readings: tuple[Reading, ...]
+
+
+def parse_choices(text: str) -> Choices:
+    """A row as it is typed. Raises: UsageError, naming what is legal.
+
+    >>> [reading.spelled for reading in parse_choices("mbpa:k=8,lr=0.005/0.02").readings]
+    ['mbpa:k=8,lr=0.005', 'mbpa:k=8,lr=0.02']
+    """
+    name, _, settings = text.partition(":")
+    given = [part.partition("=")[::2] for part in settings.split(",") if part]
+    lists = {key: _listed(text, key, value) for key, value in given}
+    if len(lists) < len(given):
+        raise UsageError(f"--memory {text}: a setting is there twice.")
+    typed = (zip(lists, values, strict=True) for values in product(*lists.values()))
+    found = tuple(parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)])) for pairs in typed)
+    if len(set(found)) < len(found):
+        raise UsageError(f"--memory {text}: a value is there twice.")
+    return Choices(found[0].spelled if len(found) == 1 else text, found)
+
+
+def _listed(text: str, key: str, value: str) -> list[str]:
+    """The values of a setting that are tried."""
+    if value != TUNE:
+        return value.split("/")
+    if key not in GRIDS:
+        raise UsageError(f"--memory {text}: {', '.join(GRIDS)} can be tuned; of {key} name the values, as {key}=8/32.")
+    return [f"{one:g}" for one in GRIDS[key]]
+
+
+def parse_reading(text: str) -> Reading:
+    """A reading whose settings are all given. Raises: UsageError, naming what is legal.
+
+    >>> parse_reading("mbpa:k=8,lr=0.005").spelled
+    'mbpa:k=8,lr=0.005'
+    """
+    name, _, settings = text.partition(":")
+    if name not in READINGS:
+        raise UsageError(f"--memory: there is no reading {name!r} of tasks; {did_you_mean(name, READINGS)}")
+    pairs = dict(part.partition("=")[::2] for part in settings.split(",") if part)
+    legal = [key for key in READINGS[name].model_fields if key != "name"]
+    for key in pairs:
+        if key not in legal:
+            raise UsageError(f"--memory {text}: {name} has no {key!r}; it has: {', '.join(legal) or 'nothing'}.")
+    try:
+        return READINGS[name].model_validate(pairs)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"--memory {text}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+GOAL = "goal"
+Score = Literal["f1", "exact", "goal"]
+"""Score of answers in words: F1 of words, exact match, or the joint goal of the turns of a dialogue."""
 
 
 class EvaluateTasksConfig(StageConfig):
@@ -21,7 +187,13 @@ class EvaluateTasksConfig(StageConfig):
         "none",
     )
     """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), coarse (to
-    drawn ones, once for all), episodic (interpolates with the labels of the nearest)."""
+    drawn ones, once for all), episodic (interpolates with the labels of the nearest). A number may be `tune`, or a list
+    0.1/0.2: the best on the tune split of the first task is read."""
+    tune_split: str = "valid"
+    """Split whose documents of the first task choose among the numbers of a reading."""
+    score: Annotated[tuple[str, ...], Spelling("[TASK=]f1|exact|goal", repeated=True)] = ()
+    """Score of answers in words, of all tasks or of one: F1 of words (f1; where none is said), exact match (exact), or
+    whether all turns of a dialogue so far make the right state (goal)."""
     after: Literal["each", "last"] | None = None
     """Weights that are scored: before the first task and after each, or after the last alone; None: each, but last
     where a reading adapts."""
@@ -30,18 +202,35 @@ class EvaluateTasksConfig(StageConfig):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings of `memory`, parsed."""
-        return tuple(map(parse_reading, self.memory))
+        """The readings of `memory`, parsed; of a row that is tuned the first."""
+        return tuple(choices.readings[0] for choices in self.rows)
 
-    @field_validator("memory", mode="before")
+    @property
+    def rows(self) -> tuple[Choices, ...]:
+        """The readings of each row, among which it is chosen."""
+        return tuple(map(parse_choices, self.memory))
+
+    def scores(self, tasks: Sequence[str]) -> dict[str, Score]:
+        """The score of each task. Raises: UsageError for one of no task, or a score that there is not."""
+        found: dict[str, Score] = dict.fromkeys(tasks, "f1")
+        for text in self.score:
+            task, _, score = text.rpartition("=")
+            if task and task not in found:
+                raise UsageError(f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}")
+            if score not in get_args(Score):
+                raise UsageError(f"--score {text}: there is no score {score!r}; {did_you_mean(score, get_args(Score))}")
+            found |= dict.fromkeys([task] if task else tasks, score)  # type: ignore[arg-type]
+        return found
+
+    @field_validator("memory", "score", mode="before")
     @classmethod
-    def _listed(cls, memory: Any) -> Any:
-        return (memory,) if isinstance(memory, str) else memory
+    def _listed(cls, texts: Any) -> Any:
+        return (texts,) if isinstance(texts, str) else texts
 
     @field_validator("memory")
     @classmethod
     def _spelled(cls, memory: tuple[str, ...]) -> tuple[str, ...]:
-        spelled = tuple(parse_reading(text).spelled for text in memory)
+        spelled = tuple(parse_choices(text).spelled for text in memory)
         if len(set(spelled)) < len(spelled):
             raise ValueError("a reading is there twice")
         return spelled

@@ -47,7 +47,7 @@ def _arrays(episodes: "Artifact", name: str) -> Expected | None:
     labels: list[Any] = episodes.input("corpus").metrics["labels"]
     return {
         KEYS: Expected((rows, dim), ("float32",), finite),
-        LABELS: Expected((rows,), ("int32",), between(0, len(labels), "labels")),
+        LABELS: Expected((rows,), ("int32",), between(-1, len(labels), "labels")),
     }.get(name)
 
 

@@ -4,10 +4,13 @@ Row 0 of R is before anything was learnt, so R is [K + 1, K].
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field, model_validator
+
+from stages.artifacts.schema import Figures, Schema
 
 PERPLEXITY = "perplexity"
 """Measure of a model of text, instead of accuracy: `score` of its metrics."""
@@ -40,6 +43,9 @@ def backward_transfer(scores: Matrix) -> float | None:
     """Mean over the tasks before the last of R[K, j] - R[j, j]; None of one task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 3.
+
+    >>> backward_transfer(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
+    -0.75
     """
     last = len(scores) - 1
     gained = [scores[last, j] - scores[j + 1, j] for j in range(last - 1)]
@@ -50,6 +56,9 @@ def forward_transfer(scores: Matrix) -> float | None:
     """Mean over the tasks after the first of R[j - 1, j] - R[0, j]; None of one task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 4.
+
+    >>> forward_transfer(np.array([[0.25, 0.25], [1.0, 0.5], [0.25, 0.75]]))
+    0.25
     """
     gained = [scores[j, j] - scores[0, j] for j in range(1, scores.shape[1])]
     return float(np.mean(gained)) if gained else None
@@ -90,3 +99,33 @@ def domain_figures(perplexities: Matrix, places: Sequence[int]) -> dict[str, Any
         "backward_transfer": None,
         "forward_transfer": None,
     }
+
+
+Score = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class RowFigures(Figures):
+    """Figures of one reading."""
+
+    row: str
+    matrix: list[list[Score]]
+    average: Score
+
+
+class MatrixFigures(Figures):
+    """Metrics of the scores of a stream."""
+
+    tasks: list[str]
+    after: list[int]
+    rows: list[RowFigures]
+    score: Literal["perplexity"] | None = None
+    """Measure of the scores; None: accuracy."""
+
+    @model_validator(mode="after")
+    def _accuracies_are_shares(self) -> Self:
+        if self.score is None and any(one > 1 for row in self.rows for line in row.matrix for one in line):
+            raise ValueError("an accuracy is more than 1")
+        return self
+
+
+MATRIX = Schema(MatrixFigures)

@@ -1,7 +1,7 @@
 """How the scoring of a stream is cut: ranges of the test of one task, read with the weights after another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard, ShardPlan
 from stages.errors import ArtifactError
+from stages.lineage.corpus import require_tune_split
 from stages.tasks.config import EvaluateTasksConfig
 
 RANGE, ADAPTED_RANGE = 512, 8
@@ -26,6 +27,8 @@ class TestRange(Shard):
     task: int
     start: int
     stop: int
+    choice: int | None = None
+    """Number of the reading that is tried on the tune split; None: the one that was chosen reads the test."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,21 @@ class StreamPlan(ShardPlan[TestRange]):
     """Examples of each task's test."""
     rows: int
     """Readings."""
+    tuned: int = 0
+    """Examples of the tune split of the first task that each tried reading answers."""
+
+    @property
+    def tests(self) -> list[TestRange]:
+        """The ranges of the tests."""
+        return [shard for shard in self.shards if shard.choice is None]
+
+    def tries(self, row: int) -> dict[int, list[str]]:
+        """Keys of the ranges of the tune split, by the number of the reading that is tried for a row."""
+        found: dict[int, list[str]] = {}
+        for shard in self.shards:
+            if shard.choice is not None and shard.row == row:
+                found.setdefault(shard.choice, []).append(shard.key)
+        return found
 
     @classmethod
     def of(
@@ -70,7 +88,25 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
     places = tuple(range(len(order) + 1)) if whole else (len(order),)
     most = max(held.values()) if config.examples is None else config.examples
     ranges = tuple(ADAPTED_RANGE if reading.adapts else RANGE for reading in config.readings)
-    return StreamPlan.of(order, places, tuple(min(held[name], most) for name in order), ranges)
+    plan = StreamPlan.of(order, places, tuple(min(held[name], most) for name in order), ranges)
+    tried = [len(row.readings) if len(row.readings) > 1 else 0 for row in config.rows]
+    if not any(tried):
+        return plan
+    require_tune_split(tokens, config.tune_split)
+    count = tokens.metrics["splits"][config.tune_split]["task_documents"][names.index(order[0])]
+    if not count:
+        raise ArtifactError(
+            f"Task {order[0]}, the first of {model.reference}, has no documents in {config.tune_split!r} to tune on: "
+            "name another with --tune-split, or give numbers in place of tune."
+        )
+    count = min(count, count if config.examples is None else config.examples)
+    tries = [
+        TestRange(f"tune-{row}-{choice:03d}-{start:06d}", row, len(order), 0, start, min(start + size, count), choice)
+        for row, (size, choices) in enumerate(zip(ranges, tried, strict=True))
+        for choice in range(choices)
+        for start in range(0, count, size)
+    ]
+    return replace(plan, shards=[*(replace(one, phase="tune") for one in tries), *plan.shards], tuned=count)
 
 
 def drawn(count: int, examples: int) -> np.ndarray:
@@ -83,7 +119,7 @@ def drawn(count: int, examples: int) -> np.ndarray:
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
     """R of each reading, [rows, places, K]: the share of right answers, from those counted by shard."""
     scores = np.zeros((plan.rows, len(plan.places), len(plan.order)))
-    for shard in plan.shards:
+    for shard in plan.tests:
         scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
     return scores / np.array(plan.counts)
 
@@ -91,7 +127,7 @@ def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
 def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
     """R of a model of text, [1, places, K]: exp of the mean -log p of a test's tokens, from the sums of each shard."""
     sums = np.zeros((2, plan.rows, len(plan.places), len(plan.order)))
-    for shard in plan.shards:
+    for shard in plan.tests:
         sums[:, shard.row, plan.places.index(shard.after), shard.task] += nats[shard.key], tokens[shard.key]
     found: np.ndarray = np.exp(sums[0] / sums[1])
     return found

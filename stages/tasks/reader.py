@@ -1,13 +1,15 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError
@@ -21,12 +23,11 @@ from stages.methods.stream.elle import prompted, spelling_of
 from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
-from stages.models.head_settings import LanguageSettings, Pool
+from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
+from stages.models.heads import best_spans, pooled
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
-from stages.tasks.adapt import adapted
-from stages.tasks.keys import document_keys
-from stages.tasks.readings import Adaptation, Coarse, Neighbors, Reading
+from stages.tasks.config import Adaptation, Coarse, Neighbors, Part, Reading
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,16 @@ class Memory:
 class StreamReader:
     """Answers of a model; weights are loaded when another place in the stream is asked for."""
 
-    def __init__(self, model: Artifact, device: torch.device, memory: Memory, keys: Keys | None = None) -> None:
-        self._artifact, self._memory, self._keys = model, memory, keys
+    def __init__(
+        self,
+        model: Artifact,
+        device: torch.device,
+        memory: Memory,
+        keys: Keys | None = None,
+        decode: Callable[[list[int]], str] | None = None,
+    ) -> None:
+        """`decode`: the text of tokens, where answers are in words."""
+        self._artifact, self._memory, self._keys, self._decode = model, memory, keys, decode
         self._place = -1
         self.model: LanguageModel = load_model(model.path, device)
 
@@ -100,22 +109,49 @@ class StreamReader:
             nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
         return nats, tokens
 
-    def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> np.ndarray:
-        """The label that is most probable for each of some examples [n], int64."""
+    def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> list[int] | list[str]:
+        """The label that is most probable for each of some examples [n], or what is answered in words."""
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, examples, which)
         visible = self._memory.visible(self._place)
         if isinstance(reading, Coarse) and len(visible):
             with adapted(self.model, self._draws(reading, visible), reading, reading.part):
-                return self._probabilities(examples, which).argmax(1)
+                return self._chosen(examples, which)
         if isinstance(reading, Adaptation) and len(visible):
             return self._adapted(reading, examples, which, visible)
-        probabilities = self._probabilities(examples, which)
         if isinstance(reading, Neighbors) and len(visible):
+            probabilities = self._probabilities(examples, which)
             memory = self._of_neighbors(reading, examples, which, visible, probabilities.shape[1])
-            probabilities = reading.weight * memory + (1 - reading.weight) * probabilities
-        return probabilities.argmax(1)
+            mixed: list[int] = (reading.weight * memory + (1 - reading.weight) * probabilities).argmax(1).tolist()
+            return mixed
+        return self._chosen(examples, which)
+
+    def _chosen(self, examples: Documents, which: np.ndarray) -> list[Any]:
+        """The most probable label of each example, or the most probable span as text."""
+        if isinstance(self.model.config.head, SpanSettings):
+            return self._spans(examples, which)
+        labels: list[int] = self._probabilities(examples, which).argmax(1).tolist()
+        return labels
+
+    def _spans(self, examples: Documents, which: np.ndarray) -> list[str]:
+        """The text of the most probable span of each example; empty where that is none."""
+        size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[str]()
+        for start in range(0, len(which), size):
+            batch = examples.batch(which[start : start + size]).to(self._device)
+            with torch.no_grad():
+                scores = self.model.label_scores(batch).double()
+            if scores.isnan().any() or scores.isposinf().any():
+                self._require_numbers(False)
+            spans = best_spans(scores).tolist()
+            found += [
+                self._text(row[a : b + 1] if b else row[:0]) for row, (a, b) in zip(batch.inputs, spans, strict=True)
+            ]
+        return found
+
+    def _text(self, tokens: Tensor) -> str:
+        assert self._decode is not None
+        return self._decode(tokens.tolist()).strip()
 
     def _probabilities(self, examples: Documents, which: np.ndarray) -> np.ndarray:
         """p(y | x) of the model alone, float64 [n, |Y|]."""
@@ -125,27 +161,33 @@ class StreamReader:
                 batch = examples.batch(which[start : start + size]).to(self._device)
                 found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
         probabilities: np.ndarray = torch.cat(found).numpy()
-        if not np.isfinite(probabilities).all():  # the largest of numbers that are none would be the first label
+        self._require_numbers(bool(np.isfinite(probabilities).all()))
+        return probabilities
+
+    def _require_numbers(self, finite: bool) -> None:
+        if not finite:  # the largest of numbers that are none would be the first label
             raise ArtifactError(
                 f"{self._artifact.reference} gives labels no probability that is a number: train it again; where "
                 "--memory adapts it, adapt it with a smaller lr."
             )
-        return probabilities
 
-    def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> np.ndarray:
-        """The label that the model writes for each example, int64 [n]; -1: it writes none.
+    def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> list[Any]:
+        """The label that the model writes for each example, -1: it writes none; or the answer as text.
 
         Labels that are written alike, as of tasks that spell one differently, are one: the example's, if it is of them.
         """
-        spelling, numbers = Spelling(head, examples.eos, examples.cutting.context), list[int]()
+        spelling, said = Spelling(head, examples.eos, examples.cutting.context), list[Any]()
         size = max(1, BATCH_TOKENS // examples.cutting.context)
         for start in range(0, len(which), size):
             batch = examples.batch(which[start : start + size])
             found = answers(self.model, spelling.texts(batch), spelling)
+            if not head.answers:
+                said += [self._text(torch.tensor(one)) for one in found]
+                continue
             for own, one in zip(batch.labels.tolist(), found, strict=True):
                 number = head.answers.index(one) if one in head.answers else -1
-                numbers.append(own if head.answers[own] == one else number)
-        return np.array(numbers)
+                said.append(own if head.answers[own] == one else number)
+        return said
 
     def _of_neighbors(
         self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int
@@ -161,8 +203,8 @@ class StreamReader:
             np.add.at(found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum())
         return found
 
-    def _adapted(self, reading: Adaptation, examples: Documents, which: np.ndarray, visible: np.ndarray) -> np.ndarray:
-        found = np.empty(len(which), np.int64)
+    def _adapted(self, reading: Adaptation, examples: Documents, which: np.ndarray, visible: np.ndarray) -> list[Any]:
+        found = list[Any]()
         keys = self._keys if reading.reads_keys else None
         queries, stored = (None, None) if keys is None else (keys.of(examples, which), keys.stored[visible])
         for row in range(len(which)):
@@ -174,7 +216,7 @@ class StreamReader:
                 chosen = nearest(squared_distances(queries[row], stored), reading.k)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
             with adapted(self.model, [batch] * reading.steps, reading):
-                found[row] = self._probabilities(examples, one).argmax()
+                found += self._chosen(examples, one)
         return found
 
     def _draws(self, reading: Coarse, visible: np.ndarray) -> Iterator[LabelledBatch]:
@@ -221,3 +263,54 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
     stored = np.asarray(episodes.zarr("episodes.zarr")["keys"][:])
     encoder = load_model(episodes.input("encoder").path, device)
     return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)
+
+
+@contextmanager
+def adapted(
+    model: LanguageModel, batches: Iterable[LabelledBatch], settings: Adaptation, part: Part = "all"
+) -> Iterator[None]:
+    """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
+
+    W̃ ← W̃ - η ∇((1 / K) Σ ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
+    The gates of ANML-ER and its frozen copy do not adapt, nor do prototypes of EMAR.
+
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, where the mean of the neighbours is weighted
+    alike; Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
+    """
+    weights = [
+        weight
+        for name, weight in model.named_parameters()
+        if name.startswith("head." if part == "head" else "") and not name.startswith(("frozen.", "head.modulator."))
+    ]
+    before = [weight.detach().clone() for weight in weights]
+    try:
+        for batch in batches:
+            _step(model, weights, before, batch, settings)
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, own in zip(weights, before, strict=True):
+                weight.copy_(own)
+
+
+def _step(
+    model: LanguageModel, weights: list[nn.Parameter], before: list[Tensor], batch: LabelledBatch, settings: Adaptation
+) -> None:
+    loss = F.cross_entropy(model.label_scores(batch), batch.labels)
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True)
+    with torch.no_grad():
+        for weight, own, gradient in zip(weights, before, gradients, strict=True):
+            if gradient is not None:  # the vocabulary's softmax may have none, and then stays
+                weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
+
+
+def document_keys(model: LanguageModel, examples: Documents, which: np.ndarray, pool: Pool) -> np.ndarray:
+    """The pooled hidden states of some examples [n], float32 [n, d]."""
+    size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[np.ndarray]()
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        for start in range(0, len(which), size):
+            batch = examples.batch(which[start : start + size]).to(device)
+            assert batch.mask is not None
+            found.append(pooled(model.read(batch).hidden.float(), batch.mask, pool).cpu().numpy())
+    return np.concatenate(found)

@@ -40,12 +40,22 @@ class Scoring:
 
 
 def lucene_idf(holding: np.ndarray, documents: int) -> np.ndarray:
-    """ln(1 + (N - n + 1/2) / (n + 1/2)), never negative."""
+    """ln(1 + (N - n + 1/2) / (n + 1/2)), never negative.
+
+    A term of every document counts little, a term of none most:
+
+    >>> lucene_idf(np.array([9, 0]), 9).round(2).tolist()
+    [0.05, 3.0]
+    """
     return np.log1p((documents - holding + 0.5) / (holding + 0.5))
 
 
 def okapi_idf(holding: np.ndarray, documents: int, epsilon: float = 0.25) -> np.ndarray:
-    """ln((N - n + 1/2) / (n + 1/2)); terms in more than half of the documents get `epsilon` of the mean (rank-bm25)."""
+    """ln((N - n + 1/2) / (n + 1/2)); terms in more than half of the documents get `epsilon` of the mean (rank-bm25).
+
+    >>> okapi_idf(np.array([9, 0]), 9).round(2).tolist()
+    [0.0, 2.94]
+    """
     idf = np.log(documents - holding + 0.5) - np.log(holding + 0.5)
     return np.where(idf < 0, epsilon * idf.mean(), idf)
 

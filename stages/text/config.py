@@ -25,6 +25,7 @@ TEXT = "text"
 """The column, or field, that holds the text where nobody says."""
 
 Documents = Literal["file", "line", "blank-line", "wikitext", "jsonl"]
+Records = Literal["labels", "spans", "answers", "text"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -65,7 +66,10 @@ class TokenizeConfig(StageConfig):
     """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
     tasks: bool = False
     """Each of FILES is the folder of a task, named as the folder: train.jsonl, and valid.jsonl and test.jsonl where it
-    has them, whose records have a text and a label."""
+    has them, whose records have a text and what `records` says."""
+    records: Records = "labels"
+    """With --tasks: beside its text a record has a label, an answer that stands in the text (spans), an answer in words
+    (answers), or nothing (text); with an answer also a question, and a dialogue whose turns follow each other."""
     label: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
     """With --tasks: field with the label of a record; None: label_name, else label."""
     label_groups: Annotated[int | None, Field(gt=1)] = None
@@ -121,8 +125,10 @@ class TokenizeConfig(StageConfig):
 
     @model_validator(mode="after")
     def _records_are_documents(self) -> Self:
-        if not self.tasks and (self.label or self.label_groups):
-            raise ValueError("label and label_groups go with tasks")
+        if not self.tasks and (self.label or self.label_groups or self.records != "labels"):
+            raise ValueError("label, label_groups and records go with tasks")
+        if self.records != "labels" and (self.label or self.label_groups):
+            raise ValueError(f"label and label_groups are of records with labels, not of records {self.records}")
         unfit = [name for name in ("documents", "split", "files") if getattr(self, name) is not None]
         if self.tasks and unfit:
             raise ValueError(f"the documents of tasks are the records of their files: leave {', '.join(unfit)} out")

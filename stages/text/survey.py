@@ -1,8 +1,7 @@
 """How much text there is, and into what documents it falls, found in one reading."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -19,15 +18,6 @@ from stages.text.records import TextFile, records
 from stages.text.spool import Pieces
 from stages.text.tokenizer import UNK, words
 
-COLUMNS = (50, 100)
-"""Characters of a column into which text is commonly wrapped."""
-OUTSIDE = 0.02
-"""Share of lines that may be longer than the column."""
-FULL, MOSTLY = 0.75, 0.6
-"""A line that fills so much of the column is full; so many are, where text is wrapped."""
-LONGEST = 1000
-"""Characters of a line that are counted."""
-
 
 @dataclass
 class Documents:
@@ -37,8 +27,6 @@ class Documents:
     """Value of `tokenize --documents`; None: files, or the records in them."""
     count: int = 0
     largest: int = 0
-    wrapped: bool = False
-    """Whether they look like lines that end where a column does, in the midst of sentences."""
     _size: int = 0
 
     def add(self, characters: int, *, begins: bool) -> None:
@@ -68,35 +56,14 @@ def survey(files: Iterable[TextFile]) -> Survey:
 
     Raises: DataError naming the file for whatever is wrong with it.
     """
-    size = characters = line = 0
-    lengths = Counter[int]()
+    size = characters = 0
     whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
     for text, first, opens, new_line in _pieces(files):
         size, characters = size + len(text.encode()), characters + len(text)
         whole.add(len(text), begins=first)
         paragraphs.add(len(text), begins=opens)
         lines.add(len(text), begins=new_line)
-        if new_line:
-            lengths[line] += 1
-            line = 0
-        line = min(line + len(text.rstrip()), LONGEST)
-    lines.wrapped = looks_wrapped(lengths)
     return Survey(size, characters, (whole, paragraphs, lines))
-
-
-def looks_wrapped(lengths: Mapping[int, int]) -> bool:
-    """Whether most of so many lines of each length fill a column of common width.
-
-    >>> looks_wrapped({70: 60, 66: 300, 20: 40}), looks_wrapped({70: 60, 40: 300, 20: 40}), looks_wrapped({900: 50})
-    (True, False, False)
-    """
-    total, longer = sum(lengths.values()), 0
-    for column in sorted(lengths, reverse=True):
-        longer += lengths[column]
-        if longer > OUTSIDE * total:
-            full = sum(count for length, count in lengths.items() if FULL * column <= length <= column)
-            return COLUMNS[0] <= column <= COLUMNS[1] and full > MOSTLY * total
-    return False
 
 
 def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]:

@@ -1,5 +1,6 @@
 """Puts together the shards of a split: its figures, its arrays in whole rows, its documents' names."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -10,14 +11,16 @@ import numpy as np
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
-from stages.examples import DOCUMENTS
+from stages.examples import DOCUMENTS, QUESTIONS
+from stages.examples.form import answers_file
 from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
 from stages.text.tokens import SPLITS
+from stages.tokenization.answered import answer_arrays, warn_of_unknown_questions
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import SCANNED, TextShard
-from stages.tokenization.tasks import read_tasks
+from stages.tokenization.tasks import read_tasks, texts_of
 
 ROW_BYTES = 2**21
 """Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
@@ -177,17 +180,27 @@ def write_array(
             job.draft.commit(key)
 
 
-def write_tasks(job: Job[TokenizeConfig], splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Write the label and the task of every document; returns what the metrics say of them.
+def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Write the label, or question and answer, and the task of every document; returns what the metrics say of them.
 
     `splits`: figures of the splits, which get the documents of each task.
     """
-    found = read_tasks(job.inputs, job.config)
+    found, asks = read_tasks(job.inputs, job.config), job.config.records in ("spans", "answers")
     for split, (labels, tasks) in found.splits.items():
-        splits[split]["task_documents"] = np.bincount(tasks, minlength=len(found.tasks)).tolist()
-        for name, values in {"labels": labels, "tasks": tasks}.items():
-            write_array(job, f"{split}/{name}", len(values), np.dtype(np.int32), _rows(values))
-    return {"examples": DOCUMENTS, "tasks": found.tasks, "labels": found.labels}
+        splits[split]["task_documents"] = np.bincount(tasks, minlength=len(found.names)).tolist()
+        arrays = {"tasks": tasks, **({} if asks else {"labels": labels})}
+        if asks:
+            texts = texts_of(job.inputs, job.config, split) if job.config.records == "spans" else []
+            made = answer_arrays(work.tokenizer, found.asked[split], texts)
+            arrays |= made._asdict()
+            warn_of_unknown_questions(split, made, work.tokenizer.unk_id, job.reporter)
+            splits[split] |= made.figures
+            lines = (json.dumps(one.dumped()) + "\n" for one in found.asked[split])
+            job.draft.add(answers_file(split)).write_text("".join(lines), "utf-8")
+        for name, values in arrays.items():
+            write_array(job, f"{split}/{name}", len(values), values.dtype, _rows(values))
+    kind = {} if job.config.records == "labels" else {"records": job.config.records}
+    return {"examples": QUESTIONS if asks else DOCUMENTS, "tasks": found.names, "labels": found.labels, **kind}
 
 
 def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:

@@ -1,4 +1,4 @@
-"""Folders of tasks: the label and the task of every document, read from the records of the files of each split."""
+"""Folders of tasks: label or answer, and task, of every document, read from the records of the files of each split."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,28 +9,42 @@ import numpy as np
 
 from stages.artifacts.stage import Inputs
 from stages.errors import DataError, UsageError
-from stages.text.config import TokenizeConfig
+from stages.text.config import Records, TokenizeConfig
 from stages.text.records import TextFile, records
 from stages.text.tokens import SPLITS
+from stages.tokenization.answered import ASKED, Answered, asked_of
 from stages.tokenization.sources import text_files
 
 FIELDS = ("label_name", "label")
 """Fields that hold a label where nobody says: the first that a record has."""
 
 
-def read_labels(file: TextFile, field: str | None) -> list[str]:
-    """The label of each record of a file, as text.
+class TaskRecord(NamedTuple):
+    """The label, or question and answers, of a record."""
+
+    label: str | None = None
+    asked: Answered | None = None
+
+
+def read_records(file: TextFile, kind: Records, field: str | None = None) -> list[TaskRecord]:
+    """The label, or question and answers, of each record of a file.
 
     Args:
-        field: the field that holds it; None: the first of FIELDS that there is.
-    Raises: DataError for a record without text, or without a label that is a text or a whole number.
+        field: the field that holds a label; None: the first of FIELDS that there is.
+    Raises: DataError for a record without text, without a label that is a text or a whole number, or without answer.
     """
-    fields, found = FIELDS if field is None else (field,), list[str]()
+    of_label = FIELDS if field is None else (field,)
+    fields, found = {"labels": of_label, "text": ()}.get(kind, ASKED), list[TaskRecord]()
     for number, record in enumerate(records(replace(file, fields=fields)), 1):
-        where = f"{file.path}, record {number}"
-        if not any(not block.isspace() for block in record.blocks if block):
+        where, text = f"{file.path}, record {number}", "".join(record.blocks)
+        if not text.strip():
             raise DataError(f"{where}: it has no text.")
-        found.append(_label(where, record.fields, fields))
+        if kind == "labels":
+            found.append(TaskRecord(_label(where, record.fields, fields)))
+        elif kind == "text":
+            found.append(TaskRecord())
+        else:
+            found.append(TaskRecord(asked=asked_of(where, text, record.fields, in_text=kind == "spans")))
     return found
 
 
@@ -39,7 +53,7 @@ def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise DataError(
             f"{where}: expected a label, a text or a whole number, in its field {' or '.join(fields)}. "
-            "--label names another field."
+            "--label names another field; --records is for records with answers, or with their text alone."
         )
     return str(value)
 
@@ -65,43 +79,55 @@ def dealt(names: Sequence[str], groups: int) -> dict[str, int]:
     return dict(zip(names, places.tolist(), strict=True))
 
 
-class Labelled(NamedTuple):
-    """Names of labels and of tasks, and by split the number of the label and of the task of each document."""
+class Tasks(NamedTuple):
+    """Names of labels and of tasks; by split the number of the label, -1 where there is none, and of the task."""
 
     labels: list[str]
-    tasks: list[str]
+    names: list[str]
     splits: Mapping[str, tuple[np.ndarray, np.ndarray]]
     """int32 [documents] each."""
+    asked: Mapping[str, list[Answered]]
+    """Question and answers of each document; empty where records have none."""
 
 
-def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Labelled:
-    """Read the labels of all files.
+def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
+    """Read the records of all files.
 
-    Raises: DataError for a record without text or label, and for a label that only other splits than train have.
+    Raises: DataError for a record that lacks something, and for a label that only other splits than train have.
     """
-    read, names = _labels(inputs, config), list(config.task_names)
-    labels, groups = label_names(read["train"].values()), config.label_groups
-    numbers = {label: number for number, label in enumerate(labels)}
+    read, names, groups = _records(inputs, config), list(config.task_names), config.label_groups
+    of_tasks = {
+        split: {name: [one.label for one in found if one.label is not None] for name, found in by_task.items()}
+        for split, by_task in read.items()
+    }
+    labels = label_names(of_tasks["train"].values())
+    numbers: dict[str | None, int] = {None: -1} | {label: number for number, label in enumerate(labels)}
     of_label = {} if groups is None else _dealt(labels, groups, len(names))
-    splits = {}
+    splits, asked = {}, {}
     for split, by_task in read.items():
-        _require_learnt(split, by_task, read["train"])
-        tasks = [of_label.get(one, number) for number, task in enumerate(by_task.values()) for one in task]
-        own = [numbers[label] for task in by_task.values() for label in task]
-        splits[split] = np.array(own, np.int32), np.array(tasks, np.int32)
+        _require_learnt(split, of_tasks[split], of_tasks["train"])
+        every = [(number, one) for number, task in enumerate(by_task.values()) for one in task]
+        tasks = [of_label.get(one.label or "", number) for number, one in every]
+        splits[split] = np.array([numbers[one.label] for _, one in every], np.int32), np.array(tasks, np.int32)
+        asked[split] = [one.asked for _, one in every if one.asked is not None]
     if groups is not None:
         names = [f"group-{number:02d}" for number in range(1, groups + 1)]
-    return Labelled(labels, names, splits)
+    return Tasks(labels, names, splits, asked)
 
 
-def _labels(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[str]]]:
-    """Labels of the documents of each split, by task; an empty list where a task has no such split."""
-    found: dict[str, dict[str, list[str]]] = {}
+def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[TaskRecord]]]:
+    """The records of each split, by task; an empty list where a task has no such split."""
+    found: dict[str, dict[str, list[TaskRecord]]] = {}
     for split in SPLITS:
         for file in text_files(inputs, config, split):
             found.setdefault(split, {name: [] for name in config.task_names})
-            found[split][Path(file.path).parent.name] = read_labels(file, config.label)
+            found[split][Path(file.path).parent.name] = read_records(file, config.records, config.label)
     return found
+
+
+def texts_of(inputs: Inputs, config: TokenizeConfig, split: str) -> list[str]:
+    """The texts of the records of a split."""
+    return ["".join(record.blocks) for file in text_files(inputs, config, split) for record in records(file)]
 
 
 def _dealt(labels: Sequence[str], groups: int, folders: int) -> dict[str, int]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from stages.errors import DataError, UsageError
+from stages.examples.batching import aligned_order, by_length, shuffled_order, token_batches
 from stages.examples.examples import Examples, Task
-from stages.examples.orders import aligned_order, by_length, shuffled_order, token_batches
 from stages.methods.config import ENOUGH_DOCUMENTS
 from stages.methods.method import BatchLayout, Method
 from stages.reporting import Reporter
@@ -46,14 +46,8 @@ def batches_by_tokens(
 
     They are alike in length, or neighbours of a packing; every example is in one batch.
 
-    Raises: DataError for an example that is longer than a batch, and for a batch that ranks cannot share.
+    Raises: DataError for a batch that ranks cannot share.
     """
-    longest = int(examples.sizes.argmax())
-    if examples.sizes[longest] > most:
-        raise DataError(
-            f"Example {longest + 1:,} of the training split has {examples.sizes[longest]:,} tokens, more than a batch: "
-            f"--batch-tokens {examples.sizes[longest]} is the least."
-        )
     order = by_length(examples.lengths, examples.sizes, seed) if packing is None else packing
     batches = [order[first:stop] for first, stop in token_batches(examples.sizes[order], most)]
     fewest = min(map(len, batches))

@@ -117,7 +117,8 @@ def load_checkpoint(
     if random:
         set_random_state(random)
     carried = named_below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
-    return Saved(progress, Carried.of(carried), method)
+    # A copy begins where vector registers want it, as in the run itself: else products differ in the last bit.
+    return Saved(progress, Carried.of({name: tensor.clone() for name, tensor in carried.items()}), method)
 
 
 def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:

@@ -11,12 +11,15 @@ from stages.methods import METHODS
 from stages.methods.config import MemoryConfig, MethodSettings, with_method
 from stages.models import NAMED, trainable_backbones
 from stages.models.config import ModelConfig, Probability, Size, parse_model
+from stages.models.layers.settings import AttentionConfig
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 
 AUTO = 0
 """Stands for `auto` until `Train.resolve` puts a number in its place; no number that a user may give."""
+SAID_OTHERWISE: dict[str, None] = {"epochs": None, "long_length": None}
+"""Settings of a run that are resolved into others: the steps, and the model's own."""
 Steps = Annotated[Size, WrapValidator(lambda value, number: AUTO if value == "auto" else number(value))]
 
 
@@ -130,6 +133,27 @@ class TrainConfig(StageConfig):
             raise ValueError(f"label_smoothing does not go with the joint loss of method {self.method!r}")
         if self.label_smoothing and (self.model.cutoffs or self.model.score_cap):
             raise ValueError("label_smoothing is of a full softmax: leave it, or model.cutoffs and score_cap, out")
+        return self
+
+    @model_validator(mode="after")
+    def _compiled_once(self) -> "TrainConfig":
+        if self.compile and self.method_settings.grows:
+            raise ValueError(
+                f"compile: method {self.method!r} makes the network anew before a domain, and what was compiled is of "
+                "the one before: train without"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _host_tables_learn_by_rows(self) -> "TrainConfig":
+        if not isinstance(self.model, AttentionConfig) or not any(self.model.lookup.host_table):
+            return self
+        if self.optimizer.name not in ("adam", "adamw"):
+            raise ValueError(f"model.lookup.on_host learns with adam or adamw, not with {self.optimizer.name}")
+        if self.compile:
+            raise ValueError("model.lookup.on_host is not compiled: leave it, or compile, out")
+        if self.method_settings.learns != "text":
+            raise ValueError(f"method {self.method!r} learns whole tables: leave model.lookup.on_host out")
         return self
 
     @model_validator(mode="after")

@@ -33,6 +33,7 @@ from stages.training.optimizer import (
 from stages.training.progress import Progress, UpdateFigures
 from stages.training.ranks import mean_over_ranks
 from stages.training.replay import replay_step
+from stages.training.rows import clip
 from stages.training.training_data import Run
 from stages.training.validate import validate
 
@@ -287,7 +288,7 @@ class Updates:
     def change_weights(self) -> None:
         if self._run.config.clip_norm:
             for parameters in self._clipped_together:
-                nn.utils.clip_grad_norm_(parameters, self._run.config.clip_norm)
+                clip(parameters, self._run.config.clip_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.carried = self.carried.each(Tensor.detach)  # the graph of an update ends with it

@@ -10,16 +10,16 @@ from torch import nn
 from stages.methods.method import ParameterGroup
 from stages.models.layers.sublayer import LearnsApart
 from stages.training.config import OptimizerConfig, ScheduleConfig
+from stages.training.rows import RowAdam
 
 
 def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
     """The optimizer of the parameters that are learnt; weight decay spares vectors (biases and norms)."""
     groups = [half for group in learnt for half in _halves(config, group) if half["params"]]
     match config.name:
-        case "adam":
-            return torch.optim.Adam(groups, config.lr, config.betas, config.eps, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(groups, config.lr, config.betas, config.eps, fused=True)
+        case "adam" | "adamw":
+            decoupled = config.name == "adamw"
+            return RowAdam(groups, config.lr, config.betas, config.eps, fused=True, decoupled_weight_decay=decoupled)
         case "adagrad":
             # torch has a fused Adagrad for the CPU alone.
             on_cpu = groups[0]["params"][0].device.type == "cpu"

@@ -7,7 +7,7 @@ import math
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Execution, Inputs
-from stages.errors import UsageError, did_you_mean
+from stages.errors import DataError, UsageError, did_you_mean
 from stages.examples import STREAMS
 from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
@@ -170,7 +170,7 @@ def _weights(config: TrainConfig, tokens: Artifact, execution: Execution) -> int
 
 def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
     """Raises: ArtifactError for pairs and a model that reads no source, or the reverse; UsageError for segments of
-    pairs; DataError for text of less than one segment.
+    pairs; DataError for text of less than one segment, and for a pair that is longer than a batch.
     """
     kind = tokens.metrics.get("examples", STREAMS)
     require_sources(model, tokens)
@@ -178,6 +178,27 @@ def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifac
         require_segment(train_tokens(tokens), config.segment_length)
     elif config.segment_length != TrainConfig.model_fields["segment_length"].default:
         raise UsageError(f"{tokens.reference} holds {kind}, and each is a segment: leave --segment-length out.")
+    else:
+        _require_batches(config, model, tokens)
+
+
+def _require_batches(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
+    """Raises: DataError, naming its line, if the longest example is longer than a batch."""
+    from stages.examples.examples import Corpus
+
+    cutting = model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    sizes = Corpus.of(tokens).examples(TRAIN, cutting).sizes
+    longest = int(sizes.argmax())
+    if sizes[longest] <= config.batch_tokens:
+        return
+    files = sum(role.startswith(f"{TRAIN}.source") for role, _ in tokens.manifest.outside_files)
+    dropped = tokens.metrics["splits"][TRAIN].get("empty_dropped", 0)
+    # blank lines that were left out, and files that were joined, shift the numbers
+    shifted = " (of all files, without pairs that were left out)" if dropped or files > 1 else ""
+    raise DataError(
+        f"Line {longest + 1:,} of {TRAIN}{shifted} has {sizes[longest]:,} tokens, more than a batch: "
+        f"--batch-tokens {sizes[longest]} is the least."
+    )
 
 
 def require_memory(config: TrainConfig, tokens: Artifact, execution: Execution) -> None:

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Inputs
 from stages.errors import ResourceError
-from stages.examples import DOCUMENTS, EXAMPLES, STREAMS
+from stages.examples import EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
-from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
@@ -34,7 +33,7 @@ def require_room(config: TrainConfig, model: BackboneConfig, segments: int, devi
     Raises: ResourceError, saying how much is needed and how much there is.
     """
     memory, weights, a_segment = _memory(device), _weight_bytes(config, model), _hidden_bytes(config, model)
-    if device != "cpu" and (tables := learning_bytes(config) * _numbers_on_host(model)):
+    if device != "cpu" and (tables := _host_bytes(config, model)):
         if tables > memory_bytes():
             raise ResourceError(
                 f"The tables of model.lookup take {size(tables)} in training, and the host has "
@@ -70,16 +69,23 @@ def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) ->
 def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of the weights, and of gradients and moments of what learns."""
     if config.lora is None:
-        return _parameters(model) * learning_bytes(config)
+        rows, width = _host_table(model)
+        return (_parameters(model) - rows * width) * learning_bytes(config) + _host_bytes(config, model)
     return _parameters(model) * NUMBER + learning_bytes(config) * factor_numbers(model, config.lora)
 
 
-def _numbers_on_host(model: BackboneConfig) -> int:
-    """Weights that stay in the host's memory."""
-    if not isinstance(model, AttentionConfig) or not isinstance(model.lookup, HashedNgramsSettings):
-        return 0
-    blocks = len(model.lookup.layers or range(model.layers))
-    return blocks * model.lookup.table_numbers if model.lookup.on_host else 0
+def _host_table(model: BackboneConfig) -> tuple[int, int]:
+    """Rows of all tables that stay in the host's memory, and numbers of each."""
+    if not isinstance(model, AttentionConfig):
+        return 0, 0
+    rows, width = model.lookup.host_table
+    return rows * len(model.lookup.layers or range(model.layers)), width
+
+
+def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
+    """Bytes that they take: weights and moments, and of each row how often it was read; gradients are of rows."""
+    rows, width = _host_table(model)
+    return NUMBER * rows * (width * (1 + MOMENTS[config.optimizer.name]) + 1)
 
 
 def learning_bytes(config: TrainConfig) -> int:
@@ -171,7 +177,7 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
 def segments(config: TrainConfig, tokens: Artifact) -> int:
     """Examples of the training split: its documents, where these are examples, or its whole segments."""
     split = tokens.metrics["splits"][TRAIN]
-    if tokens.metrics.get("examples") == DOCUMENTS:
+    if EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).tasks:
         return int(split["documents"])
     return int(split["tokens"]) // config.segment_length
 
@@ -190,7 +196,8 @@ def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
 def cut_by_tokens(tokens: Artifact) -> bool:
     """Whether examples differ so much in length that batches are cut by tokens."""
     kind = tokens.metrics.get("examples", STREAMS)
-    return kind not in (STREAMS, DOCUMENTS) and bool(EXAMPLES.load(kind).by_tokens)
+    # Code is loaded of few kinds: it needs torch.
+    return kind != STREAMS and not EXAMPLES.settings(kind).tasks and bool(EXAMPLES.load(kind).by_tokens)
 
 
 def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":

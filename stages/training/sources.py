@@ -2,7 +2,7 @@
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
-from stages.examples import DOCUMENTS, STREAMS
+from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.corpus import require_same_tokenizer, require_scoring
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
@@ -31,7 +31,7 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
             f"{tokens.reference} holds {kind}, which are padded, and method {config.method!r} would learn the padding: "
             "use --method lm."
         )
-    if config.method_settings.learns != "text" and kind != DOCUMENTS:
+    if config.method_settings.learns != "text" and not EXAMPLES.settings(kind).tasks:
         raise ArtifactError(
             f"{tokens.reference} has no tasks, which method {config.method!r} learns: memlm tokenize --tasks DIR DIR …"
         )

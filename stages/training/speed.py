@@ -16,15 +16,22 @@ FEWEST, MOST = 6, 180
 """Updates that are timed; of so many on a fast machine that those of less time are enough."""
 ENOUGH, LONGEST = 6.0, 20.0
 """Seconds of updates that tell the speed; and of all together after which fewer must do, since nobody waits longer."""
+A_FEW, FAR = 3.0, 2.0
+"""Seconds of updates after which a machine is timed no longer that is slower than the least by so large a factor."""
 PARTS = 3
 """Number of parts of the time, each with its speed, of which the median is taken: a machine is busy for some
 seconds, then less."""
 
 
 class _Stopwatch(Silent):
-    """Notes when each update ends, and ends the training once enough of them are timed."""
+    """Notes when each update ends, and ends the training once enough of them are timed.
 
-    def __init__(self) -> None:
+    Args:
+        least: updates a second, of which a machine must do more to be of use.
+    """
+
+    def __init__(self, least: float) -> None:
+        self._hopeless = least / FAR
         self._began = time.monotonic()
         self._ends: list[float] = []
 
@@ -33,7 +40,8 @@ class _Stopwatch(Silent):
         timed = len(self._ends) - WARM_UP
         seconds = self._ends[-1] - self._ends[WARM_UP - 1] if timed > 0 else 0.0
         late = len(self._ends) > 1 and self._ends[-1] - self._began >= LONGEST
-        if (timed >= FEWEST and seconds >= ENOUGH) or timed >= MOST or late:
+        slow = seconds >= A_FEW and timed < self._hopeless * seconds
+        if (timed >= FEWEST and seconds >= ENOUGH) or timed >= MOST or late or slow:
             raise _EnoughError
 
     def updates_per_second(self) -> float:
@@ -49,13 +57,14 @@ class _EnoughError(Exception):
     """Ends a training that is timed."""
 
 
-def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
+def training_speed(config: TrainConfig, vocabulary: int, device: str, least: float = 0.0) -> float:
     """Tokens a second that training reads, on tokens drawn at random.
 
     Args:
         config: of a method that learns from tokens alone.
         vocabulary: token types.
         device: auto, cpu or cuda.
+        least: tokens a second below which the speed is of no use, so that a much lower one need not be exact.
     """
     import numpy as np
 
@@ -83,7 +92,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str) -> float:
     method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
     cutting = timed.model.cutting(WindowSettings(timed.segment_length, timed.segment_length))
     model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, cutting))]
-    stopwatch = _Stopwatch()
+    stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:
         trainer = Trainer(Run(make_fabric(place), timed, model, method, tasks, None, Path(folder), stopwatch, 3600.0))
         with suppress(_EnoughError):

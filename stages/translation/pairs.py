@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
-from stages.lineage.sources import is_updated, split_of
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT, is_updated, split_of
 from stages.text.excerpt import TokenText
 
 
@@ -50,8 +49,8 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     """
     if PAIRS in read:
         arrays: Any = read[PAIRS].zarr("tokens.zarr")
-        offsets = np.asarray(arrays[f"{SPLIT}/doc_offsets"][:])
-        return PairTexts(arrays[f"{SPLIT}/ids"], offsets, _sources(read[PAIRS], SPLIT), text)
+        offsets = np.asarray(arrays[f"{PAIRS_SPLIT}/doc_offsets"][:])
+        return PairTexts(arrays[f"{PAIRS_SPLIT}/ids"], offsets, _sources(read[PAIRS], PAIRS_SPLIT), text)
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
     known = not is_updated(datastore)  # else rows are of several splits

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.examples.padding import padded
+from stages.examples.batching import padded
 from stages.lineage.corpus import token_text
 from stages.models.language_model import LanguageModel
 from stages.text.excerpt import TokenText
 from stages.translation.beam import BeamSettings, Hypothesis, beam_search
-from stages.translation.model_decoder import ModelDecoder
+from stages.translation.decoder import ModelDecoder
 from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 

@@ -95,7 +95,7 @@ def products(sample: np.ndarray, means: np.ndarray) -> None:
 def measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with opened(arguments) as (keys, config), tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        assert config.lists is not None and isinstance(config.train_keys, int), "an index with lists is needed"
+        assert config.lists is not None and isinstance(config.train_keys, int), "needs lists"
         sample = build.training_sample(keys, config.train_keys, config.seed)
         together = max(1, PART_BYTES // (keys.rows_per_shard * keys.dim * keys.dtype.itemsize))
         times: dict[str, list[dict[str, Seconds]]] = {"ours": [], "faiss": [], "products": []}

@@ -47,7 +47,7 @@ from tests.benchmarks.timing import timed, times_in_turn
 def engines(index: Any, probe: int, keys: StoredKeys, codes: bool, graph: dict[str, int] | None) -> dict[str, Engine]:
     """All engines by name, those of small codes and a graph where they are wanted; says what it took to make each."""
     searcher = searcher_of(index, "l2", probe)
-    assert isinstance(searcher, GroupedSearcher), "an index with lists of whole keys is needed"
+    assert isinstance(searcher, GroupedSearcher), "needs lists"
     makers: dict[str, Callable[[], Engine]] = {}
     if codes:
         sample, stored = training_sample(keys, min(keys.rows, TRAIN_KEYS), 0), stored_keys(keys)

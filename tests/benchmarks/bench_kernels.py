@@ -20,8 +20,8 @@ import torch
 
 from stages.memory.in_batch import log_sums
 from stages.memory.in_batch.visible import earlier, others
+from stages.models.backbones import sru_plus_plus as recurrence
 from stages.models.devices import autocast, resolve_device
-from stages.models.layers import recurrence
 from tests.benchmarks.timing import times_in_turn
 
 WORDS = 8192

@@ -124,7 +124,7 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
     path, queries = folder / "index.faiss", np.load(folder / "queries.npy")
     if how == "memory":
         opening.MEMORY_SHARE = 0.9
-        assert not stays_on_disk(path), "other programs have left too little memory to hold the index"
+        assert not stays_on_disk(path), "too little memory"
     else:
         resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 1e9), int(gigabytes * 1e9)))
         assert stays_on_disk(path)

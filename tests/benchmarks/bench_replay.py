@@ -12,7 +12,7 @@ import argparse
 import json
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,23 @@ ROWS, TYPES = 4, 257
 
 
 class Alive(TorchDispatchMode):
-    """Counts bytes of tensors that operations make, from when they are made to when nobody holds their storage."""
+    """Counts bytes of tensors that operations make, from when they are made to when nobody holds their storage.
 
-    def __init__(self) -> None:
+    `there`: tensors from before, which are not counted where an operation changes and returns them.
+    """
+
+    def __init__(self, there: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.now = self.peak = 0
-        self._known = set[int]()
+        self._known = {tensor.untyped_storage()._cdata for tensor in there}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(made):
             if isinstance(tensor, Tensor):
-                self._watch(tensor.untyped_storage())
+                parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+                for part in parts:
+                    self._watch(part.untyped_storage())
         return made
 
     def _watch(self, storage: torch.UntypedStorage) -> None:

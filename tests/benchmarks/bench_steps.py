@@ -27,7 +27,7 @@ from stages.methods.method import SideInputs
 from stages.models.config import parse_model
 from stages.models.devices import resolve_device, tune_allocator
 from stages.training.config import TrainConfig
-from stages.training.memmap import mapped
+from stages.training.training_data import mapped
 from tests.benchmarks.artificial import VOCABULARY, zipf
 from tests.benchmarks.bench_training import our_steps
 from tests.benchmarks.profiling import GROUPS, own_times, shares

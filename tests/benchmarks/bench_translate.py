@@ -23,7 +23,7 @@ from stages.generation.translate import LineTranslator, Translated, open_line_tr
 from stages.inspection.settings import Request
 from stages.search.open import read_index
 from stages.translation.settings import TranslationRequest
-from stages.translation.step_search import IndexSteps
+from stages.translation.step_memory import IndexSteps
 from tests.benchmarks.timing import Seconds, medians, timed
 
 PAIRS = 4, 16
@@ -43,7 +43,7 @@ def measure(store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     with open(arguments.lines, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in islice(file, arguments.count)]
     steps = None if memory.translator.memory is None else memory.translator.memory.search
-    assert isinstance(steps, IndexSteps), "an index is searched"
+    assert isinstance(steps, IndexSteps), "needs an index"
     ours, theirs = steps.index.searcher, read_index(index.file("index.faiss"))
     if isinstance(theirs, faiss.IndexIVF):
         theirs.nprobe = index.config["probe"]

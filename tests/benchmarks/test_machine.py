@@ -1,5 +1,6 @@
 """A very small run of every kernel; what is expected of them follows from their operations and bytes."""
 
+import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,23 +40,15 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 
 
 def test_every_kernel_is_measured(rows: list[Row]) -> None:
-    assert [row.name for row in rows] == [
-        "product of matrices, fp32",
-        "product of matrices, bf16",
-        "memory, read and written",
-        "disk, written",
-        "disk, read",
-        "search, k = 4",
-        "search, k = 1,024",
-        "training, fp32",
-        "training, bf16",
-    ]
+    of_kind = itertools.groupby(row.name.partition(",")[0].split()[0] for row in rows)
+    assert {kind: len(list(found)) for kind, found in of_kind} == {
+        **{"product": 2, "memory": 1, "disk": 2, "search": 2, "training": 2}
+    }
     assert all(row.measured > 0 and math.isfinite(row.measured) and row.runs == 1 for row in rows)
 
 
 def test_what_is_not_known_is_not_expected(rows: list[Row]) -> None:
-    known = {row.name: row.expected is not None for row in rows}
-    assert not any(known[name] for name in ("memory, read and written", "disk, written", "disk, read"))
+    assert [row.expected for row in rows if row.name.startswith(("memory", "disk"))] == [None] * 3
     assert all(row.source for row in rows if row.expected is not None)
 
 

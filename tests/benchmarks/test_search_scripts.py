@@ -72,7 +72,8 @@ def test_compressed_keys(index: Artifact, capsys: pytest.CaptureFixture[str]) ->
     bench_compressed.compare(made, lists, keys, 4, given(queries=200, sample=50, recall="own", rounds=1, probe=8))
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     compared = {row["engine"]: row for row in rows if "ratio" in row}
-    assert set(compared) == {"ours", "faiss", "pq 4 x 4", "pq 2 x 4", "rabitq 1", "products"}
+    pq = {f"pq {codes} x 4" for codes in (2, 4)}
+    assert set(compared) == {"ours", "faiss", "rabitq 1", "products", *pq}
     assert all(compared[name]["recall"] >= compared[name]["wanted"] for name in ("ours", "faiss"))
 
 
@@ -108,7 +109,7 @@ def test_keys_on_the_disk(index: Artifact, tmp_path: Any, capsys: pytest.Capture
     np.save(tmp_path / "queries.npy", bench_on_disk.queries_of(index.file("index.faiss"), 20))
     bench_on_disk.search(tmp_path, "memory", 1.0, 2 * ROWS, 16, [4])
     bench_on_disk.compare(tmp_path, ["memory"], [4], 10)
-    assert "recall 1.0000 of 10 queries" in capsys.readouterr().out
+    assert "recall 1.0000" in capsys.readouterr().out
     assert bench_on_disk.disk_rate(path) > 0
 
 

@@ -36,11 +36,11 @@ class GPT(nn.Module):
 
 def test_a_step_stands_beside_those_it_is_compared_with() -> None:
     rows = bench_steps.measure(bench_steps.arguments_of([*TINY, "--rows", "transformer-xl spalm", "--profile"]))["rows"]
-    assert list(rows) == ["transformer lm, two segments", "transformer-xl lm", "transformer-xl spalm"]
-    asked = rows["transformer-xl spalm"]
+    to_transformer, to_lm, asked = rows.values()
+    assert list(rows)[1:] == ["transformer-xl lm", "transformer-xl spalm"]
     assert min(asked[name] for name in ("tokens_per_second", "to_transformer", "to_lm")) > 0
     assert len(asked["profile"]) == 5
-    assert (rows["transformer-xl lm"]["to_lm"], rows["transformer lm, two segments"]["to_transformer"]) == (1, 1)
+    assert (to_lm["to_lm"], to_transformer["to_transformer"]) == (1, 1)
 
 
 @pytest.mark.parametrize("label", bench_steps.ROWS)

@@ -135,7 +135,7 @@ def test_verify_shows_how_many_bytes_it_has_read(
     assert all(line.startswith("artifacts verify: ") and f" of {total:,} MB read" in line for line in lines)
     assert len(lines) >= total // 100
     assert f"{total:,} of {total:,}" in lines[-1]
-    assert ended.out.splitlines() == [f"{one} is as it was made" for one in (made.tokens, made.model)]
+    assert [line.split()[0] for line in ended.out.splitlines()] == [made.tokens, made.model]
 
 
 def test_rm_keeps_what_others_were_made_from(memlm: Memlm, store: Store, made: Lineage) -> None:
@@ -162,16 +162,6 @@ def test_a_size_is_of_all_files_wherever_it_is_told(memlm: Memlm, store: Store, 
     assert removed["bytes"] == listed[made.datastore]
 
 
-def test_gc_tells_of_what_try_keeps(memlm: Memlm, store: Store, made: Lineage) -> None:
-    assert memlm("artifacts", "gc").err == ""
-    part = store.root / "trials" / "0123456789ab" / "book-first-2.5kB-of-9.0kB.txt"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(bytes(2500))
-    ended = memlm("artifacts", "gc")
-    assert f"{store.root / 'trials'}, 2.5 kB" in ended.err
-    assert (ended.out, part.is_file()) == ("0 B was freed\n", True)
-
-
 def test_gc_says_first_and_removes_then(memlm: Memlm, store: Store, made: Lineage) -> None:
     left = store.draft_folder("model", "0123456789ab")
     left.mkdir(parents=True)
@@ -194,12 +184,13 @@ def test_a_draft_says_whose_it_is(memlm: Memlm, store: Store, monkeypatch: pytes
         alive = memlm("artifacts", "list", "model").err
         assert memlm("artifacts", "gc", "--json").out.strip() == "[]"
     draft.close()
-    assert f"{os.getpid()} on {socket.gethostname()} (memlm train 'tokens/my text'" in alive
+    words = "memlm train 'tokens/my text' --steps 9"
+    assert f"{os.getpid()} on {socket.gethostname()} ({words}" in alive
     dead = memlm("artifacts", "list").err
     assert "unfinished: model/.0123456789ab-partial" in dead
-    assert "(memlm train 'tokens/my text' --steps 9, " in dead
+    assert f"({words}, " in dead
     assert memlm("artifacts", "list", "tokens").err.startswith("nothing in")
-    assert "(memlm train 'tokens/my text' --steps 9, " in memlm("artifacts", "gc").out
+    assert f"({words}, " in memlm("artifacts", "gc").out
 
 
 def test_gc_of_unnamed_artifacts_keeps_what_names_lead_to(memlm: Memlm, store: Store, made: Lineage) -> None:

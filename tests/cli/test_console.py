@@ -1,6 +1,7 @@
 """Progress as a line now and then, answers to readers that have gone away."""
 
 import io
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,13 @@ import pytest
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
+
+FIGURES = re.compile(r"\d[\d:,.]*\b")
+
+
+def waited(command: str, seconds: int) -> str:
+    """What is shown of work of which nothing else is known."""
+    return f"{command}: working, {seconds} s"
 
 
 class Clock:
@@ -34,10 +42,10 @@ def test_without_a_terminal_progress_is_a_line_every_30_seconds(
             reporter.progress(step, 1000, "steps", loss=4.25, tokens_per_second=6670.4)
             clock.now += 1.0
     lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "train: 30 of 1,000 steps (3%), loss 4.25, tokens/s 6,670, 16:10 left",
-        "train: 60 of 1,000 steps (6%), loss 4.25, tokens/s 6,670, 15:40 left",
-        "train: 90 of 1,000 steps (9%), loss 4.25, tokens/s 6,670, 15:10 left",
+    assert [FIGURES.findall(line) for line in lines] == [
+        ["30", "1,000", "3", "4.25", "6,670", "16:10"],
+        ["60", "1,000", "6", "4.25", "6,670", "15:40"],
+        ["90", "1,000", "9", "4.25", "6,670", "15:10"],
     ]
 
 
@@ -75,7 +83,7 @@ def test_time_left_counts_only_what_this_run_did(capsys: pytest.CaptureFixture[s
         reporter.progress(900, 1000, "steps")
         clock.now = 30.0
         reporter.progress(910, 1000, "steps")
-    assert capsys.readouterr().err == "train: 910 of 1,000 steps (91%), 4:30 left\n"
+    assert FIGURES.findall(capsys.readouterr().err) == ["910", "1,000", "91", "4:30"]
 
 
 def test_time_left_falls_while_nothing_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,11 +94,8 @@ def test_time_left_falls_while_nothing_is_reported(capsys: pytest.CaptureFixture
         reporter.progress(2, 4, "shards")
         for clock.now in (100.0, 130.0, 160.0):
             reporter._tick()
-    told = ("1:10 left", "40.0 s left", "10.0 s left")
-    assert capsys.readouterr().err.splitlines() == [
-        *(f"evaluate: 2 of 4 shards (50%), {left}" for left in told),
-        "evaluate: 2 of 4 shards (50%), working, 90 s",
-    ]
+    lines = [FIGURES.findall(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines == [["2", "4", "50", left] for left in ("1:10", "40.0", "10.0", "90")]
 
 
 def test_a_bar_shows_the_time_left_at_the_mean_speed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,20 +106,17 @@ def test_a_bar_shows_the_time_left_at_the_mean_speed(monkeypatch: pytest.MonkeyP
         clock.now = 10.0
         reporter.progress(10, 100, "steps", tokens_per_second=512.0)
         reporter._tick()
-        assert ", 1:30 left, tokens/s 512]" in screen.getvalue().rpartition("\r")[2]
+        assert FIGURES.findall(screen.getvalue().rpartition("\r")[2])[-2:] == ["1:30", "512"]
         clock.now = 15.0
         reporter._tick()
-        assert ", 1:25 left, tokens/s 512]" in screen.getvalue().rpartition("\r")[2]
+        assert FIGURES.findall(screen.getvalue().rpartition("\r")[2])[-2:] == ["1:25", "512"]
 
 
 def test_messages_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     with ConsoleReporter("build-index") as reporter:
-        reporter.info("resumed: 3 of 12 shards")
+        reporter.info("resumed")
         reporter.warning("few tokens")
-    assert capsys.readouterr().err.splitlines() == [
-        "build-index: resumed: 3 of 12 shards",
-        "build-index: warning: few tokens",
-    ]
+    assert re.findall("^build-index: (.*)", capsys.readouterr().err, re.M) == ["resumed", "warning: few tokens"]
 
 
 def test_of_several_processes_only_the_first_speaks(
@@ -137,12 +139,12 @@ def test_a_bar_shows_figures_and_starts_anew_for_other_work(monkeypatch: pytest.
     with ConsoleReporter("train") as bar:
         bar.progress(1, 4, "shards")
         bar.progress(4, 4, "shards", loss=2.5)
-        assert "4/4 shards [00:00, loss 2.5]" in screen.getvalue().rpartition("\r")[2]
+        assert FIGURES.findall(screen.getvalue().rpartition("\r")[2])[-4:] == ["4", "4", "00:00", "2.5"]
         bar.info("half way")
         assert screen.getvalue().split("\r")[-2:][0] == "train: half way\n"
         bar.progress(1, 9, "steps")
         assert "1/9" in screen.getvalue().rpartition("\r")[2]
-    assert screen.getvalue().split("\r")[-2].strip() == "", "nothing is left of it"
+    assert screen.getvalue().split("\r")[-2].strip() == ""
 
 
 def test_a_bar_makes_room_for_an_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,8 +182,8 @@ def test_lines_go_on_while_nothing_is_reported(capsys: pytest.CaptureFixture[str
         for _ in range(61):
             clock.now += 1.0
             reporter._tick()
-    lines = [f"build-index: 0 of 12 parts (0%), working, {silent} s" for silent in (30, 60)]
-    assert capsys.readouterr().err.splitlines() == lines
+    lines = [FIGURES.findall(line) for line in capsys.readouterr().err.splitlines()]
+    assert lines == [["0", "12", "0", "30"], ["0", "12", "0", "60"]]
 
 
 def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,16 +192,16 @@ def test_a_terminal_sees_that_silent_work_goes_on_until_something_is_said(monkey
     with ConsoleReporter("inspect", clock) as reporter:
         clock.now += 1.0
         reporter._tick()
-        assert screen.getvalue() == "", "a second is no wait"
+        assert screen.getvalue() == ""
         clock.now += 2.0
         reporter._tick()
-        assert screen.getvalue() == "\rinspect: working, 3 s"
+        assert screen.getvalue() == f"\r{(line := waited('inspect', 3))}"
         say("found")
-        assert screen.getvalue().endswith("\r" + " " * len("inspect: working, 3 s") + "\rfound\n")
+        assert screen.getvalue().endswith("\r" + " " * len(line) + "\rfound\n")
         said = screen.getvalue()
         clock.now += 1.0
         reporter._tick()
-        assert screen.getvalue() == said, "what was said is new"
+        assert screen.getvalue() == said
     say("after it")
     assert screen.getvalue() == said + "after it\n"
 
@@ -215,7 +217,7 @@ def test_without_a_terminal_silent_work_is_a_line_every_30_seconds_since_the_las
         for clock.now in map(float, range(70, 101)):
             reporter._tick()
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["export: working, 30 s", "export: working, 60 s", "found", "export: working, 30 s"]
+    assert lines == [waited("export", 30), waited("export", 60), "found", waited("export", 30)]
 
 
 def test_in_a_notebook_the_first_line_comes_soon(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +228,8 @@ def test_in_a_notebook_the_first_line_comes_soon(capsys: pytest.CaptureFixture[s
         reporter.progress(0, 100, "steps")
         for clock.now in map(float, range(5, 8)):
             reporter._tick()
-    assert capsys.readouterr().err.splitlines() == ["train: working, 2 s", "train: 0 of 100 steps (0%)"]
+    soon, later = capsys.readouterr().err.splitlines()
+    assert (soon, FIGURES.findall(later)) == (waited("train", 2), ["0", "100", "0"])
 
 
 def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,13 +242,13 @@ def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None
             outer._tick()
             assert screen.getvalue() == ""
             inner._tick()
-            assert screen.getvalue() == "\rtokens: working, 3 s"
+            assert screen.getvalue() == f"\r{(line := waited('tokens', 3))}"
         outer._tick()
         cleared = screen.getvalue()
-        assert cleared.endswith("\r" + " " * len("tokens: working, 3 s") + "\r"), "the wait begins anew"
+        assert cleared.endswith("\r" + " " * len(line) + "\r")
         clock.now = 9.0
         outer._tick()
-        assert screen.getvalue() == cleared + "\rrun: working, 3 s"
+        assert screen.getvalue() == f"{cleared}\r{waited('run', 3)}"
 
 
 def test_side_by_side_each_tells_lines_on_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,8 +264,9 @@ def test_side_by_side_each_tells_lines_on_a_terminal_too(monkeypatch: pytest.Mon
             one._tick()
             other._tick()
         other.info("half way")
-    lines = ["a: 1 of 4 steps (25%), working, 30 s", "b: working, 30 s", "b: half way"]
-    assert screen.getvalue().splitlines() == lines
+    first, *lines = screen.getvalue().splitlines()
+    assert (first[:2], FIGURES.findall(first)) == ("a:", ["1", "4", "25", "30"])
+    assert lines == [waited("b", 30), "b: half way"]
 
 
 def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +280,7 @@ def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch
             reporter.progress(0, 12, "parts")
         assert elsewhere.getvalue() == ""
         said = screen.getvalue()
-        assert "\rimport-model: working, 3 s" in said and "import-model: reading weights\n" in said and "0/12" in said
+        assert f"\r{waited('import-model', 3)}" in said and "reading weights\n" in said and "0/12" in said
     with redirect_stderr(elsewhere):
         say("afterwards")
     assert elsewhere.getvalue() == "afterwards\n"
@@ -306,9 +310,7 @@ def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> No
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("closed", "printed", "said"), [("<&-", True, True), (">&-", False, True), ("2>&-", True, False)]
-)
+@pytest.mark.parametrize(("closed", "printed", "said"), [("<&- >&-", False, True), ("<&- 2>&-", True, False)])
 def test_standard_streams_that_are_closed_lead_nowhere(tmp_path: Path, closed: str, printed: bool, said: bool) -> None:
     (text := tmp_path / "text.txt").write_text("a b c\n" * 20)
     tokenize = f"tokenize --tokenizer char --train {text} --store {tmp_path / 'store'}"

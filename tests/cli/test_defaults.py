@@ -154,12 +154,13 @@ def test_a_typed_set_adds_to_that_of_the_file(memlm: Memlm, tokens: str) -> None
     says('[train]\nset = ["seed=5", "model.dropout=0.1"]\n')
     ended = memlm("train", tokens, *TRAIN, "--steps", "2", "--set", "model.dropout=0.2")
     assert ended.reference == wanted
-    assert "memlm.toml: --set seed=5 --set model.dropout=0.1" in ended.err
+    for setting in ("seed=5", "model.dropout=0.1"):
+        assert f"--set {setting}" in ended.err
 
 
 def test_only_what_can_be_typed_or_written_is_reminded_of(memlm: Memlm, tokens: str) -> None:
     says("no-wait = false\n[train]\njson = true\n")
     ended = memlm("train", tokens, *TRAIN, "--steps", "2")
-    assert "memlm.toml: no-wait = false\n" in ended.err
+    assert "no-wait = false\n" in ended.err
     says("[train]\nplan = true\n")
     assert memlm("train", tokens).code == 2

@@ -24,7 +24,8 @@ def test_a_folder_with_a_card_of_the_reports(memlm: Memlm, model, tmp_path):
     figures = json.loads((tmp_path / "store" / report.reference / "metrics.json").read_text())
     assert "# small" in card and "library_name: transformers" in card
     for row in figures["rows"]:
-        assert f"| cached | text.txt test | {figures['tokens']:,} | {row['row']} | {row['perplexity']:.2f} |" in card
+        cells = ("cached", "text.txt test", f"{figures['tokens']:,}", row["row"], f"{row['perplexity']:.2f}")
+        assert f"| {' | '.join(cells)} |" in card
 
 
 def test_what_is_printed_as_json(memlm: Memlm, model, tmp_path):

@@ -107,7 +107,7 @@ def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) 
 def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
     ((code, out, err),) = ended([[*CHARACTERS, "hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
     assert (code, out) == (3, "")
-    assert "hf download --repo-type dataset me/wiki" in err and "hf:/path/to/FOLDER/raw" in err
+    assert "hf download " in err and " me/wiki" in err and "hf:/path/to/FOLDER/raw" in err
 
 
 @pytest.mark.timeout(300)
@@ -160,14 +160,14 @@ def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_p
         results: Any = ended(commands, tmp_path, address)
     assert (results[-1][0], refused["hf:me/gguf"] in results.pop()[2]) == (3, True)
     whole = ["config.json", "model.safetensors", "tokenizer.json", CONFIG]
-    assert cached(tmp_path, "tiny") == whole, "weights were fetched that transformers does not read"
+    assert cached(tmp_path, "tiny") == whole  # not the weights that transformers does not read
     assert [code for code, _, _ in results[:4]] == [0] * 4, results
     (_, tokens, _), (_, again, _), (_, model, _), (_, the_same, _) = results[:4]
     assert tokens == again and model == the_same and model.startswith("model/")
     for (spec, message), (code, out, err) in zip(refused.items(), results[4:], strict=True):
         assert (code, out) == (3, "") and message in err, (spec, err)
         assert len(err.strip().splitlines()) == 1, (spec, err)
-    assert not list((tmp_path / "home").rglob("*.bin")), "a pickle was fetched"
+    assert not list((tmp_path / "home").rglob("*.bin"))  # no pickle is fetched
 
 
 @pytest.mark.endurance
@@ -183,7 +183,7 @@ def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text
         results = ended([tokenize, model, alone], tmp_path, address)
     assert [code for code, _, _ in results] == [0] * 3, results
     assert "Fetching" not in results[2][2]
-    assert cached(tmp_path, "alone") == ["config.json", "tokenizer.json", CONFIG], "a tokenizer needs no weights"
+    assert cached(tmp_path, "alone") == ["config.json", "tokenizer.json", CONFIG]  # a tokenizer needs no weights
     commands = [tokenize, model, other, alone, ["import-model", "hf:me/alone", "tokens/text"]]
     *results, (code, _, err) = ended(commands, tmp_path, "http://127.0.0.1:9")
     assert [code for code, _, _ in results] == [0] * 4, results

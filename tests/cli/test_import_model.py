@@ -131,6 +131,6 @@ def refused(ended: Ended, code: int, message: str) -> None:
     assert (ended.code, ended.out) == (code, ""), ended.err
     assert message in told and told.startswith("memlm import-model: "), ended.err
     assert all(line.startswith("import-model: ") for line in before), ended.err
-    assert len(told) < 400 and told.count(". ") < 3, "more than a sentence or two"
+    assert len(told) < 400 and told.count(". ") < 3  # a sentence or two
     made = [path.name for path in Path("store/model").glob("*")]
     assert all(name.endswith(".lock") for name in made), made

@@ -65,6 +65,52 @@ def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path:
     assert written.code == 0, written.err
 
 
+PLUS = {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}
+
+ROWS = ("--backbone", "memory-transformer", "--set", "model.memory_tokens=3", "--set")
+OTHERS = {
+    "memory-plus": ("--backbone", "transformer-xl", *chosen("feed_forward", PLUS)),
+    "memformer": ("--backbone", "memformer", "--set", "model.slots=3"),
+    "sru++": ("--backbone", "sru++"),
+    "memory-tokens": (*ROWS, "model.memory_rows=shared"),
+    "controller": (*ROWS, "model.memory_rows=controller"),
+    "bottleneck": (*ROWS, "model.memory_rows=bottleneck"),
+}
+PROBED = {
+    "memory-plus": ("product_keys", "product-keys-usage"),
+    "memformer": ("memformer", "memformer-"),
+    "sru++": ("sru_plus_plus", "sru-plus-plus-"),
+    **dict.fromkeys(("memory-tokens", "controller", "bottleneck"), ("memory_tokens", "memory-tokens-")),
+}
+"""Figures of a report, and how the name of a chart begins."""
+
+
+@pytest.mark.parametrize("layer", OTHERS)
+def test_others_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, layer: str) -> None:
+    own = SMALL if layer != "sru++" else SMALL[:-2]  # whose attention has one head
+    model = memlm("train", tokens, *OTHERS[layer], *own).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference).reference
+    memories = ("--memory", "long:size=9,theta=0.3,lambda=0.3", "--memory", "external:k=4,temperature=1,lambda=0.2")
+    ended = [
+        memlm("evaluate", index, *memories, "--exclude", "self", "--reset", reset, "--json")
+        for reset in ("none", "document")
+    ]
+    assert [one.code for one in ended] == [0, 0], ended[0].err
+    whole, alone = (json.loads(one.out) for one in ended)
+    rows = {row["row"] for row in whole["metrics"]["rows"]}
+    assert rows == {"plain", "neural-cache", "knn-lm", "neural-cache then knn-lm"}
+    assert whole["metrics"]["rows"][0]["nll"] == pytest.approx(alone["metrics"]["rows"][0]["nll"])  # one document
+    page = memlm("report", whole["reference"], "--output", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    figures, chart = PROBED[layer]
+    assert whole["metrics"][figures]
+    assert f'id="{chart}' in (tmp_path / "page.html").read_text("utf-8")
+    seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
+    assert len(json.loads(seen.out)["tokens"]) == 5
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 8)
+    assert written.code == 0, written.err
+
+
 def test_a_table_larger_than_memory_is_refused_before_training(memlm: Memlm, tokens: str) -> None:
     table = chosen("lookup", NGRAMS | {"slots": 2 * 10**9})
     ended = memlm("train", tokens, "--backbone", "transformer", *table, *SMALL)
@@ -76,8 +122,11 @@ def test_memsizer_through_the_pipeline(memlm: Memlm, tokens: str) -> None:
     sizer = chosen("attention", {"name": "memsizer", "slots": 3, "chunk": 5})
     model = memlm("train", tokens, "--backbone", "transformer", *sizer, *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4)
+    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4, "--json")
     assert report.code == 0, report.err
+    assert [0 < one["read"] <= 3 for one in json.loads(report.out)["metrics"]["memsizer"]["blocks"]] == [True, True]
+    seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
+    assert all(0 < token["slots_read"] <= 3.001 for token in json.loads(seen.out)["tokens"])
     written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
@@ -223,37 +272,9 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     assert words in " ".join(other.err.split())
 
 
-@pytest.mark.parametrize(
-    ("place", "settings", "words"),
-    [
-        ("attention", SIGNAL | {"basis": 7}, "basis 7 is not a multiple of the number of widths, 2: 8 is"),
-        ("attention", ENTRIES | {"longest_distance": 9}, "half of the 32 buckets, which hold one distance each: 16 is"),
-        ("attention", SIGNAL | {"layers": "[4]"}, "names block 4, but the last of them is 2"),
-        ("lookup", NGRAMS | {"orders": "[1, 2]"}, "greater than or equal to 2"),
-        (
-            "attention",
-            {"name": "memsizer", "slots": 3},
-            "infinity, memorizing, relative (it is an attention of a transformer)",
-        ),
-        ("lookup", NGRAMS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
-        ("lookup", NGRAMS | {"slot": 5}, "did you mean 'model.lookup.slots'?"),
-        ("feed_forward", KEYS | {"neighbors": 5}, "neighbors 5 is more than sub_keys; 4 is the most"),
-        ("feed_forward", KEYS | {"name": "memory-plus", "neighbors": 5}, "more than sub_keys; 4 is the most"),
-        ("feed_forward", KEYS | {"layers": "[3]"}, "names block 3, but the last of them is 2"),
-        ("feed_forward", KEYS | {"query_width": 5}, "query_width 5 has no halves of equal width; 6 has"),
-        ("feed_forward", KEYS | {"sub_key": 5}, "did you mean 'model.feed_forward.sub_keys'?"),
-    ],
-)
-def test_what_does_not_fit_is_refused(memlm: Memlm, place: str, settings: dict[str, object], words: str) -> None:
-    backbone = "transformer-xl" if place == "attention" else "transformer"
-    ended = memlm("train", "tokens/none", "--backbone", backbone, *chosen(place, settings))
-    assert ended.code == 2
-    assert words in " ".join(ended.err.split())
-
-
 def test_a_wrong_block_is_one_complaint_and_attention_of_another_backbone_is_known(memlm: Memlm) -> None:
     wrong = memlm("train", "tokens/none", "--backbone", "memorizing-transformer", "--set", "model.attention.layers=[0]")
-    assert wrong.err == "memlm train: model.attention.layers.0: input should be greater than 0 (given: 0)\n"
+    assert (wrong.err.count("layers.0"), wrong.err.count(";")) == (1, 0)
     other = memlm("train", "tokens/none", "--backbone", "transformer", "--set", "model.attention.name=memorizing")
     assert all(word in other.err for word in ("memorizing", "memsizer", "softmax", "transformer-xl"))
     assert (wrong.code, other.code) == (2, 2)

@@ -227,7 +227,7 @@ def test_commands_show_life_wherever_they_take_long(
     monkeypatch.chdir(made["folder"])
     ended = memlm(*command.split(), *watched.words.format(**made).split())
     assert alive == dict.fromkeys(watched.places, True), screen.getvalue()
-    assert ended.code == 1 and "_EndError" in screen.getvalue(), "it stops at the last place"
+    assert ended.code == 1 and "_EndError" in screen.getvalue()  # it stops at the last place
 
 
 def _owner(place: str) -> Any:

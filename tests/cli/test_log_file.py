@@ -10,9 +10,11 @@ from memlm_cli.log_file import close_log, open_log
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
 from tests.cli.conftest import Memlm
-from tests.cli.test_console import Clock, Screen
+from tests.cli.test_console import FIGURES, Clock, Screen
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d ")
+
+CODE = re.compile(r"^exit code (\d+)")
 
 
 def messages(path: Path) -> list[str]:
@@ -27,24 +29,15 @@ def test_a_log_has_the_command_what_it_said_and_how_it_ended(memlm: Memlm, text:
     splits = [word for split in ("train", "test") for word in (f"--{split}", text)]
     ended = memlm("tokenize", *splits, "--log-file", log)
     first = messages(log)
-    assert first[0].startswith("$ memlm tokenize --train ")
+    assert first[0].split()[:3] == ["$", "memlm", "tokenize"]
     assert f"tokenize: {ended.reference} made" in first
     assert set(filter(str.strip, ended.err.splitlines())) <= set(first)
-    assert re.fullmatch(r"exit code 0 after .*", first[-1])
+    assert CODE.findall(first[-1]) == ["0"]
     memlm("artifacts", "show", "tokens/none", "--log-file", log)
     added = messages(log)[len(first) :]
-    assert added[0].startswith("$ memlm artifacts show")
-    assert re.fullmatch(r"exit code 4 after .*", added[-1])
+    assert added[0].split()[:4] == ["$", "memlm", "artifacts", "show"]
+    assert CODE.findall(added[-1]) == ["4"]
     assert "tokens/none" in added[-2]
-
-
-@pytest.mark.parametrize("words", [["--log-file", "a.log", "--stepz"], ["--stepz", "--log-file=a.log"]])
-def test_what_cannot_be_read_is_logged_too(
-    memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert memlm("train", *words).code == 2
-    assert "--stepz" in messages(Path("a.log"))[-2]
 
 
 def test_a_bug_leaves_its_traceback_in_the_log(memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +71,7 @@ def test_a_bar_is_lines_and_styles_are_none(tmp_path: Path, monkeypatch: pytest.
     log_file._warned(UserWarning("look out"), UserWarning, "f.py", 1)
     close_log(0)
     told = messages(log)
-    assert "train: 30 of 1,000 steps (3%), loss 4.25, 16:10 left" in told
+    assert any(FIGURES.findall(line) == ["30", "1,000", "3", "4.25", "16:10"] for line in told)
     assert r"train: half \x1b[2Jway" in told
     assert any("look out" in line for line in told)
     assert not any("\x1b" in line or "|" in line for line in told)

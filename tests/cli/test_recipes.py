@@ -14,7 +14,7 @@ def test_each_recipe_has_a_line_with_its_time_and_hardware(memlm: Memlm) -> None
     assert [line.split()[0] for line in lines] == shipped_recipes()
     assert all(line.endswith(("two cores", "a GPU", "GPUs")) for line in lines)
     (quickstart,) = (line for line in lines if line.startswith("quickstart"))
-    assert " none, three minutes, two cores" in quickstart
+    assert quickstart.split(", ")[-2:] == ["three minutes", "two cores"]
     (cache,) = (line for line in lines if line.startswith("neural-cache-ptb "))
     assert "--train --valid --test" in cache and "not measured" in cache
 

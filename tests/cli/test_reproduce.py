@@ -64,7 +64,9 @@ def test_the_machine_and_the_store_chose_what_is_added() -> None:
         artifact = cast(Artifact, SimpleNamespace(kind=kind, manifest=manifest, config=config))
         return command_line(Member(f"{kind}/1", artifact))
 
-    assert line("report", ["evaluate", "$(date)"], precision="fp32") == "memlm evaluate '$(date)' --precision fp32"
-    assert line("index", ["build-index", "datastore/2"], "index/1") == "memlm build-index datastore/2 --update index/1"
+    dated = line("report", ["evaluate", "$(date)"], precision="fp32")
+    assert shlex.split(dated) == ["memlm", "evaluate", "$(date)", "--precision", "fp32"]
+    changed = line("index", ["build-index", "datastore/2"], "index/1")
+    assert changed.split() == ["memlm", "build-index", "datastore/2", "--update", "index/1"]
     assert line("model", []).startswith("#")
     assert command_line(Member("model/1", None)).startswith("#")

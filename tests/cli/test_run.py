@@ -74,14 +74,14 @@ def test_what_is_known_not_to_fit_is_not_begun(
     assert memlm("run", recipe, "--train", text).code == 0
     assert (tmp_path / "store").is_dir()
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5_000))
-    assert memlm("run", recipe, "--train", text).code == 0, "what is done needs no room"
+    assert memlm("run", recipe, "--train", text).code == 0  # what is done needs no room
 
 
 def test_settings_of_a_stage_are_changed_by_its_name(memlm: Memlm, recipe: Path, text: Path) -> None:
     assert memlm("run", recipe, "--train", text).code == 0
     plan = json.loads(memlm("run", recipe, "--train", text, "--set", "index.metric=ip", "--dry-run", "--json").out)
     assert [stage["done"] for stage in plan] == [True, True, True, False]
-    assert plan[-1]["why"] == "settings changed: metric: l2 -> ip"
+    assert plan[-1]["why"].endswith("l2 -> ip")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,16 @@
 import json
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from stages.memory import weight_network
 from stages.models.weights import load_model
+from stages.retrieval.weights.distance import MOST, REACHES
 from tests.cli.conftest import Memlm
 from tests.cli.test_translation import SIZES, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle
@@ -32,6 +36,45 @@ def model(tokens: str, memlm: Memlm) -> str:
     ).reference
 
 
+class Step(NamedTuple):
+    """A target token in float64: log p by the model, the distance to the nearest neighbour, p_mem, and the pairs."""
+
+    log_p: float
+    distance: float
+    of_memory: float
+    pairs: set[int]
+
+    def nll(self, weight: float) -> float:
+        return -math.log((1 - weight) * math.exp(self.log_p) + weight * self.of_memory)
+
+
+def steps(model: Artifact, tokens: Artifact, split: str) -> list[list[Step]]:
+    """Every token of every sentence of a split, read with the pairs of its sentence by loops."""
+    weights = oracle.weights_of(load_model(model.path, "cpu"))
+    (sources, targets), (asked, answers) = split_arrays(tokens, "train"), split_arrays(tokens, split)
+    scores = lucene_scores([one[:-1] for one in sources], [one[:-1] for one in asked])
+
+    def read_pair(source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        inputs = [tokens.metrics["eos_id"], *target[:-1]]
+        return oracle.decode(weights, inputs, source, encoder_layers=1, layers=1, heads=2)
+
+    found = []
+    for source, target, row in zip(asked, answers, scores, strict=True):
+        pairs = sorted(best_pairs(row))
+        keys = np.concatenate([read_pair(sources[pair], targets[pair])[1] for pair in pairs])
+        values = np.concatenate([targets[pair] for pair in pairs])
+        f, g = read_pair(source, target)
+        sentence = []
+        for token, log_p, query in zip(target, oracle.log_probs(weights, f), g, strict=True):
+            distances = ((keys - query) ** 2).sum(1)
+            nearest = np.argsort(distances.astype(np.float32), kind="stable")[:K]
+            share = np.exp(-(distances[nearest] - distances[nearest[0]]) / TAU)
+            of_memory = share[values[nearest] == token].sum() / share.sum()
+            sentence.append(Step(log_p[token], distances[nearest[0]], of_memory, set(pairs)))
+        found.append(sentence)
+    return found
+
+
 def test_tokens_read_the_pairs_found_for_their_sentence_as_loops_say(
     model: str, tokens: str, tmp_path: Path, memlm: Memlm
 ) -> None:
@@ -39,35 +82,46 @@ def test_tokens_read_the_pairs_found_for_their_sentence_as_loops_say(
     ended = memlm("evaluate", model, "--memory", READING, "--beam", 2, "--json")
     assert ended.code == 0, ended.err
     plain, mixed = (row["perplexity"] for row in json.loads(ended.out)["metrics"]["rows"])
-    read, weights = store.get(tokens), oracle.weights_of(load_model(store.get(model).path, "cpu"))
-    (sources, targets), (asked, answers) = split_arrays(read, "train"), split_arrays(read, "test")
-    scores = lucene_scores([one[:-1] for one in sources], [one[:-1] for one in asked])
-    begins = np.append(0, np.cumsum([len(one) for one in targets]))
-
-    def read_pair(source: list[int], target: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        inputs = [read.metrics["eos_id"], *target[:-1]]
-        return oracle.decode(weights, inputs, source, encoder_layers=1, layers=1, heads=2)
-
-    losses, mixtures, found = [], [], []
-    for source, target, row in zip(asked, answers, scores, strict=True):
-        pairs = sorted(best_pairs(row))
-        found.append(set(pairs))
-        keys = np.concatenate([read_pair(sources[pair], targets[pair])[1] for pair in pairs])
-        values = np.concatenate([targets[pair] for pair in pairs])
-        f, g = read_pair(source, target)
-        for token, log_p, query in zip(target, oracle.log_probs(weights, f), g, strict=True):
-            distances = ((keys - query) ** 2).sum(1)
-            nearest = np.argsort(distances.astype(np.float32), kind="stable")[:K]
-            share = np.exp(-(distances[nearest] - distances[nearest[0]]) / TAU)
-            of_memory = share[values[nearest] == token].sum() / share.sum()
-            losses.append(-log_p[token])
-            mixtures.append(-math.log((1 - LAMBDA) * math.exp(log_p[token]) + LAMBDA * of_memory))
-    assert plain == pytest.approx(math.exp(np.mean(losses)), rel=1e-4)
-    assert mixed == pytest.approx(math.exp(np.mean(mixtures)), rel=1e-3)
+    read = steps(store.get(model), store.get(tokens), "test")
+    every = [step for sentence in read for step in sentence]
+    assert plain == pytest.approx(math.exp(np.mean([step.nll(0) for step in every])), rel=1e-4)
+    assert mixed == pytest.approx(math.exp(np.mean([step.nll(LAMBDA) for step in every])), rel=1e-3)
     report = store.get(json.loads(ended.out)["reference"])
-    for line, pairs in zip(report.file("translations.jsonl").read_text("utf-8").splitlines(), found, strict=True):
+    begins = np.append(0, np.cumsum([len(one) for one in split_arrays(store.get(tokens), "train")[1]]))
+    for line, sentence in zip(report.file("translations.jsonl").read_text("utf-8").splitlines(), read, strict=True):
         rows = [row for row in json.loads(line)["rows"]["similar-pairs"]["row"] if row >= 0]
-        assert {int(np.searchsorted(begins, row, side="right")) - 1 for row in rows} <= pairs
+        assert {int(np.searchsorted(begins, row, side="right")) - 1 for row in rows} <= sentence[0].pairs
+
+
+def test_a_weight_falls_with_the_distance_as_loops_say(
+    model: str, tokens: str, tmp_path: Path, memlm: Memlm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_network, "SHORTEST", 5)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    store = Store(tmp_path / "store")
+    reading = f"similar-pairs:pairs={PAIRS},k={K},temperature={TAU},lambda=distance"
+    ended = memlm("evaluate", model, "--memory", reading, "--beam", 2, "--json")
+    assert ended.code == 0, ended.err
+    valid, test = (
+        [step for sentence in steps(store.get(model), store.get(tokens), split) for step in sentence]
+        for split in ("valid", "test")
+    )
+
+    def nll(split: list[Step], reach: float) -> float:
+        return float(np.mean([step.nll(min(MOST, max(0.0, 1 - step.distance / reach))) for step in split]))
+
+    unit = sorted(step.distance for step in valid)[(len(valid) - 1) // 2]
+    best = min((factor * unit for factor in REACHES), key=lambda reach: nll(valid, reach))
+    report = store.get(json.loads(ended.out)["reference"])
+    reach = report.json("weight-network.json")["reach"]
+    assert nll(valid, reach) == pytest.approx(nll(valid, best), abs=1e-4)
+    assert json.loads(ended.out)["metrics"]["nll"] == pytest.approx(nll(test, reach), rel=1e-3)
+    assert 0 < np.mean([step.distance < reach for step in test]) < 1
+    said = memlm("translate", model, "--report", report.reference, "--text", "Hund und Katze")
+    first = json.loads(report.file("translations.jsonl").read_text("utf-8").splitlines()[0])
+    again = memlm("translate", model, "--report", report.reference, "--beam", 2, "--text", first["source"])
+    assert said.code == 0 and again.out == first["rows"]["similar-pairs (distance λ)"]["text"] + "\n"
+    assert memlm("evaluate", model, "--memory", reading + ",similarity=dot").code == 2
 
 
 def test_it_is_tuned_and_read_by_what_reads_a_report(model: str, tokens: str, tmp_path: Path, memlm: Memlm) -> None:
@@ -91,13 +145,13 @@ def test_pairs_of_another_corpus_are_found(model: str, tokens: str, prefix: Path
     other = memlm("tokenize", *languages, "--train", prefix / "one", "--test", prefix / "test", "--name", "other")
     sure = "similar-pairs:pairs=1,k=1,temperature=0.01,lambda=0.999"
     said = memlm("translate", model, "--tokens", "tokens/other", "--memory", sure, "--text", "rot rot", "--attribute")
-    assert said.code == 0 and said.out.startswith("house cat\n") and "rot rot -> house cat" in said.out, said.err
+    assert said.code == 0 and said.out.startswith("house cat\n") and "-> house cat" in said.out, said.err
     report = memlm("evaluate", model, "--tokens", other.reference, "--memory", sure)
     again = memlm("translate", model, "--report", report.reference, "--text", "rot rot")
     assert again.out == "house cat\n"
     nothing = memlm("translate", model, "--tokens", other.reference, "--memory", sure, "--text", "Hund")
     plain = memlm("translate", model, "--memory", "none", "--text", "Hund")
-    assert nothing.out == plain.out and plain.code == 0, "no pair shares a word: the model alone"
+    assert nothing.out == plain.out and plain.code == 0  # no pair shares a word: the model alone
 
 
 @pytest.mark.parametrize(

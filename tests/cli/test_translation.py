@@ -137,7 +137,6 @@ def test_a_datastore_of_pairs_grows_and_forgets(tokens: str, prefix: Path, tmp_p
     [
         (("train", "TOKENS", "--backbone", "transformer", "--steps", 2), 4),
         (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--segment-length", 16), 2),
-        (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--batch-tokens", 3), 3),
         (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--set", "model.cutoffs=[5]"), 2),
         (("train", "TOKENS", "--backbone", "encoder-decoder", "--steps", 2, "--method", "trime"), 4),
         (("pack-batches", "TOKENS", "--segment-length", 16), 2),
@@ -148,7 +147,30 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     ended = memlm(*(tokens if word == "TOKENS" else word for word in arguments))
     assert ended.code == code and ended.out == "", ended.err
-    assert not (tmp_path / "store" / "model").exists() or not any((tmp_path / "store" / "model").glob("[0-9a-f]*"))
+    assert not (tmp_path / "store" / "model").exists()  # not even a draft
+
+
+@pytest.mark.parametrize("length", [("--steps", 2), ("--epochs", 1)])
+def test_the_line_of_a_pair_longer_than_a_batch_is_named_before_any_work(
+    length: tuple[object, ...], prefix: Path, tmp_path: Path, memlm: Memlm
+) -> None:
+    for language, line in (("de", "rot " * 8), ("en", "red " * 3)):
+        lines = (prefix / f"train.{language}").read_text().splitlines()
+        lines[41] = line.strip()
+        (prefix / f"train.{language}").write_text("".join(f"{one}\n" for one in lines))
+    languages = ("--source", "de", "--target", "en", "--tokenizer", "word")
+    tokens = memlm("tokenize", *languages, "--train", prefix / "train").reference
+    training = ("train", tokens, "--backbone", "encoder-decoder", *length, *SIZES)
+    ended = memlm(*training, "--batch-tokens", 8)
+    assert ended.code == 3 and "Line 42 " in ended.err and "--batch-tokens 9 " in ended.err
+    assert not (tmp_path / "store" / "model").exists()  # not even a draft
+    assert memlm(*training, "--batch-tokens", 9).code == 0
+
+
+def test_a_model_of_one_language_is_told_that_it_is_given_pairs(tokens: str, text: Path, memlm: Memlm) -> None:
+    plain = memlm("train", memlm("tokenize", "--train", text, "--test", text).reference, "--steps", 1).reference
+    ended = memlm("evaluate", plain, "--tokens", tokens)
+    assert ended.code == 4 and "pairs of sentences" in ended.err
 
 
 def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, text: Path, memlm: Memlm) -> None:

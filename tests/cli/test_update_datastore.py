@@ -16,7 +16,7 @@ def test_commands_before_and_after_it_are_chained(memlm: Memlm, tmp_path: Path) 
     own = index.find("encoder").input("tokens").reference
     more = memlm("tokenize", "--tokenizer", own, "--train", later, "--documents", "blank-line").reference
     ended = memlm("update-datastore", datastore, "--add", more, "--forget", "0-1", "--forget", "4", "--device", "cpu")
-    assert "3 of 9 documents" in ended.err
+    assert "3 of 9 " in ended.err
     made = ended.reference
     assert made.startswith("datastore/")
     assert memlm("update-datastore", "--add", more, "--forget", "4,", stdin=datastore).code == 2

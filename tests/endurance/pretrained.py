@@ -168,7 +168,7 @@ def main() -> None:
     worst = 0.0
     for (name, text), start, stop in zip(texts().items(), ends[:-1], ends[1:], strict=True):
         wanted = [*tokenizer(text, add_special_tokens=False).input_ids, special["eos_id"]]
-        assert wanted == ids[start:stop].tolist(), f"{name}: other ids than those of transformers"
+        assert wanted == ids[start:stop].tolist(), f"{name}: other ids"
         difference = np.abs(ours - theirs)[start:stop].max()
         mean = np.exp(-ours[start:stop].mean())
         print(f"{name:8} {stop - start:5} tokens, perplexity {mean:8.2f}, largest difference {difference:.1e} nats")

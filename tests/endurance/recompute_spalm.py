@@ -124,7 +124,7 @@ def main() -> None:
     ids = zarr.open_group(folder / "neighbors.zarr", mode="r")[f"{metrics['split']}/ids"][:]
     own = neighbors_manifest["inputs"]["queries"] == datastore_manifest["inputs"]["corpus"]
     if own and datastore_manifest["config"]["split"] == metrics["split"]:
-        assert not (ids == np.arange(len(ids))[:, None]).any(), "tokens are among their own neighbours"
+        assert not (ids == np.arange(len(ids))[:, None]).any(), "own neighbours"
     check_totals(metrics, columns)
     check_right(metrics, columns["target"], ids, values)
     keys = zarr.open_group(hidden_store / "datastore.zarr", mode="r")["keys"]

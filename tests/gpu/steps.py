@@ -209,7 +209,7 @@ def compiled_training() -> Step:
 
 
 def kernel_tests() -> Step:
-    files = "tests/stages/memory/in_batch/test_fused.py tests/stages/models/layers/test_recurrence.py"
+    files = "tests/stages/memory/in_batch/test_fused.py tests/stages/models/backbones/test_sru_plus_plus.py"
     runs = [Run("beside float64", [f"python -m tests.gpu.suite --seconds 400 {files}"])]
     figures = {name: name for name in ("passed", "failed", "skipped", "seconds")}
     return Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures)

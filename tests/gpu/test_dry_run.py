@@ -106,16 +106,15 @@ def test_a_table_keeps_the_figures_and_the_page_says_how_much_was_not_measured()
     data = as_toml(step, [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
     shown = page([step, Step("two", "And then?", 1, [])], {"one"})
-    assert "<!-- table: one -->" in shown and "1 of 2 steps" in shown
+    assert re.findall(r"table: (\w+)", shown) == ["one"] and "1 of 2" in shown
 
 
-def test_the_page_of_results_has_every_step() -> None:
+def test_the_page_of_results_has_every_measured_step_and_is_not_there_without_one() -> None:
     results = Path(__file__).parent.parent.parent / "docs/results"
     measured = {path.stem for path in (results / "data/gpu").glob("*.toml")}
-    shown = re.sub(
-        r"(<!-- table: \S+ -->)\n.*?(<!-- end -->)", r"\1\n\2", (results / "gpu.md").read_text("utf-8"), flags=re.S
-    )
-    assert shown == page(list(STEPS.values()), measured)
+    written = (results / "gpu.md").read_text("utf-8") if (results / "gpu.md").exists() else ""
+    shown = re.sub(r"(<!-- table: \S+ -->)\n.*?(<!-- end -->)", r"\1\n\2", written, flags=re.S)
+    assert shown == (page(list(STEPS.values()), measured) if measured else "")
 
 
 def test_figures_are_found_in_what_a_command_prints() -> None:

@@ -26,7 +26,7 @@ def differing_rows(path: Path, keys: np.ndarray) -> list[int]:
     before = index.chain.at(0).apply(wide) if isinstance(index, faiss.IndexPreTransform) else wide
     rows, lists, codes = _entries(ivf)
     wrong = np.bincount(rows, minlength=len(keys)) != 1
-    assert len(wrong) == len(keys), "a row that the datastore does not have"
+    assert len(wrong) == len(keys), "an unknown row"
     wrong[rows] |= (codes != _encoded(ivf, before[rows], lists)).any(axis=1)
     return np.flatnonzero(wrong).tolist()
 

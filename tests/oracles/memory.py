@@ -3,13 +3,13 @@
 import math
 
 
-def log_sums(scores, values, target, scale, cutoff):
-    """(target mass, total mass) of the first entries; exact sums of exponentials."""
+def log_sums(scores, values, target, scale, cutoff, counts=None):
+    """(target mass, total mass) of the first entries, each of which counts so often; exact sums of exponentials."""
     target_mass = total = 0.0
-    for score, value in list(zip(scores, values, strict=True))[:cutoff]:
+    for score, value, count in list(zip(scores, values, counts or [1] * len(scores), strict=True))[:cutoff]:
         if value < 0:
             continue
-        weight = math.exp(score * scale)
+        weight = count * math.exp(score * scale)
         total += weight
         if value == target:
             target_mass += weight

@@ -36,4 +36,4 @@ def test_what_is_another_number_or_none_does_not_agree(number):
 def test_the_table_says_what_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["peers", "--sources", str(tmp_path), "--peer", "TRIME"])
     assert main() == 2
-    assert "not there: git clone https://github.com/princeton-nlp/TRIME" in capsys.readouterr().out
+    assert "https://github.com/princeton-nlp/TRIME" in capsys.readouterr().out

@@ -98,7 +98,7 @@ class TestCluster:
         done = {one.name: one for one in recipe.run(*runs)}
         assert {name: one.outcome.status for name, one in done.items()} == dict.fromkeys(["a", "b", "here"], "made")
         began, ended = recipe.traces("began"), recipe.traces("ended")
-        assert began["here"].stat().st_mtime > min(ended[name].stat().st_mtime for name in "ab"), "two at a time"
+        assert began["here"].stat().st_mtime > min(ended[name].stat().st_mtime for name in "ab")  # two at a time
         notes = {name: file.read_text().split("\n") for name, file in began.items()}
         assert len({notes[name][0] for name in notes} | {str(os.getpid())}) == 4
         assert {name: note[1] for name, note in notes.items()} == {"a": "", "b": "", "here": "here"}
@@ -135,7 +135,8 @@ class TestCluster:
         assert recipe.traces("saved").keys() == {"long"}
         assert recipe.traces("began").keys() == {"long", "bad"}
         assert recipe.told["bad"].words == ["failed"]
-        assert recipe.told["long"].words == ["is interrupted, and saves what it has done"]
+        (word,) = recipe.told["long"].words
+        assert word.startswith("is interrupted")
 
     def test_a_signal_lets_all_save(self, recipe: Recipe) -> None:
         before = signal.signal(signal.SIGTERM, raise_terminated)

@@ -176,7 +176,7 @@ def test_models_of_the_table_differ_in_their_method_alone() -> None:
     assert [methods[name] for name in begun] == ["lm", "trime", "trime-ext"]
     assert trained["plain"] == trained["trime"] == trained["ext"]
     assert [methods[name] for name in went_on] == ["lm", "trime", "trime-long", "trime-ext", "trime-ext", "trime-ext"]
-    assert memories["plain_on_batches"] == memories["trime_ext"] | {"warmup": 1}, "the plain loss on its batches"
+    assert memories["plain_on_batches"] == memories["trime_ext"] | {"warmup": 1}  # the plain loss on its batches
     assert all(trained[name] == trained["plain_on"] for name in went_on)
     assert {recipe.stages[name].references["init_from"] for name in went_on} == {"plain"}
     assert (memories["trime_long"]["consecutive"], memories["trime_ext"]["groups"]) == (3, 3)
@@ -271,8 +271,8 @@ def test_models_of_the_table_of_spalm_differ_in_seed_updates_or_gate_alone() -> 
     assert [memory and memory["k"] for memory in memories] == [None, None, None, 4, 4, 4]
     gated = [cast(TrainConfig, recipe.config(name)).method_settings for name in ("raw", "whole", "spalm")]
     assert [cast(SpalmConfig, settings).neighbor_dropout for settings in gated] == [0.0, 0.0, None]
-    assert trained["encoder"] == trained["xl"] | {"seed": 100}, "as good as the reader, and another"
-    assert trained["longer"] == trained["xl"] | {"steps": 2 * trained["xl"]["steps"]}, "the encoder's updates added"
+    assert trained["encoder"] == trained["xl"] | {"seed": 100}  # as good as the reader, and another
+    assert trained["longer"] == trained["xl"] | {"steps": 2 * trained["xl"]["steps"]}  # the encoder's updates added
     assert trained["spalm"] == trained["whole"] == trained["xl"]
     trained["raw"]["model"]["gate_values"] = None
     values = {name: cast(TrainConfig, recipe.config(name)).model.gate_values for name in ("raw", "spalm")}

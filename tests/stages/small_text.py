@@ -23,6 +23,10 @@ MEMFORMER = {
     **{"backbone": "memformer", "layers": 1, "encoder_layers": 1, "width": 8, "heads": 2, "ffn_width": 8},
     **{"slots": 3, "dropout": 0.0, "segment_length": 8},
 }
+MEMORY_TOKENS = {
+    **{"backbone": "memory-transformer", "layers": 2, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.0},
+    **{"memory_tokens": 3, "memory_rows": "bottleneck", "segment_length": 8, "mem_length": 5},
+}
 TRANSFORMER_XL = {
     **{"backbone": "transformer-xl", "layers": 2, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0},
     **{"segment_length": 8, "mem_length": 5},

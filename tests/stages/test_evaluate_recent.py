@@ -21,6 +21,7 @@ from tests.stages.small_store import (
     small_model,
     small_tokens,
 )
+from tests.stages.small_text import MEMFORMER, MEMORY_TOKENS, SRU, TRANSFORMER_XL
 
 TRANSFORMER = ModelConfig().model
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
@@ -94,6 +95,25 @@ def test_windows_and_state_begin_anew_at_documents(store, request, backbone):
         scope = "document" if "scope" in spec else "stream"
         report = evaluated(store, model, spec, reset="document")
         np.testing.assert_allclose(array(report, "scores.zarr", "logp"), slow.log_p(**asked, scope=scope), atol=2e-4)
+
+
+OTHERS = {
+    "sru++": SRU,
+    "memformer": MEMFORMER,
+    "memory-tokens": MEMORY_TOKENS,
+    "hashed-ngrams": TRANSFORMER_XL | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
+    "memory-plus": TRANSFORMER_XL | {"feed_forward": {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}},
+    "memsizer": TRANSFORMER | {"attention": {"name": "memsizer", "slots": 3}},
+}
+
+
+@pytest.mark.parametrize("reset", ["none", "document"])
+@pytest.mark.parametrize("layer", OTHERS)
+def test_caches_read_states_that_go_on_or_begin_anew_at_documents(store, layer, reset):
+    model = small_model(store, small_tokens(store), model=OTHERS[layer] | {"vocab_size": VOCABULARY})
+    report = evaluated(store, model, "local+long:size=17,theta=0.5,reader=joint", reset=reset)
+    want = Slow(model, "test", documents=reset == "document").log_p(size=17, theta=0.5, local=True, alpha=0.0)
+    np.testing.assert_allclose(array(report, "scores.zarr", "logp"), want, atol=2e-4)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.config import IndexConfig
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
-from stages.training.memmap import map_neighbors
+from stages.training.training_data import map_neighbors
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.stages.slow_evaluation import evaluated, metrics

@@ -83,6 +83,14 @@ def test_best_weights_are_those_of_the_best_validation(store):
     assert not all((best[name] == last[name]).all() for name in best)
 
 
+def test_seeds_begin_with_weights_of_their_own(store):
+    tokens, still = small_tokens(store), {"name": "sgd", "lr": 1e-9, "momentum": 0.0}
+    models = [train(store, tokens, seed=seed, steps=1, optimizer=still) for seed in (0, 1)]
+    first, second = (load_file(model.path / "last.safetensors") for model in models)
+    drawn = [name for name, weight in first.items() if weight.ndim > 1]
+    assert drawn and not any((first[name] == second[name]).any() for name in drawn)
+
+
 def test_without_a_validation_split_the_last_weights_are_the_model(store):
     model = train(store, small_tokens(store, lengths={"train": 90}))
     assert model.metrics["valid_loss"] is None

@@ -68,7 +68,11 @@ def _frequencies(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
 
 
 def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
-    """How often each type stands among ids [T], int64 [V]; a few million ids are in memory at a time."""
+    """How often each type stands among ids [T], int64 [V]; a few million ids are in memory at a time.
+
+    >>> type_counts(np.array([2, 0, 2]), 4).tolist()
+    [1, 0, 2, 0]
+    """
     counts = np.zeros(vocabulary, np.int64)
     for start in range(0, ids.shape[0], IDS_AT_ONCE):
         counts += np.bincount(ids[start : start + IDS_AT_ONCE], minlength=vocabulary)

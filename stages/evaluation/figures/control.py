@@ -17,7 +17,7 @@ from stages.evaluation.figures.places import LastWords
 from stages.evaluation.figures.texts import MOST_TOKENS, KnownText, counted_texts, digests_of, learned_text
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.metrics import finite, perplexity
 from stages.retrieval.sources.settings import Past
 from stages.text.tokens import TokenSplit, open_split, start_id

@@ -15,8 +15,8 @@ from stages.evaluation.figures.ngram import Pieces
 from stages.lineage.corpus import array_digests
 from stages.lineage.evaluation import datastores_read
 from stages.lineage.indexes import EXACT, TEXT
-from stages.lineage.pairs import PAIRS, SPLIT
 from stages.lineage.rows import DatastoreRows
+from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.registry import CODE
 from stages.suffixes.matches import SortedContexts
 from stages.suffixes.text import LONGEST, Text, ranges, sort_contexts
@@ -103,7 +103,7 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
 def _held(holder: Artifact) -> Iterator[KnownText]:
     """The rows of a datastore, by the split that they are of; all of the text of an exact index, or of pairs."""
     if holder.kind == "tokens":
-        yield whole_split(holder, SPLIT, PAIRS)
+        yield whole_split(holder, PAIRS_SPLIT, PAIRS)
         return
     if holder.kind == "index":
         yield whole_split(holder.input(TEXT), str(holder.config["split"]), EXACT)

@@ -52,7 +52,14 @@ class Visible:
         return in_hole.logical_or_(key < start).logical_or_(key >= stop)
 
     def counts(self, starts: Int64[Tensor, " B"], stops: Int64[Tensor, " B"]) -> Int64[Tensor, "N B"]:
-        """How many keys of each of B ranges each query reads, int64 [N, B]; starts, stops int64 [B]."""
+        """How many keys of each of B ranges each query reads, int64 [N, B]; starts, stops int64 [B].
+
+        Two positions that see keys 0 to 3 without their own; of the ranges [0, 2) and [2, 4):
+
+        >>> n = torch.tensor
+        >>> Visible(n([0, 0]), n([4, 4]), n([0, 3]), n([1, 4])).counts(n([0, 2]), n([2, 4])).tolist()
+        [[1, 2], [2, 1]]
+        """
         start, stop, hole_start, hole_stop = (bound[:, None] for bound in self._bounds)
         hidden = torch.maximum(start, hole_start), torch.minimum(stop, hole_stop)
         return _shared(start, stop, starts, stops) - _shared(*hidden, starts, stops)

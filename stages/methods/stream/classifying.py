@@ -1,4 +1,4 @@
-"""Learning the labels of documents, the base of all methods for streams of tasks."""
+"""Learning the labels of documents: the base of all methods for streams of tasks, and plain steps."""
 
 from typing import TypeVar
 
@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stages.examples.batching import shuffled_order
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch, Examples
-from stages.examples.orders import shuffled_order
 from stages.methods.method import (
     BatchIndex,
     BatchLayout,
@@ -60,3 +60,7 @@ def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:
         losses.append(loss.detach())
         read.append(batch)
     return torch.stack(losses).sum(), read
+
+
+class Plain(Classifying[TaskSettings]):
+    """Nothing but the loss: sequential and multitask learning differ in the order of the examples."""

@@ -7,9 +7,17 @@ from pydantic import Field
 
 from stages.errors import UsageError
 from stages.lineage.corpus import tokenizer_of
-from stages.methods.config import Batches, Share, WithoutNeighbors
+from stages.methods.config import METHODS, TRAIN, Batches, Share, WithoutNeighbors
 from stages.models.config import BackboneConfig
-from stages.models.head_settings import ClassifierSettings, LanguageSettings, MatcherSettings, ModulatedSettings, Pool
+from stages.models.head_settings import (
+    ClassifierSettings,
+    LanguageSettings,
+    MatcherSettings,
+    ModulatedSettings,
+    Pool,
+    SpanSettings,
+)
+from stages.text.config import Records
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
@@ -23,6 +31,9 @@ class TaskSettings(WithoutNeighbors):
     padded: ClassVar[bool] = True
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "tasks"
 
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans"})
+    """Kinds of records of tasks that the method learns from."""
+
     pool: Pool = "mean"
     """How the hidden states of a document become one vector."""
 
@@ -31,7 +42,20 @@ class TaskSettings(WithoutNeighbors):
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """The model with the head that the method gives it. Raises: UsageError if that does not fit."""
-        return model.model_copy(update={"head": self.head(len(tokens.metrics["labels"]))})
+        spans = self.require_records(tokens) == "spans"
+        return model.model_copy(update={"head": SpanSettings() if spans else self.head(len(tokens.metrics["labels"]))})
+
+    def require_records(self, tokens: "Artifact") -> Records:
+        """The kind of records of the tasks. Raises: UsageError if the method learns nothing of that."""
+        records: Records = tokens.metrics.get("records", "labels")
+        if records not in self.learns_from:
+            method: Any = self
+            able = [name for name in METHODS.names() if records in getattr(METHODS.settings(name), "learns_from", ())]
+            raise UsageError(
+                f"--method {method.method}: it learns no records with {records} alone, which {tokens.reference} has; "
+                f"there {'are' if len(able) > 1 else 'is'} {', '.join(able)}."
+            )
+        return records
 
     def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
         """The model as it is in the task at a place in the stream, from 0; `model`: as it is in the last.
@@ -153,6 +177,8 @@ class OmlErConfig(EpisodeSettings):
 class AnmlErConfig(EpisodeSettings):
     """The fast weights are encoder and head; the others gate their features."""
 
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels"})
+
     method: Literal["anml-er"] = "anml-er"
 
     def head(self, labels: int) -> ModulatedSettings:
@@ -191,6 +217,8 @@ class LamolConfig(TaskSettings):
     Source: Sun et al. 2020 (arXiv:1909.03329).
     """
 
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
+
     method: Literal["lamol"] = "lamol"
     gamma: Share = 0.2
     """γ: samples that a task is learnt with, as a share of its examples."""
@@ -207,6 +235,7 @@ class LamolConfig(TaskSettings):
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Its vocabulary has tokens more: `<ans>`, `<gen>`, and one a task."""
+        asks = self.require_records(tokens) != "labels"
         names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
         if model.cutoffs:
             raise UsageError("Method 'lamol' adds tokens to a full softmax: leave model.cutoffs out.")
@@ -218,7 +247,8 @@ class LamolConfig(TaskSettings):
                     f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so method 'lamol' "
                     "cannot write it: tokenize with --tokenizer bpe, or a smaller --min-count."
                 )
-        head = LanguageSettings(answers=answers, first=types)
+        longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
+        head = LanguageSettings(answers=answers, longest=longest, first=types)
         size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
         return model.model_copy(update={"head": head, "vocab_size": size})
 
@@ -228,6 +258,9 @@ class ElleConfig(TaskSettings):
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311).
     """
+
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers", "text"})
+    grows: ClassVar[bool] = True
 
     method: Literal["elle"] = "elle"
     wider: tuple[Positive, ...] = (2,)
@@ -284,6 +317,8 @@ class EmarConfig(TaskSettings):
 
     Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573).
     """
+
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels"})
 
     method: Literal["emar"] = "emar"
     size: Positive = 50

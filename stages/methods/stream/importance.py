@@ -1,4 +1,4 @@
-"""Weights that tasks before need are held: a quadratic penalty by the importance of each."""
+"""EWC and MAS hold weights that tasks before need: a quadratic penalty by the importance of each."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Task
 from stages.methods.method import LearnsTasks, OwnsStep, Remembers, SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients
-from stages.methods.stream.config import AnchorSettings
+from stages.methods.stream.config import AnchorSettings, EwcConfig, MasConfig
 from stages.models.language_model import LanguageModel, evaluating
 
 A = TypeVar("A", bound=AnchorSettings)
@@ -89,3 +90,31 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
             {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
             for prefix in (IMPORTANCE, OWN)
         )
+
+
+class Ewc(Anchored[EwcConfig]):
+    """Ω is the mean of (∂ log p(y | x))² with the true labels: the empirical Fisher information, its diagonal.
+
+    Source: Kirkpatrick et al. 2017 (arXiv:1612.00796); online as in Schwarz et al. 2018 (arXiv:1805.06370), section 3.
+    """
+
+    def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
+        return F.cross_entropy(model.label_scores(batch), batch.labels)
+
+    def weighed(self, gradient: Tensor) -> Tensor:
+        return gradient.square()
+
+
+class Mas(Anchored[MasConfig]):
+    """Ω is the mean of the absolute gradient of |o(x)|², o being the scores before the softmax.
+
+    Source: Aljundi et al. 2018 (arXiv:1711.09601), equation 3 with the squared norm of section 4.1.
+    """
+
+    def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
+        scores = model.label_scores(batch)
+        # A position that cannot be an answer has -inf, whatever the weights are.
+        return scores[scores.isfinite()].square().sum()
+
+    def weighed(self, gradient: Tensor) -> Tensor:
+        return gradient.abs()

@@ -1,18 +1,18 @@
-"""Methods that keep documents of a stream, and those that draw from them at intervals."""
+"""Methods that keep documents of a stream, or draw from them at intervals; replay, which learns what it draws."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import EpisodicMemory, draws_due
 from stages.methods.method import KeepsExamples, LearnsTasks, OwnsStep, Remembers, SideInputs, Update
-from stages.methods.stream.classifying import Classifying
-from stages.methods.stream.config import ReplaySettings, TaskSettings
+from stages.methods.stream.classifying import Classifying, add_gradients
+from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSettings
 from stages.models.language_model import LanguageModel
 
 WRITE, DRAW, KEEP = range(3)
@@ -91,3 +91,20 @@ class DrawsDocuments(KeepsDocuments[R]):
 def learnt(update: Update) -> list[nn.Parameter]:
     """All parameters that an update changes."""
     return [parameter for group in update.optimizer.param_groups for parameter in group["params"]]
+
+
+class Replay(DrawsDocuments[ReplayConfig]):
+    """Every `every` examples, a step on each batch of a draw from memory.
+
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2: sparse experience replay.
+    """
+
+    def step(self, update: Update) -> Tensor:
+        loss, batches = add_gradients(update)
+        update.change_weights()
+        self.write(update, batches)
+        for number in range(self.draws_due(batches)):
+            for batch in self.draw(update, number, len(batches[0].labels)):
+                update.backward(update.loss(batch))
+                update.change_weights()
+        return loss

@@ -1,4 +1,4 @@
-"""Gradients that do not raise the loss on memory: projections of A-GEM and GEM, on all weights as one vector."""
+"""A-GEM and GEM: gradients that do not raise the loss on memory, by projection of all weights as one vector."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,12 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from stages.errors import UsageError
+from stages.examples.documents import Documents
+from stages.examples.examples import Task
+from stages.methods.method import Update
+from stages.methods.stream.classifying import add_gradients
+from stages.methods.stream.config import AGemConfig, GemConfig
+from stages.methods.stream.memory import KEEP, DrawsDocuments, KeepsDocuments, learnt
 
 JITTER = 1e-10
 """Added to the diagonal of the products of gradients, as a share of its mean: gradients may depend on each other."""
@@ -68,3 +74,53 @@ def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
     """Give parameters their gradients from one vector."""
     for one, part in zip(parameters, gradient.split([one.numel() for one in parameters]), strict=True):
         one.grad = part.view_as(one).clone()
+
+
+class AGem(DrawsDocuments[AGemConfig]):
+    """With `every` 1 the method of the paper, which projects at each step; sparse, as papers on language use it.
+
+    Source: Chaudhry et al. 2019 (arXiv:1812.00420), algorithm 2.
+    """
+
+    def step(self, update: Update) -> Tensor:
+        loss, batches = add_gradients(update)
+        if self.draws_due(batches) and len(self.memory):
+            weights = learnt(update)
+            gradient, drawn = take_gradient(weights), list(self.draw(update, 0, len(batches[0].labels)))
+            for batch in drawn:
+                update.backward(update.loss(batch) * len(batch.labels) / sum(len(one.labels) for one in drawn))
+            put_gradient(weights, beside(gradient, take_gradient(weights)))
+        update.change_weights()
+        self.write(update, batches)
+        return loss
+
+
+class Gem(KeepsDocuments[GemConfig]):
+    """At the end of a task a share of its documents is kept; each step reads all that are kept.
+
+    Source: Lopez-Paz and Ranzato 2017 (arXiv:1706.08840), algorithm 1.
+    """
+
+    def end_task(self, task: Task) -> None:
+        count, random = task.examples.count, self.random(KEEP, self.task)
+        chosen = random.choice(count, max(1, int(self.settings.share * count)), replace=False)
+        assert isinstance(task.examples, Documents)
+        self.memory.write(task.examples.chosen[chosen], self.task, 1.0, random)
+
+    def step(self, update: Update) -> Tensor:
+        loss, batches = add_gradients(update)
+        self.count(batches)
+        if len(self.memory):
+            weights = learnt(update)
+            gradient = take_gradient(weights)
+            before = [self._of_task(update, weights, task, len(batches[0].labels)) for task in range(self.task)]
+            put_gradient(weights, among(gradient, torch.stack(before), self.settings.margin))
+        update.change_weights()
+        return loss
+
+    def _of_task(self, update: Update, weights: list[nn.Parameter], task: int, size: int) -> Tensor:
+        """The gradient of the mean loss on what is kept of one task."""
+        rows = self.memory.rows[self.memory.tasks == task]
+        for batch in self.batches(np.asarray(rows), size):
+            update.backward(update.loss(batch) * len(batch.labels) / len(rows))
+        return take_gradient(weights)

@@ -1,4 +1,4 @@
-"""Documents with labels as text that a language model writes: text, `<ans>`, the label's tokens, `<eos>`."""
+"""Documents as text that a language model writes: text, question, `<ans>`, the answer or label's tokens, `<eos>`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.examples.batching import padded
 from stages.examples.documents import LabelledBatch
 from stages.examples.examples import Batch
-from stages.examples.padding import padded
+from stages.examples.questions import QuestionBatch
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, evaluating
 
@@ -63,17 +64,24 @@ class Spelling:
     @property
     def room(self) -> int:
         """Tokens of a text, at most."""
-        return self.length - 2 - max(map(len, self.head.answers))
+        return self.length - 2 - self.head.longest_answer
 
     def texts(self, batch: LabelledBatch) -> list[np.ndarray]:
-        """The texts of documents, cut at the end, without their `<eos>`."""
+        """The texts of documents, cut at the end, without their `<eos>`; behind each its question, which is not cut."""
+        if isinstance(batch, QuestionBatch):
+            asked = [one.question[: self.room] for one in batch.questions]
+            texts = (one.text[: self.room - len(own)] for own, one in zip(asked, batch.questions, strict=True))
+            return [np.concatenate(parts) for parts in zip(texts, asked, strict=True)]
         assert batch.mask is not None
         rows = [row[counted].numpy() for row, counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True)]
         return [row[row != self.eos][: self.room] for row in rows]
 
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
-        """Documents with their labels as answers."""
-        answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
+        """Documents with their labels, or what is answered, as answers."""
+        if isinstance(batch, QuestionBatch):
+            answers = [one.answer for one in batch.questions]
+        else:
+            answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
         return [Example(*one) for one in zip(self.texts(batch), answers, begins, strict=True)]
 
     def batch(self, examples: Sequence[Example]) -> SpelledBatch:
@@ -139,7 +147,7 @@ def write(
 @torch.no_grad()
 def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
     """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer."""
-    longest, device = max(map(len, spelling.head.answers)), next(model.parameters()).device
+    longest, device = spelling.head.longest_answer, next(model.parameters()).device
     lengths = np.array([len(text) + 2 for text in texts])
     rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
     for row, text in zip(rows, texts, strict=True):

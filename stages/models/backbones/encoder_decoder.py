@@ -6,7 +6,6 @@ warm-up, and one at the end of both stacks.
 
 from torch import Tensor, nn
 
-from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
 from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.layers import FEED_FORWARD
@@ -49,11 +48,7 @@ class EncoderDecoder(Backbone, ReadsSource):
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
-        given = inputs.state
-        if given is None:
-            if inputs.source_embedded is None:
-                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
-            given = self.begin(inputs.source_embedded, inputs.source_mask)
+        given = self.begun(inputs)
         mask = given.get("source_mask")
         seen = None if mask is None else mask[:, None, None, :]
         first = Heads.of(given, "block1.past")

@@ -129,11 +129,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), and the state if one was given."""
-        given = inputs.state
-        if given is None:
-            if inputs.source_embedded is None:
-                raise UsageError("A translation model reads a target with its source: give pairs of sentences.")
-            given = self.begin(inputs.source_embedded, inputs.source_mask)
+        given = self.begun(inputs)
         self._require_places(inputs.embedded)
         with inputs_seen(self.model.decoder, self.last_ffn) as ffn_inputs:
             read = self.model.decoder(
@@ -212,7 +208,11 @@ class TextEncoder(Backbone):
 
 
 def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:
-    """One vector a window, [B, d], of hidden states [B, L, d]; `unit`: made 1 long."""
+    """One vector a window, [B, d], of hidden states [B, L, d]; `unit`: made 1 long.
+
+    >>> pooled(torch.tensor([[[0.0, 4.0], [6.0, 4.0]]]), "mean", unit=True)
+    tensor([[0.6000, 0.8000]])
+    """
     match how:
         case "mean":
             vectors = hidden.mean(1)

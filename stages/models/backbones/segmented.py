@@ -60,8 +60,8 @@ class Segmented(Backbone):
 
     def __init__(self, config: SegmentedConfig) -> None:
         super().__init__()
-        assert config.segment_length is not None and config.mem_length is not None, "the stage fills them in"
-        self.length, self.memory = config.segment_length, config.mem_length
+        assert config.segment_length is not None, "the stage fills it in"
+        self.length, self.memory = config.segment_length, config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.blocks = nn.ModuleList(self.made_blocks(config))
         self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]

@@ -1,15 +1,80 @@
 """SRU++: attention computes what a fast recurrence reads."""
 
+from typing import Any, NamedTuple
+
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
+from stages.machine import runs_triton
 from stages.models.backbones.segmented import Segmented, StreamBlock
 from stages.models.backbones.stream_configs import Cell, SRUPlusPlusConfig
 from stages.models.layers.dropout import Dropout
-from stages.models.layers.recurrence import cells
 from stages.models.layers.stacks import lower
 from stages.models.layers.sublayer import Attended, Passage
+
+
+def cells(
+    candidate: Float[Tensor, "L B d"],
+    forget: Float[Tensor, "L B d"],
+    carry: Float[Tensor, " d"],
+    before: Float[Tensor, "B d"],
+) -> Float[Tensor, "L B d"]:
+    """c_t = f_t c_{t-1} + (1 - f_t) u_t with f_t = sigmoid(z_t + v c_{t-1}), for t = 1 … L.
+
+    f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t has three kernels a step, in
+    memory that is there before; its backward pass has one a step, and all else is computed for all t at once. On a
+    CPU both together take a small part of the time of autograd through the loop. A GPU with Triton has one kernel for
+    all t each way, in `recurrence_kernels`.
+
+    A gate that is open half forgets half; what is forgotten is replaced.
+
+    >>> u, z = torch.tensor([[[4.0]], [[0.0]]]), torch.zeros(2, 1, 1)
+    >>> cells(u, z, torch.zeros(1), torch.zeros(1, 1)).flatten()
+    tensor([2., 1.])
+
+    Args:
+        candidate: u, [L, B, d].
+        forget: z, [L, B, d].
+        carry: v, [d].
+        before: c_0, [B, d].
+    Source: Lei 2021 (SRU++, arXiv:2102.12459), equations 1 and 2.
+    """
+    if runs_triton(candidate.device.type):
+        from stages.models.layers.recurrence_kernels import fused_cells
+
+        return fused_cells(candidate, forget, carry, before)
+    made: Tensor = _Cells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
+    return made
+
+
+class _Cells(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor) -> Tensor:
+        cell, gate, last = torch.empty_like(candidate), torch.empty_like(forget), before
+        rows = carry.expand_as(before)
+        for u, z, f, c in zip(candidate, forget, gate, cell, strict=True):
+            torch.addcmul(z, rows, last, out=f).sigmoid_()
+            torch.lerp(u, last, f, out=c)
+            last = c
+        ctx.save_for_backward(candidate, gate, cell, carry, before)
+        return cell
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        candidate, gate, cell, carry, before = ctx.saved_tensors
+        earlier = torch.cat((before[None], cell[:-1]))
+        # dc_t / dz_t; with it dc_t / dc_{t-1} = f_t + v dc_t / dz_t.
+        by_forget = (earlier - candidate) * gate * (1 - gate)
+        by_earlier = torch.addcmul(gate, carry, by_forget)
+        total = grad.contiguous().clone()
+        for t in range(len(total) - 1, 0, -1):
+            total[t - 1].addcmul_(total[t], by_earlier[t])
+        to_forget = total * by_forget
+        return total * (1 - gate), to_forget, (to_forget * earlier).sum((0, 1)), total[0] * by_earlier[0]
 
 
 class Projection(nn.Module):
@@ -56,6 +121,18 @@ class Projection(nn.Module):
         return read.transpose(1, 2).flatten(2)
 
 
+class Run(NamedTuple):
+    """A pass of a layer's recurrence, [L, B, d] each."""
+
+    cells: Tensor
+    earlier: Tensor
+    """The cell before each position."""
+    forget: Tensor
+    """z, of f = sigmoid(z + v c_{t-1})."""
+    highway: Tensor
+    """r, how much of a cell goes up."""
+
+
 class Layer(StreamBlock):
     """h_t = r_t c_t + (1 - r_t) x_t: how much of the cell, and of the input, goes up.
 
@@ -80,17 +157,24 @@ class Layer(StreamBlock):
         return Cell(x.new_zeros(len(x), x.shape[2]))
 
     def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> tuple[Tensor, None, Attended[Cell]]:
+        run = self.run(past, x, passage, memory)
+        with torch.autocast(x.device.type, enabled=False):
+            # One mask for all positions: what is dropped at one would come back at the next.
+            mask = self.dropout(torch.ones_like(run.cells[0]))
+            h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
+        return h, None, Attended(h, Cell(run.cells[-1]))
+
+    def run(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> Run:
+        """Let the recurrence run over x [B, L, d], behind inputs [B, M, d] and the cell before."""
         u = self.projection(torch.cat((past, x), 1), passage)
         with torch.autocast(x.device.type, enabled=False):  # half precision loses what cells add up
             candidate, forget, highway = u.to(x.dtype).transpose(0, 1).chunk(3, -1)
+            forget = forget + self.forget_bias
             before = memory.c.to(x.dtype)
-            c = cells(candidate.contiguous(), forget + self.forget_bias, self.carry_forget, before)
+            c = cells(candidate.contiguous(), forget, self.carry_forget, before)
             earlier = torch.cat((before[None], c[:-1]))
             r = torch.sigmoid(highway + self.highway_bias + self.carry_highway * earlier)
-            # One mask for all positions: what is dropped at one would come back at the next.
-            mask = self.dropout(torch.ones_like(before))
-            h = x + ((c.transpose(0, 1) - x) * mask[:, None]) * r.transpose(0, 1)
-        return h, None, Attended(h, Cell(c[-1]))
+        return Run(c, earlier, forget, r)
 
 
 class SRUPlusPlus(Segmented):

@@ -20,6 +20,7 @@ from stages.models.layers.settings import (
     Nothing,
     RelativeSettings,
     StreamAttentionSettings,
+    divisors,
     present,
 )
 
@@ -105,7 +106,7 @@ class DistancesConfig(SegmentedConfig):
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
         if self.width % 2:
-            raise ValueError(f"relative positions need an even width, not {self.width}")
+            raise ValueError(f"relative positions need an even width, not {self.width}: {self.width + 1} is")
         return self
 
 
@@ -214,10 +215,9 @@ class SRUPlusPlusConfig(SegmentedConfig):
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.projected < 1 or self.projected % self.heads:
-            legal = [number for number in range(1, self.projected + 1) if self.projected % number == 0]
             raise ValueError(
                 f"heads {self.heads} do not divide the width {self.projected} of attention (projection, or a quarter "
-                f"of width): heads may be {', '.join(map(str, legal)) or 'none: choose a width of 4 or more'}"
+                f"of width): heads may be {divisors(self.projected) or 'none: choose a width of 4 or more'}"
             )
         return self
 

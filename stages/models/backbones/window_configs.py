@@ -31,7 +31,7 @@ class TransformerConfig(Stateless, AttentionConfig):
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
         if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is")
         return self
 
     @property
@@ -65,7 +65,7 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
     @model_validator(mode="after")
     def _width_is_even(self) -> Self:
         if self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}: {self.width + 1} is")
         return self
 
     @model_validator(mode="after")

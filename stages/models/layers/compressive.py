@@ -88,7 +88,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
         self.compress = compressor(settings.compression, config.width, settings.rate)
-        self.most, self.cached = settings.long_length, config.lengths.mem_length or 0
+        self.most, self.cached = settings.long_length, config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
 

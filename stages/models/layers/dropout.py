@@ -24,7 +24,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = round(self.p * LEVELS)
+        dropped = min(round(self.p * LEVELS), LEVELS - 1)  # were all dropped, the rest could not be scaled
         return x * keep_mask(x.shape, dropped).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 

@@ -132,7 +132,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         with torch.autocast(x.device.type, enabled=False):
             slots = self.slots(said, document_offset).to(self.table.device)
             # Looked up where the table lies: rows travel, not the table.
-            rows = F.embedding(slots, self.table).to(x.device).flatten(2)
+            rows = F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
             found = gated + F.silu(self._convolved(values, document_offset, x.shape[1]))

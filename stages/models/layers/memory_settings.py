@@ -39,7 +39,7 @@ class CompressiveSettings(StreamAttentionSettings):
         Raises: UsageError if lengths are not multiples of the rate.
         """
         self._require_multiple("--segment-length, or --context at test,", context, least=self.rate)
-        self._require_multiple("--mem-length", model.lengths.mem_length or 0, least=0)
+        self._require_multiple("--mem-length", model.lengths.cached, least=0)
         return Slots(StateArray((1, self.long_length, model.width)))
 
     def _require_multiple(self, what: str, length: int, least: int) -> None:
@@ -106,7 +106,7 @@ class InfinitySettings(StreamAttentionSettings):
 
         Raises: UsageError if other numbers of positions than a segment's would leave the cache.
         """
-        cached = model.lengths.mem_length or 0
+        cached = model.lengths.cached
         if cached % context:
             near = round(cached / context) * context
             raise UsageError(
@@ -222,7 +222,8 @@ class HashedNgramsSettings(LookupSettings):
     table_lr: Annotated[float, Field(gt=0)] = 1e-2
     """Learning rate of the tables, the same at every step."""
     on_host: bool = False
-    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it."""
+    """Whether tables stay in the host's memory when the model goes to a GPU; rows that are read follow it, and an
+    update changes these rows alone."""
     scope: Literal["stream", "document"] = "stream"
     """Whether n-grams reach across the beginning of a document."""
 
@@ -239,9 +240,8 @@ class HashedNgramsSettings(LookupSettings):
         return [list(islice(primes, self.heads)) for _ in self.orders]
 
     @property
-    def table_numbers(self) -> int:
-        """Numbers in the tables of a block."""
-        return sum(map(sum, self.sizes)) * self.entry_width
+    def host_table(self) -> tuple[int, int]:
+        return (sum(map(sum, self.sizes)), self.entry_width) if self.on_host else (0, 0)
 
     @property
     def before(self) -> int:

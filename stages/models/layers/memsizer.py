@@ -93,7 +93,12 @@ class MemSizer(RecurrentAttention[Summed]):
         """The same for the next n positions [B, n, d] of a window; one by one, each takes as long as the first."""
         with torch.autocast(x.device.type, enabled=False):  # sums of many terms would be lost in low precision
             x = x.to(self.query.weight.dtype)
-            weights: Tensor = self.dropout(self.query(x).unflatten(2, (-1, self.slots)).softmax(-1))
+            weights = self.weights(x)
             written = self.write_norm(self.write(x)), self.value_norm(self.value(x))
             read, values = summed_reads(weights.mean(2), *written, self.chunk, memory.values, place)
             return read, Summed(values)
+
+    def weights(self, x: Tensor) -> Tensor:
+        """[B, n, d] -> how much each head of a position reads of each slot, [B, n, heads, k]."""
+        shares: Tensor = self.dropout(self.query(x).unflatten(2, (-1, self.slots)).softmax(-1))
+        return shares

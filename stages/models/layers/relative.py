@@ -74,7 +74,16 @@ def relative_scores(
     content: Float[Tensor, "heads d_head"],
     position: Float[Tensor, "heads d_head"],
 ) -> Float[Tensor, "headsB L K"]:
-    """The scores that `relative_weights` takes the softmax of, [heads · B, L, K]; -inf of later keys."""
+    """The scores that `relative_weights` takes the softmax of, [heads · B, L, K]; -inf of later keys.
+
+    As in `relative_weights`, with a key behind the query, which it cannot see:
+
+    >>> q, k, nothing = torch.ones(1, 1, 2, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
+    >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0
+    >>> relative_scores(q, k, by_distance, nothing, nothing)
+    tensor([[[0.0000,   -inf],
+             [0.6931, 0.0000]]])
+    """
     length, keys, scale = q.shape[2], k.shape[2], q.shape[3] ** -0.5
     by_content, by_position = ((q + bias[:, None, None].to(q.dtype)) * scale for bias in (content, position))
     distances = torch.bmm(by_position.flatten(1, 2), r.transpose(1, 2)).view(-1, length, keys + 1)

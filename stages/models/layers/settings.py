@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from math import isqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -92,6 +93,11 @@ class StreamAttentionSettings(SublayerSettings):
 class LookupSettings(SublayerSettings):
     """Settings of a layer that looks the latest tokens up, and may remember some of them."""
 
+    @property
+    def host_table(self) -> tuple[int, int]:
+        """Rows of a block's tables that stay in the host's memory and learn by rows, and numbers of each."""
+        return 0, 0
+
     def memory_spec(self, model: "AttentionConfig") -> NamedTuple:
         """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream."""
         return Nothing()
@@ -134,6 +140,16 @@ FEED_FORWARD_KEYS = ("ffn-input", "hidden")
 """Keys of such blocks: the input of the last feed-forward layer is the better one (Khandelwal et al. 2020)."""
 
 
+def divisors(number: int) -> str:
+    """The numbers that divide one.
+
+    >>> divisors(12)
+    '1, 2, 3, 4, 6, 12'
+    """
+    small = [factor for factor in range(1, isqrt(number) + 1) if number % factor == 0]
+    return ", ".join(map(str, sorted({*small, *(number // factor for factor in small)})))
+
+
 class BlockSizes(BackboneConfig):
     """Sizes of blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
 
@@ -148,7 +164,9 @@ class BlockSizes(BackboneConfig):
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:
         if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+            raise ValueError(
+                f"width {self.width} is not a multiple of heads {self.heads}: heads may be {divisors(self.width)}"
+            )
         return self
 
 

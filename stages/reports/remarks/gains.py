@@ -62,12 +62,15 @@ def against_counting(report: Figures) -> Iterator[Finding]:
         first, _, limit, new = found
         value = first["perplexity"]
         if not _beats(value, limit):
-            yield "worse-than-trigram", _trigram_values(report, *found)
-            rows = rows[1:]  # the control of the model's own row is that trigram
-        elif not _beats(value, limit * HARDLY_BETTER):
+            # The control of the model's own row is that trigram.
+            losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
+            yield "worse-than-trigram", _trigram_values(report, *found, losing)
+            return
+        if not _beats(value, limit * HARDLY_BETTER):
             yield "hardly-better-than-trigram", _trigram_values(report, *found)
-        on_new_text = f" ({number(limit)} on new text)" if new else ""
-        yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": on_new_text}
+        elif counting(report["rows"][0]) is None:  # else a column shows it
+            on_new_text = f" ({number(limit)} on new text)" if new else ""
+            yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": on_new_text}
     losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
     beaten = [f"{name} ({_value(pair[0])}, counting {number(pair[1])})" for name, pair in losses if pair is not None]
     if beaten:
@@ -101,9 +104,14 @@ def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float
     return first, others, limit, new
 
 
-def _trigram_values(report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool) -> Values:
+def _trigram_values(
+    report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool, losing: Sequence[str] = ()
+) -> Values:
+    """Words for the model's row, which is little better than a trigram; `losing`: others that lose to their control."""
     rest = ""
-    if others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
+    if losing:
+        rest = f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
+    elif others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
         slightly = any(_beats(row["perplexity"], limit) for row in others)
         rest = "; no other row is by more than a little" if slightly else "; nor is any other row"
     on_new_text = " on new text" if new else ""
@@ -184,7 +192,8 @@ def intervals(figures: Figures) -> Iterator[Finding]:
         return
     units, confidence = {"units": _units(drawn)}, f"{100 * drawn['confidence']:.4g}%"
     if drawn["units"] < FEWEST_UNITS:
-        yield "no-intervals", units | {"are": "is" if drawn["units"] == 1 else "are"}
+        few = {"units": units["units"].partition(", ")[0], "are": "is" if drawn["units"] == 1 else "are"}
+        yield "no-intervals", few
         return
     if drawn["units"] < FEW_UNITS:
         yield "rough-intervals", units

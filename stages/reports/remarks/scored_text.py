@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stages.diagnostics.options import probe_summaries
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
-from stages.lineage.pairs import PAIRS
+from stages.lineage.sources import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks.gains import repeated_share

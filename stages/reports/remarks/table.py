@@ -5,7 +5,7 @@ A sentence has one idea and twenty words at most, figures and names apart; a rem
 
 from collections.abc import Sequence
 
-from stages.reports.remarks import gains, scored_text, training, tuning
+from stages.reports.remarks import gains, scored_text, tuning
 from stages.reports.remarks.remark import Condition, Figures, Remark, Sentence, Severity, Values
 from stages.text.form import DIFFER_IN_FORM
 
@@ -21,11 +21,10 @@ SENTENCES = {
     "worse-than-trigram": Sentence(
         SEVERE,
         "{row} is no better than counting ({limit}){rest}. {remedy}",
-        "{row} no better than counting, {limit}",
     ),
     "worse-than-counting": Sentence(
         SEVERE,
-        "{rows} {do} not beat counting{new}. It finds more in what {they} may read.",
+        "{rows} {do} not beat counting{new}: a trigram of what {they} may read is at least as good.",
     ),
     "scored-training-text": Sentence(
         SEVERE, "Train is what {model} learned: this perplexity says nothing of other text (--split test)."
@@ -39,7 +38,6 @@ SENTENCES = {
     "hardly-better-than-trigram": Sentence(
         CAUTION,
         "{row} is hardly better than counting ({limit}){rest}. {remedy}",
-        "{row} hardly better than counting, {limit}",
     ),
     "unlike-baseline": Sentence(
         CAUTION, "{model} is no fair baseline: the model here differs in more than its memory ({differs})."
@@ -183,8 +181,6 @@ SENTENCES = {
         SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
     ),
 }
-COUNTING_SHORT = "worse{new} than counting in what it reads ({limit})"
-"""In a title, of a row that does not beat its control."""
 
 REPORT: Sequence[Condition] = (
     gains.gate_gains_nothing,
@@ -211,7 +207,7 @@ REPORT: Sequence[Condition] = (
     scored_text.word_perplexity,
 )
 """Over the content of `metrics.json`."""
-MODEL = (training.long_enough, scored_text.unknown_rates)
+MODEL = (tuning.long_enough, scored_text.unknown_rates)
 """Over the metrics of a model, with the `unknown_rate` of the `split` that it is validated on."""
 COMPARISON = (gains.intervals, scored_text.unknown_rates)
 """Over a comparison of two reports."""

@@ -1,11 +1,14 @@
-"""Conditions on tuned numbers: memories that are hardly needed, and values at an edge, beyond which the best may lie.
+"""Conditions on tuned numbers, and on how long a model was trained.
 
-`tuning` of `metrics.json` has the figures; see `stages.evaluation.figures.tuned`.
+Memories may be hardly needed, and values at an edge, beyond which the best may lie. `tuning` of `metrics.json` has the
+figures; see `stages.evaluation.figures.tuned`, and `stages.training.outputs` for those of a training.
 """
 
 from collections.abc import Iterator, Sequence
+from math import exp
 
-from stages.numbers import joined, number
+from stages.metrics import undertrained
+from stages.numbers import joined, number, passes
 from stages.reports.remarks.gains import row_worse_than_trigram
 from stages.reports.remarks.remark import NOTABLE_GAIN, Figures, Finding, Values
 
@@ -146,3 +149,34 @@ def _name_in_row(report: Figures, place: int) -> str:
 def _digits(value: float) -> str:
     """At most three digits: a grid is no finer."""
     return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)
+
+
+def long_enough(model: Figures) -> Iterator[Finding]:
+    """How often a model read its text, how validation ended, and whether a longer run would have made it better.
+
+    Of a model with a `head` for labels only the first is told: it is not validated, and no memory of text is read."""
+    if "passes" not in model:
+        return
+    yield "passes", {"passes": passes(model["passes"])}
+    if model.get("head") is not None:
+        return
+    validations = model["last_validations"]
+    if len(validations) < 2:
+        yield (
+            "validated-once" if validations else "never-validated",
+            {"step": f"{sum(v['step'] for v in validations):,}"},
+        )
+    else:
+        before, last = validations
+        values = {"before": f"{before['step']:,}", "last": f"{last['step']:,}", "step": f"{model['valid_step']:,}"}
+        losses = {"first": before["loss"], "second": last["loss"], "lowest": model["valid_loss"]}
+        yield _ending(model), values | {name: number(exp(min(loss, 700))) for name, loss in losses.items()}
+    if undertrained(model):
+        yield "too-short", {}
+
+
+def _ending(model: Figures) -> str:
+    """The code of how validation ended."""
+    if model["still_falling"]:
+        return "still-falling" if undertrained(model) else "fell-with-rate"
+    return "lowest-before-end" if model["valid_step"] < model["steps"] else "settled"

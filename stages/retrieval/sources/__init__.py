@@ -1,4 +1,4 @@
-"""Where memory comes from at test: their settings, and a file for each; `local` and `long` share one."""
+"""Where memory comes from at test: their settings, and a file for each, or for two that are alike."""
 
 from stages.registry import Part, Registry
 
@@ -12,7 +12,7 @@ SOURCES = Registry(
         "exact-stream": Part.within(HERE, "settings:ExactStreamSettings", "exact:open_stream"),
         "exact": Part.within(HERE, "settings:ExactSettings", "exact:open_exact"),
         "external": Part.within(HERE, "settings:ExternalSettings", "external:open_external"),
-        "similar-pairs": Part.within(HERE, "similar_pairs_settings:SimilarPairsSettings", "similar_pairs:open_pairs"),
+        "similar-pairs": Part.within(HERE, "settings:SimilarPairsSettings", "external:open_pairs"),
     },
 )
 """In the order in which sources and their keys are spelled.

@@ -1,11 +1,12 @@
-"""Code of the source `external`: neighbours that a search found, and how they are scored."""
+"""Neighbours that a search found, and how they are scored: of a datastore, or among the tokens of a few pairs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from stages.lineage.sources import PAIRS
 from stages.memory.external import Neighbors, best_first, external_entries, scaled_dot, scores_from_distances
 from stages.retrieval.grids import TEMPERATURE_FRACTIONS, score_spread
 from stages.retrieval.neighbors import Datastore
@@ -70,7 +71,7 @@ class ExternalSource(Source):
 
         def of(part: slice) -> Retrieved:
             rows = ids[part].to(targets.device)
-            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values)
+            found = Neighbors(rows, scores[part].to(targets.device), self.datastore.values, self.datastore.counts)
             return retrieve(external_entries(found), targets[part], rows, self.role)
 
         return of
@@ -109,3 +110,20 @@ def open_external(reading: Reading, inputs: SourceInputs) -> ExternalSource:
     """The neighbours that a completed reading of `external` reads."""
     assert inputs.datastore is not None
     return ExternalSource(reading, inputs.device, inputs.datastore)
+
+
+class SimilarPairsSource(ExternalSource):
+    """Neighbours as those of a datastore; rows are tokens of the split that pairs are of."""
+
+    role: ClassVar[str] = PAIRS
+
+    @property
+    def about(self) -> About:
+        """With the number of pairs in place of how distances were found."""
+        return replace(super().about, details={"pairs": self.reading.value("pairs")})
+
+
+def open_pairs(reading: Reading, inputs: SourceInputs) -> SimilarPairsSource:
+    """The neighbours that a completed reading of `similar-pairs` reads."""
+    assert inputs.datastore is not None
+    return SimilarPairsSource(reading, inputs.device, inputs.datastore)

@@ -6,19 +6,25 @@ what followed the longest matches of a context; `external` the nearest entries o
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
+from stages.examples import PAIRS as PAIRS_OF_SENTENCES
+from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
+from stages.lineage.indexes import require_all
 from stages.lineage.neighbors import require_neighbors, stored_splits
-from stages.lineage.sources import own_splits
+from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
-from stages.methods.defaults import default_key, default_similarity, is_own_datastore, trained_temperature
+from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
 from stages.retrieval.grammar import shortest
 from stages.retrieval.reading import Past, Reading, SourceSettings
+
+if TYPE_CHECKING:
+    from stages.retrieval.reading import Reading
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -33,7 +39,10 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
     reading = _with_weights(reading)
-    return _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    reading = _with_temperatures(_with_comparison(reading, read["model"]), read["model"])
+    if reading.weight == "distance" and reading.similarity != "l2":
+        raise UsageError(f"{reading.spelled}: {reading.weight_name}=distance is of keys that are compared by l2.")
+    return reading
 
 
 def _with_weights(reading: Reading) -> Reading:
@@ -192,6 +201,7 @@ class ExternalSettings(SourceSettings):
             )
         if self.pointers is not None and ("neighbors" in read or "examples" in read["tokens"].metrics):
             raise UsageError(f"{reading.spelled}: pointers save searches of an index in running text: leave them out.")
+        _require_all_rows(reading, read, splits)
         numbers = _numbers(self.k, read, splits)
         if self.pointers is not None and self.pointers > max(numbers):
             raise UsageError(
@@ -209,6 +219,14 @@ class ExternalSettings(SourceSettings):
         if len(reading.sources) > 1:
             _require_one_stream(reading, read, splits)
         return reading
+
+
+def _require_all_rows(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
+    """Refuse what an index with merged rows cannot give: rows that follow each other, or none that hold the answer."""
+    if reading.value("pointers") is not None:
+        require_all(read["index"], f"{reading.spelled}, whose pointers are to the row behind,")
+    if not own_splits(read["datastore"], read["tokens"]).isdisjoint(splits):
+        require_all(read["index"], "a split whose own rows are left out")
 
 
 def _without_datastore(reading: Reading, model: Artifact) -> str:
@@ -263,3 +281,36 @@ def _available(read: Mapping[str, Artifact], splits: tuple[str, ...]) -> int:
         require_neighbors(read["neighbors"], split, 1, FEWER)
     stored: dict[str, Any] = stored_splits(read["neighbors"])
     return min(rows, *(stored[split] for split in splits))
+
+
+MOST_OF_PAIRS = 64
+"""Neighbours that `tune` reads at most: a few pairs have few tokens."""
+DEFAULT_OF_PAIRS = 16
+
+
+class SimilarPairsSettings(SourceSettings):
+    """How many pairs are found for a sentence, and how many of their tokens are read."""
+
+    word: ClassVar[str] = "similar pairs"
+    means: ClassVar[str] = "the k nearest tokens of the pairs whose sources BM25 finds"
+    amount: ClassVar[str] = "k"
+    reads_pairs: ClassVar[bool] = True
+    k: Annotated[Choice[Count] | None, Hyperparameter("k", "neighbours read", "neighbours, k")] = None
+    """Neighbours read; None: 16."""
+    pairs: Count = 16
+    """Pairs of train found for a sentence."""
+
+    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+        tokens = read["tokens"]
+        if tokens.metrics.get("examples", STREAMS) != PAIRS_OF_SENTENCES:
+            raise UsageError(f"{reading.spelled}: {tokens.reference} holds no pairs of sentences.")
+        if not tokens.metrics["splits"].get(PAIRS_SPLIT, {}).get("tokens"):
+            raise ArtifactError(f"{tokens.reference} has no split {PAIRS_SPLIT!r} whose pairs could be found.")
+        numbers = doubling_cutoffs(MOST_OF_PAIRS) if self.k == "tune" else self.k or (DEFAULT_OF_PAIRS,)
+        return reading.changed(
+            {
+                "key": reading.key or stored_key(read["model"]),
+                "similarity": reading.similarity or default_similarity(read["model"], "l2"),
+                "k": tuple(int(number) for number in numbers),
+            }
+        )

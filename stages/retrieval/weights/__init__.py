@@ -9,6 +9,7 @@ WEIGHTS = Registry(
         "grid": "stages.retrieval.weights.grid:Grid",
         "learned": "stages.retrieval.weights.learned:Learned",
         "adaptive": "stages.retrieval.weights.adaptive:Adaptive",
+        "distance": "stages.retrieval.weights.distance:ByDistance",
         "length": "stages.retrieval.weights.per_context:ByLength",
         "searched": "stages.retrieval.weights.learned:Searched",
     },

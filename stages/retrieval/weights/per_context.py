@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from stages.memory.entries import LogSums
-from stages.memory.length_weights import LengthWeights
-from stages.memory.weight_network import ContextWeights, Positions, learn
+from stages.memory.weight_network import ContextWeights, LengthWeights, Positions, learn
 from stages.retrieval.grids import Point
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.grid import TUNE, Grid

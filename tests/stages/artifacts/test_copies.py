@@ -272,6 +272,34 @@ def test_a_pull_that_is_killed_at_any_step_goes_on(store: Store, bucket: Bucket,
     assert set(codes[:-1]) == {9} and len(codes) > 30
 
 
+def test_a_pull_that_was_killed_before_its_work_file_goes_on(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
+    pushed(cubes, bucket)
+    other = Store(tmp_path / "other")
+    other.draft_folder(cubes.kind, cubes.id).mkdir(parents=True)
+    copies.pull(cubes.reference, other, bucket, Silent())
+    assert content(other.folder(cubes.kind, cubes.id)) == content(cubes.path)
+
+
+def test_a_pull_that_was_killed_while_it_published_receives_nothing_again(
+    cubes: Artifact, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    squares = cubes.input("squares")
+    pushed(cubes, bucket)
+    other = Store(tmp_path / "other")
+    with monkeypatch.context() as killed:
+        killed.setattr("stages.artifacts.draft.fsync_folders", lambda *_: pytest.exit("killed"))
+        with pytest.raises(pytest.exit.Exception):
+            copies.pull(squares.reference, other, bucket, Silent())
+    left = other.draft_folder(squares.kind, squares.id)
+    assert (left / "manifest.json").exists() and not (left / "work.json").exists()
+
+    stream, received = Bucket.stream, list[str]()
+    monkeypatch.setattr(Bucket, "stream", lambda self, name: received.append(name) or stream(self, name))
+    copies.pull(squares.reference, other, bucket, Silent())
+    assert received == [f"{squares.reference}/manifest.json"]
+    assert content(other.folder(squares.kind, squares.id)) == content(squares.path)
+
+
 def test_the_folder_of_another_store_is_pushed_from_there(cubes: Artifact, bucket: Bucket, tmp_path: Path) -> None:
     sent = copies.push(str(cubes.path), Store(tmp_path / "elsewhere"), bucket, Silent())
     assert sent == [cubes.input("squares").reference, cubes.reference]

@@ -116,10 +116,10 @@ def test_a_setting_of_a_part_may_have_come_later_too(made: Made) -> None:
 
 
 @pytest.mark.parametrize("below", [False, True])
-def test_a_setting_that_this_version_does_not_know_was_made_by_a_newer_one(made: Made, below: bool) -> None:
+def test_a_setting_that_this_version_does_not_know_was_made_by_another(made: Made, below: bool) -> None:
     manifest = written(made, "model")
     config = {**manifest.config, "model": {**manifest.config["model"], "odd": 1}} if below else {"odd": 1}
-    with pytest.raises(UncheckedArtifact, match=r"odd.*newer") as refused:
+    with pytest.raises(UncheckedArtifact, match="odd") as refused:
         wrong_manifest(manifest.model_copy(update={"config": manifest.config | config}))
     assert "damaged" not in str(refused.value)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from stages.charts.tuning import TuningResult, tuning_result
+from stages.charts.data import Lines
+from stages.charts.tuning import TuningResult, bleu_charts, tuning_result
 
 
 def told(nll: list[list[float | None]], plain: float = 90.0, **report: Any) -> TuningResult | None:
@@ -40,3 +41,34 @@ def test_memory_that_is_switched_off_is_not_better_however_its_sums_are_rounded(
 def test_without_a_tuning_or_a_finite_number_there_is_nothing_to_tell() -> None:
     assert tuning_result({"grid": None}) is None
     assert told([[None, None], [None, None]]) is None
+
+
+def metrics(**tuning: Any) -> dict[str, Any]:
+    return {"tuning": {"split": "valid", **tuning}}
+
+
+def candidate(k: int, temperature: float | None, weight: float, bleu: float) -> dict[str, Any]:
+    return {"k": k, "temperature": temperature, "lambda": weight, "bleu": bleu}
+
+
+def test_a_curve_over_each_number_that_had_a_choice_has_the_best_of_the_others() -> None:
+    tried = [
+        candidate(8, 10.0, 0.4, 1.0),
+        candidate(8, 10.0, 0.8, 3.0),
+        candidate(8, None, 0.4, 2.5),
+        candidate(8, 100.0, 0.4, 2.0),
+    ]
+    charts = bleu_charts(metrics(bleu={"sentences": 200, "rows": [{"row": "knn-mt", "candidates": tried}]}))
+    points = {}
+    for chart in charts:
+        assert isinstance(chart.plot, Lines)
+        points[chart.name] = list(chart.plot.lines[0].points)
+    # k had no choice, and an infinite temperature has no place on an axis
+    assert points == {
+        "bleu-by-temperature": [(10.0, 3.0), (100.0, 2.0)],
+        "bleu-by-lambda": [(0.4, 2.5), (0.8, 3.0)],
+    }
+
+
+def test_where_perplexity_chose_there_is_none() -> None:
+    assert bleu_charts(metrics()) == []

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.examples.orders import by_length, token_batches
+from stages.examples.batching import by_length, token_batches
 from stages.examples.pairs import Pairs
 
 EOS = 0

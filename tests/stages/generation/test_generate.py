@@ -21,6 +21,7 @@ from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import (
     LSTM,
     MEMFORMER,
+    MEMORY_TOKENS,
     SRU,
     TRANSFORMER_XL,
     built_index,
@@ -36,6 +37,8 @@ BACKBONES = {
     "transformer-xl": TRANSFORMER_XL,
     "sru++": SRU,
     "memformer": MEMFORMER,
+    "memory-transformer": MEMORY_TOKENS,
+    "hashed-ngrams": TRANSFORMER_XL | {"lookup": {"name": "hashed-ngrams", "slots": 20, "layers": [1]}},
 }
 CONTEXT = 8
 PROMPT = "the cat sees the dog and runs a hen and the pig"

@@ -26,7 +26,7 @@ def random_positions(seed: int, n: int = N) -> ChoicePositions:
 
 def random_network(seed: int) -> ChoiceNetwork:
     random = torch.Generator().manual_seed(seed)
-    begun = ChoiceNetwork.begun(random_positions(seed).inputs, torch.randn(1 + C, generator=random).double(), seed)
+    begun = ChoiceNetwork.constant(random_positions(seed).inputs, torch.randn(1 + C, generator=random).double(), seed)
     outer = torch.randn(begun.outer.shape, generator=random, dtype=torch.float64)
     return ChoiceNetwork.of_record(begun.record | {"outer": outer.tolist()})
 
@@ -63,7 +63,7 @@ def test_a_network_begins_at_the_best_numbers_for_all() -> None:
     shares = beginning(0.4, best=1, numbers=3).softmax(-1)
     torch.testing.assert_close(shares.sum(), torch.tensor(1.0).double())
     torch.testing.assert_close(shares[[0, 2]], torch.tensor([0.6, 0.4]).double(), atol=0.05, rtol=0)
-    begun = ChoiceNetwork.begun(random_positions(0).inputs, beginning(0.4, 1, 3))
+    begun = ChoiceNetwork.constant(random_positions(0).inputs, beginning(0.4, 1, 3))
     torch.testing.assert_close(begun.outputs(random_positions(1).inputs).softmax(-1), shares.expand(N, -1))
 
 

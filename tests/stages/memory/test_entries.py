@@ -49,6 +49,26 @@ def test_masses_agree_with_sums_of_exponentials(rows, scale, best_first, data):
             assert [one.item() for one in got] == pytest.approx(want, abs=1e-4)
 
 
+@given(memories, st.sampled_from([0.0, 0.3, 1.0]), st.data())
+@settings(deadline=None)
+def test_an_entry_that_stands_for_several_counts_as_often(rows, scale, data):
+    entries = cells_of(rows, best_first=False)
+    n, k = entries.scores.shape
+    counts = data.draw(st.lists(st.lists(st.integers(1, 9), min_size=k, max_size=k), min_size=n, max_size=n))
+    entries = Entries(entries.scores, entries.values, counts=torch.tensor(counts).float())
+    cutoffs = sorted(data.draw(st.sets(st.integers(1, k), min_size=1, max_size=3)))
+    targets = torch.zeros(n, dtype=torch.int64)
+    log_sums = target_log_sums(entries, find_matches(entries, targets), [scale], cutoffs)
+    for c, cutoff in enumerate(cutoffs):
+        dense = dense_log_sums(entries, scale, cutoff, VOCABULARY).log_prob.exp()
+        for i in range(n):
+            row = entries.scores[i].tolist(), entries.values[i].tolist()
+            target, total = oracle.log_sums(*row, 0, scale, cutoff, counts[i])
+            want = target / total if total else 0.0
+            assert log_sums.log_prob[0, c, i].exp().item() == pytest.approx(want, abs=1e-5)
+            assert dense[i, 0].item() == pytest.approx(want, abs=1e-5)
+
+
 @given(memories, st.sampled_from([0.0, 1.0]), st.data())
 @settings(deadline=None)
 def test_at_least_so_many_cells_are_read_whatever_the_cutoff(rows, scale, data):

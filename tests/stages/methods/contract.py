@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from stages.config import nondefaults
+from stages.examples.batching import aligned_order
 from stages.examples.cutting import Cutting
-from stages.examples.orders import aligned_order
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID, Batches

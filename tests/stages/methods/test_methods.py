@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import UsageError
+from stages.examples.batching import aligned_order
 from stages.examples.cutting import Cutting
-from stages.examples.orders import aligned_order
 from stages.examples.streams import Streams
 from stages.methods import METHODS
 from stages.methods.method import BatchIndex, Carried

@@ -18,7 +18,7 @@ from stages.artifacts.store import Store
 from stages.pages.lineage import MISSING, OTHER_BYTES, WITH_MEMORY, Member, artifact_rows, find_reports, lineage_of
 from stages.pages.page import Page, build_page
 from stages.pages.source import read_sources
-from stages.reports.remarks.table import remark
+from stages.reports.remarks.table import Severity, remark
 from stages.retrieval.reading import MEANS
 from tests.stages.artifacts.toy import restate
 from tests.stages.pages import made
@@ -208,7 +208,7 @@ def test_what_settings_say_of_comparing_is_explained(page: Page) -> None:
     assert "scaled-dot" not in said
 
 
-def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) -> None:
+def test_what_a_terminal_says_of_a_report_stands_on_the_page_and_what_is_severe_above_its_rows(store: Store) -> None:
     unknown = {"rate": 0.2, "rows": [{"row": "plain", "perplexity_without": 90.0, "share_of_gain": None}]}
     told = {
         **{"exclude": "self", "training": {"passes": 0.5, "still_falling": True}},
@@ -222,4 +222,5 @@ def test_what_a_terminal_says_of_a_report_stands_under_its_rows(store: Store) ->
     (source,) = read_sources(reports, lineage_of(reports), lambda report: more)
     assert {"scored-datastore-text", "undertrained", "unknown-tokens", "plan"} <= {one.code for one in source.remarks}
     assert all(one.text in said for one in source.remarks)
-    assert said.index(source.remarks[0].text) < said.index(source.remarks[-1].text)
+    rows = said.index("Change is against the first row")
+    assert all((said.index(one.text) < rows) == (one.severity == Severity.SEVERE) for one in source.remarks)

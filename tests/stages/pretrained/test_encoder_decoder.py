@@ -12,7 +12,7 @@ from stages.pretrained.encoder_decoder import Languages
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.translation.beam import BeamSettings, beam_search
-from stages.translation.model_decoder import ModelDecoder
+from stages.translation.decoder import ModelDecoder
 from tests.stages.pretrained.tiny import TRANSLATORS, V, saved_translator
 from tests.stages.translation.toy import padded
 

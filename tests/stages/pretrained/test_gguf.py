@@ -11,7 +11,7 @@ from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
 from tests.stages.pretrained.tiny import TEXT, V, saved_gguf, tiny_tokenizer
 
 pytest.importorskip("transformers")
-pytest.importorskip("gguf")
+gguf = pytest.importorskip("gguf")
 
 
 def imported(location: Location) -> LanguageModel:
@@ -71,6 +71,20 @@ def test_counts_that_the_file_cannot_hold_are_refused_before_they_are_counted(tm
     for read in (lambda: describe(locate(str(file)), None), lambda: read_tokenizer(locate(str(file)), None)):
         with pytest.raises(DataError, match="cut short or damaged"):
             read()
+
+
+@pytest.mark.parametrize("read", [lambda file: describe(file, None), lambda file: read_tokenizer(file, None)])
+def test_a_list_of_numbers_that_the_file_cannot_hold_is_refused_before_it_is_read(tmp_path, monkeypatch, read):
+    """Behind the file, the reader of gguf would go on with numbers of no bytes."""
+    file, name = tmp_path / "tiny.gguf", b"tokenizer.ggml.token_type"
+    saved_gguf(file)
+    content = file.read_bytes()
+    kind = content.index(name) + len(name) + 4  # behind the type of the setting, an array
+    numbers = gguf.GGUFValueType.UINT8.to_bytes(4, "little") + (1 << 62).to_bytes(8, "little")
+    file.write_bytes(content[:kind] + numbers + content[kind + len(numbers) :])
+    monkeypatch.setattr(gguf, "GGUFReader", lambda *_: pytest.fail("it is read"))
+    with pytest.raises(DataError, match="cut short or damaged"):
+        read(locate(str(file)))
 
 
 @pytest.mark.parametrize("content", [b"", b"GG", b"no GGUF file, but text"])

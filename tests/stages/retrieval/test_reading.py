@@ -130,8 +130,9 @@ def readings(draw):
     """The text of a legal reading, keys in any order."""
     sources = draw(st.sampled_from(SOURCES))
     reader = draw(st.sampled_from(READERS.names()))
-    owned = {"interpolate": ("lambda", LISTS), "joint": ("alpha", st.lists(st.floats(-1e3, 1e3), min_size=1))}
-    settings = {"reader": reader, owned[reader][0]: "/".join(map(repr, draw(owned[reader][1])))}
+    ((name, number),) = READERS.settings(reader).hyperparameters().items()
+    weights = draw(st.lists(st.floats(number.grid[0], number.grid[-1]), min_size=1, max_size=3))
+    settings = {"reader": reader, name: "/".join(map(repr, weights))}
     settings["theta"] = draw(st.just("tune") | LISTS.map(lambda x: "/".join(map(repr, x))))
     if "long" in sources:
         settings["size"] = "/".join(map(str, draw(COUNTS)))

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from stages.search.distances import pair_scores
 from stages.search.exact import ExactSearcher
-from stages.search.faiss_search import PlainSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
-from stages.search.open import searcher_of
+from stages.search.open import PlainSearcher, searcher_of
 from stages.search.ranking import best_first
 from stages.search.searcher import Searcher
 from stages.search.tensor_lists import WithLists

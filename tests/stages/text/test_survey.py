@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -71,14 +70,6 @@ def test_records_are_documents(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in ["a b\n\nc", "d"])
     found = survey([written(tmp_path, "a.jsonl", lines)])
     assert [(cut.count, cut.largest) for cut in found.cuts] == [(2, 6), (3, 5), (3, 5)]
-
-
-def test_lines_that_fill_a_column_look_wrapped(tmp_path: Path) -> None:
-    words = " ".join(f"word{number}" for number in range(2000))
-    wrapped = "\n".join(textwrap.wrap(words, 70))
-    sentences = "".join("word " * (1 + 7 * number % 20) + "\n" for number in range(300))
-    found = [survey([written(tmp_path, "a.txt", text)]).cuts for text in (wrapped, sentences, words, "")]
-    assert [[cut.wrapped for cut in cuts] for cuts in found] == [[False, False, True], *[[False] * 3] * 3]
 
 
 def test_files_that_the_first_bytes_are_of(tmp_path: Path) -> None:

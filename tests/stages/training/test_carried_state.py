@@ -9,13 +9,21 @@ import torch
 
 from stages.methods import METHODS
 from stages.methods.method import BatchLayout, Carried
-from stages.models.backbones.stream_configs import LSTMConfig, SRUPlusPlusConfig, TransformerXLConfig
+from stages.models.backbones.stream_configs import (
+    LSTMConfig,
+    MemformerConfig,
+    MemoryTransformerConfig,
+    SRUPlusPlusConfig,
+    TransformerXLConfig,
+)
+from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers.memory_settings import (
     CompressiveSettings,
     HashedNgramsSettings,
     InfinitySettings,
     MemorizingSettings,
     MemoryPlusSettings,
+    MemSizerSettings,
     ProductKeysSettings,
 )
 from stages.training import checkpoint as saver
@@ -38,7 +46,12 @@ BACKBONES = pytest.mark.parametrize("model", [LSTM, XL, SRU], ids=["lstm", "tran
 SLOTS = XL.model_copy(update={"attention": CompressiveSettings(long_length=5, rate=4)})
 ENTRIES = XL.model_copy(update={"attention": MemorizingSettings(long_length=30, neighbors=3)})
 SIGNAL = XL.model_copy(update={"mem_length": 8, "attention": InfinitySettings(basis=8, samples=6, kl=0.1)})
-REMEMBERING = {
+SIZES = {"vocab_size": V, "width": 8, "heads": 2, "ffn_width": 8, "dropout": 0.3}
+MEMFORMER = MemformerConfig(**SIZES, layers=1, encoder_layers=1, slots=3, segment_length=8)
+TOKENS = MemoryTransformerConfig(**SIZES, memory_tokens=3, segment_length=8, mem_length=12)
+CONTROLLER, BOTTLENECK = (TOKENS.model_copy(update={"memory_rows": rows}) for rows in ("controller", "bottleneck"))
+MEMSIZER = TransformerConfig(**SIZES, max_positions=8, attention=MemSizerSettings(slots=3))
+MODELS = {
     "lstm": LSTM,
     "transformer-xl": XL,
     "sru++": SRU,
@@ -48,10 +61,15 @@ REMEMBERING = {
     "compressive": SLOTS,
     "memorizing": ENTRIES,
     "infinity": SIGNAL,
+    "memformer": MEMFORMER,
+    "memory-tokens": TOKENS,
+    "controller": CONTROLLER,
+    "bottleneck": BOTTLENECK,
+    "memsizer": MEMSIZER,
 }
 WITHIN = ((3, 2), (12, 1))
 """Kills within the first epoch and within a later one: (step, batches an update)."""
-KILLS = [(name, *kill) for name in REMEMBERING for kill in WITHIN] + [
+KILLS = [(name, *kill) for name in MODELS for kill in WITHIN] + [
     ("lstm", step, accumulate)  # where epochs begin no layer has a say
     for step in (3, 10, 12, 19)
     for accumulate in (1, 2)
@@ -120,7 +138,7 @@ def of_one_piece(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "step", "accumulate"), KILLS)
 def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(name, step, accumulate, of_one_piece, tmp_path):
-    model = REMEMBERING[name]
+    model = MODELS[name]
     changes = {"model": model, "accumulate": accumulate}
     with pytest.raises(Crash):
         trainer(tmp_path, Notes(at=crash_at(step)), checkpoint_seconds=0, **changes).train()

@@ -10,7 +10,7 @@ from stages.methods.method import BatchIndex
 from stages.methods.trime import with_other_ranks
 from stages.models.backbones.stream_configs import LSTMConfig
 from stages.training import checkpoint as saver
-from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS, seen_states
+from tests.stages.training.test_carried_state import MODELS, seen_states
 from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits, trainer
 
 LSTM = LSTMConfig(vocab_size=V, width=8, layers=2, dropout=0.3, initial_range=0.5)
@@ -53,8 +53,12 @@ def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp
     assert outcome(tmp_path / "parts", run) == outcome(tmp_path / "whole", whole)
 
 
-@pytest.mark.parametrize("model", [SLOTS, ENTRIES, SIGNAL], ids=["compressive", "memorizing", "infinity"])
-def test_trime_long_carries_what_layers_remember_beside_its_own_memory(model, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "kind",
+    ["compressive", "memorizing", "infinity", "sru++", "memformer", "bottleneck", "hashed-ngrams", "memory-plus"],
+)
+def test_trime_long_carries_what_layers_remember_beside_its_own_memory(kind, tmp_path, monkeypatch):
+    model = MODELS[kind]
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     memory = {"consecutive": 2, "key": model.reads.keys[0]}

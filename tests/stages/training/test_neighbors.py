@@ -13,9 +13,9 @@ from stages.methods.spalm import Spalm
 from stages.models.language_model import LanguageModel
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.train import Train
-from stages.training import memmap as mapped
+from stages.training import training_data as mapped
 from stages.training.config import TrainConfig
-from stages.training.memmap import map_neighbors
+from stages.training.training_data import map_neighbors
 from tests.stages.small_store import array, small_model, small_tokens
 
 LENGTHS = {"train": 20, "valid": 13}

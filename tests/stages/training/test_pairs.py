@@ -104,12 +104,6 @@ def test_processes_share_a_batch_by_rows_and_weigh_by_tokens(tmp_path: Path) -> 
         batches_by_tokens(examples, 40, 0, ranks=9)
 
 
-def test_a_pair_longer_than_a_batch_is_named_with_the_least_that_fits() -> None:
-    with pytest.raises(DataError, match=r"\b2\b.*--batch-tokens 7\b"):
-        batches_by_tokens(made([2, 3, 2], [4, 7, 1]), 6, 0)
-    assert len(batches_by_tokens(made([2, 3, 2], [4, 7, 1]), 7, 0)) == 3
-
-
 @pytest.mark.parametrize("vocabulary", [{}, {"score_bias": True, "score_scale": 0.5}, {"tied": False}])
 def test_smoothed_loss_is_the_dense_formula(vocabulary: dict[str, Any]) -> None:
     torch.manual_seed(0)

@@ -6,20 +6,22 @@ import pytest
 
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
-from stages.training.speed import ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
+from stages.training.speed import A_FEW, ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
 from stages.training.training_data import Run
 
 ENDLESS = 10_000
 
 
 @pytest.mark.parametrize(
-    ("seconds", "updates", "expected"),
+    ("seconds", "updates", "expected", "least"),
     [
-        ([0.05] * ENDLESS, WARM_UP + round(ENOUGH / 0.05), 0.05),
-        ([0.001] * ENDLESS, WARM_UP + MOST, 0.001),
-        ([1.5] * ENDLESS, WARM_UP + FEWEST, 1.5),
-        ([11.0] * ENDLESS, round(2 * LONGEST / 20), 11.0),
-        ([0.5] * 8 + [3.0] * 2 + [0.5] * ENDLESS, 10, 0.5),
+        ([0.05] * ENDLESS, WARM_UP + round(ENOUGH / 0.05), 0.05, 0.0),
+        ([0.001] * ENDLESS, WARM_UP + MOST, 0.001, 0.0),
+        ([1.5] * ENDLESS, WARM_UP + FEWEST, 1.5, 0.0),
+        ([11.0] * ENDLESS, round(2 * LONGEST / 20), 11.0, 0.0),
+        ([0.5] * 8 + [3.0] * 2 + [0.5] * ENDLESS, 10, 0.5, 0.0),
+        ([0.5] * ENDLESS, WARM_UP + round(A_FEW / 0.5), 0.5, 3.0 * 1024 / 0.5),
+        ([0.5] * ENDLESS, WARM_UP + round(ENOUGH / 0.5), 0.5, 1.5 * 1024 / 0.5),
     ],
     ids=[
         "until there is enough",
@@ -27,10 +29,12 @@ ENDLESS = 10_000
         "a slow one",
         "one that hardly moves",
         "one that is busy for a while",
+        "one that is far too slow",
+        "one that is hardly too slow",
     ],
 )
 def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
-    seconds: list[float], updates: int, expected: float, monkeypatch: pytest.MonkeyPatch
+    seconds: list[float], updates: int, expected: float, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Updates of so many seconds each, but for the first of all, which is slow."""
     clock = SimpleNamespace(now=0.0)
@@ -51,8 +55,8 @@ def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
 
     monkeypatch.setattr("stages.training.loop.Trainer", Timed)
     monkeypatch.setattr("stages.training.speed.time", SimpleNamespace(monotonic=lambda: clock.now))
-    config = TrainConfig.model_validate(load_preset("tiny"))
-    assert training_speed(config, 64, "cpu") == pytest.approx(1024 / expected)
+    config = TrainConfig.model_validate({**load_preset("tiny"), "batch_tokens": 1024})
+    assert training_speed(config, 64, "cpu", least) == pytest.approx(1024 / expected)
     assert len(ran) == pytest.approx(updates, abs=1)
 
 

@@ -11,8 +11,7 @@ from stages.retrieval.rows import MemoryRow
 from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.weights.grid import Fixed
 from stages.translation.decoder import Step
-from stages.translation.step_memory import StepMemory
-from stages.translation.step_search import IndexSteps
+from stages.translation.step_memory import IndexSteps, StepMemory
 
 V, D, K, LAMBDA, TAU = 7, 4, 5, 0.6, 2.0
 RANDOM = np.random.default_rng(0)

@@ -12,6 +12,12 @@ def test_drops_its_share_and_keeps_the_mean():
     assert y.unique().tolist() == pytest.approx([0, 1 / 0.7], rel=1e-4)
 
 
+def test_a_share_of_nearly_one_leaves_finite_numbers():
+    torch.manual_seed(0)
+    y = Dropout(1 - 1e-9)(torch.ones(1 << 18))
+    assert y.isfinite().all() and set(y.unique().tolist()) <= {0.0, float(1 << 16)}
+
+
 def test_neighbours_fall_independently():
     torch.manual_seed(0)
     kept = keep_mask(torch.Size((200_000,)), 1 << 15).float()

@@ -6,7 +6,7 @@ from string import Formatter
 
 import pytest
 
-from stages.reports.remarks import gains, scored_text, training, tuning
+from stages.reports.remarks import gains, scored_text, tuning
 from stages.reports.remarks.table import SENTENCES, Severity, remark
 from tests.snapshot import same_as
 
@@ -17,7 +17,7 @@ WORDING = Path(__file__).with_name("wording.txt")
 
 
 def test_conditions_and_sentences_have_the_same_codes() -> None:
-    rooms = (gains, scored_text, training, tuning)
+    rooms = (gains, scored_text, tuning)
     source = "".join(Path(str(room.__file__)).read_text("utf-8") for room in rooms)
     assert set(SENTENCES) - ELSEWHERE == {code for code in SENTENCES if f'"{code}"' in source}
     assert set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', source)) <= set(SENTENCES)

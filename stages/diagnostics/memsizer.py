@@ -1,0 +1,85 @@
+"""How many slots of a MemSizer a token reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from stages.charts.data import Chart, Histogram, Series
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.models.layers.memory_settings import MemSizerSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stages.encoding.probe import ScoredBlock
+
+BINS = 20
+"""Equal parts of all slots in which tokens are counted."""
+EDGES = [place / BINS for place in range(BINS + 1)]
+
+
+class SlotsWatch(LayerWatch):
+    """Counts tokens by how many slots they read, exp of the entropy of their weights; of a token, the mean."""
+
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Weights of slots, [B, n, k]."""
+        import torch
+
+        with torch.no_grad():
+            weights: Tensor = module.weights(given[0]).mean(2)
+            return weights
+
+    def see(self, block: ScoredBlock) -> None:
+        import torch
+
+        read = []
+        for number, calls in self.calls():
+            weights = self.by_token(block, calls).double().cpu()
+            read.append(torch.special.entr(weights).sum(1).exp())
+            counts = np.histogram(np.clip(read[-1].numpy() / weights.shape[1], 0, 1), EDGES)[0]
+            self.add(number, counts=counts, read=read[-1].sum(), weights=weights.sum(0))
+        self.column(slots_read=torch.stack(read).mean(0))
+
+
+class MemSizerProbe(LayerProbe):
+    """Slots of blocks that have them."""
+
+    name: ClassVar[str] = "memsizer"
+    settings: ClassVar[type] = MemSizerSettings
+    layer: ClassVar[str] = "stages.models.layers.memsizer:MemSizer"
+    watching: ClassVar[type[LayerWatch]] = SlotsWatch
+    columns: ClassVar[tuple[str, ...]] = ("slots_read",)
+
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """The mean number of slots, of so many, the mean weight of each, and tokens by the share that they read."""
+        return {
+            "slots": len(sums["weights"]),
+            "read": float(sums["read"] / tokens),
+            "weights": (sums["weights"] / tokens).tolist(),
+            "histogram": (sums["counts"] / tokens).tolist(),
+        }
+
+    @classmethod
+    def summary(cls, metrics: Mapping[str, Any]) -> str:
+        """`memsizer: block 1 reads 5.2 of 32 slots`."""
+        said = (f"block {one['block']} reads {one['read']:.1f} of {one['slots']} slots" for one in metrics["blocks"])
+        return f"memsizer: {'; '.join(said)}"
+
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        return [
+            Chart(
+                "memsizer-slots",
+                f"How many slots a token reads on {split}",
+                "The share of tokens by the slots that they read, exp of the entropy of their weights, of all.",
+                Histogram(
+                    EDGES,
+                    [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
+                    float(np.mean([one["read"] / one["slots"] for one in blocks])),
+                    "share of slots",
+                ),
+            )
+        ]

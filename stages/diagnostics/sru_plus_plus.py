@@ -1,0 +1,99 @@
+"""How much of their cells layers of an SRU++ pass on, and how much of these they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.charts.data import Chart, Histogram, Series
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.models.backbones.stream_configs import SRUPlusPlusConfig
+from stages.models.config import model_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stages.encoding.probe import ScoredBlock
+
+BINS = 20
+"""Equal parts of [0, 1] in which tokens are counted."""
+EDGES = [place / BINS for place in range(BINS + 1)]
+
+
+class CellsWatch(LayerWatch):
+    """Counts tokens by how much of a cell goes up; of a token, the mean over layers."""
+
+    def look(self, module: Any, given: Any, output: Any) -> Tensor:
+        """Means over dimensions of r and f, [B, n, 2]."""
+        import torch
+
+        with torch.no_grad():
+            run = module.run(*given)
+            forget = torch.sigmoid(run.forget + module.carry_forget * run.earlier)
+            return torch.stack([gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2)
+
+    def see(self, block: ScoredBlock) -> None:
+        import torch
+
+        passed = []
+        for number, calls in self.calls():
+            highway, forget = self.by_token(block, calls).cpu().unbind(1)
+            counts = np.histogram(highway.numpy(), EDGES)[0]
+            self.add(number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum())
+            passed.append(highway)
+        self.column(cell_share=torch.stack(passed).mean(0))
+        alphas = [layer.projection.alpha for layer in self.layers]
+        self.more["constants"] = [{"alpha": None if alpha is None else float(alpha.detach())} for alpha in alphas]
+
+
+@dataclass(frozen=True)
+class SRUProbe(LayerProbe):
+    """Open for an SRU++."""
+
+    name: ClassVar[str] = "sru_plus_plus"
+    layer: ClassVar[str] = "stages.models.backbones.sru_plus_plus:Layer"
+    watching: ClassVar[type[LayerWatch]] = CellsWatch
+    columns: ClassVar[tuple[str, ...]] = ("cell_share",)
+
+    @classmethod
+    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
+        model = model_of(read["model"])
+        return cls(tuple(range(1, model.layers + 1))) if isinstance(model, SRUPlusPlusConfig) else None
+
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        """Means of r and f, the share of tokens in each twentieth of r, and α, null without attention."""
+        return {
+            "highway": float(sums["highway"] / tokens),
+            "forget": float(sums["forget"] / tokens),
+            "histogram": (sums["counts"] / tokens).tolist(),
+            "alpha": sums["alpha"],
+        }
+
+    @classmethod
+    def summary(cls, metrics: Mapping[str, Any]) -> str:
+        """`sru++: block 1 passes on 0.21 of its cell, and keeps 0.64 a token`."""
+        said = (
+            f"block {one['block']} passes on {one['highway']:.2f} of its cell, and keeps {one['forget']:.2f} a token"
+            for one in metrics["blocks"]
+        )
+        return f"sru++: {'; '.join(said)}"
+
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        return [
+            Chart(
+                "sru-plus-plus-cells",
+                f"How much of their cells layers pass on, on {split}",
+                "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input.",
+                Histogram(
+                    EDGES,
+                    [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
+                    float(np.mean([one["highway"] for one in blocks])),
+                    "share of the cell",
+                ),
+            )
+        ]

@@ -1,0 +1,89 @@
+"""Batches: the order in which an epoch takes examples, and rows of unequal length padded at the end."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+BY_LENGTH = 2
+"""Constant that separates these random draws from others of the same seed."""
+
+
+def shuffled_order(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+    """Draw the examples of an epoch's batches, int64 [batches, size], from (seed, epoch).
+
+    No example comes twice. The last ones of the permutation, too few for a batch, are left out.
+    """
+    permutation = np.random.default_rng([seed, epoch]).permutation(count)
+    batches = count // size
+    return permutation[: batches * size].reshape(batches, size)
+
+
+def aligned_order(count: int, size: int) -> np.ndarray:
+    """Give each row b of the batches one stream of examples, int64 [batches, size]; the same in every epoch.
+
+    The split is cut into `size` streams of equal length. Examples after the last stream are left out.
+
+    >>> aligned_order(7, 2)
+    array([[0, 3],
+           [1, 4],
+           [2, 5]])
+    """
+    batches = count // size
+    return np.arange(size * batches).reshape(size, batches).T
+
+
+def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Cut a sequence of examples into batches of at most `most` tokens, padding counted; one at least.
+
+    Args:
+        sizes: tokens of the longest sequence of each example, int [count].
+    Returns: (first, stop) of each batch: rows times the longest of them is at most `most`.
+
+    >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    first = longest = 0
+    for place, size in enumerate(sizes.tolist()):
+        longest = max(longest, size)
+        if place > first and (place + 1 - first) * longest > most:
+            yield first, place
+            first, longest = place, size
+    if len(sizes):
+        yield first, len(sizes)
+
+
+def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
+    """Order examples by (length, size), those that are alike in an order drawn from the seed, int64 [count].
+
+    Neighbours in it need little padding.
+
+    >>> by_length(np.array([3, 1, 3]), np.array([2, 9, 1]), seed=0).tolist()
+    [1, 2, 0]
+    """
+    drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
+    # The last key counts most.
+    return np.lexsort((drawn, sizes, lengths))
+
+
+def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences of tokens as rows int64 [B, L], and which of their tokens count, bool [B, L]; at least one sequence.
+
+    >>> rows, mask = padded([np.array([5, 6]), np.array([7])], filler=0)
+    >>> rows.tolist(), mask.tolist()
+    ([[5, 6], [7, 0]], [[True, True], [True, False]])
+    """
+    lengths = np.array([len(one) for one in sequences])
+    return padded_rows(np.concatenate(sequences), np.cumsum(lengths) - lengths, lengths, filler)
+
+
+def padded_rows(ids: Any, starts: np.ndarray, lengths: np.ndarray, filler: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same of sequences that lie in one array: each begins at a start, and has a length of at least one.
+
+    Args:
+        ids: an array, or anything that is indexed alike.
+    """
+    place = np.arange(lengths.max())
+    mask = place < lengths[:, None]
+    rows = np.where(mask, ids[np.where(mask, starts[:, None] + place, 0)], filler)
+    return rows.astype(np.int64), mask

@@ -1,0 +1,64 @@
+"""A weight that falls with the distance to the nearest entry, and is 0 from a distance on."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.memory.weight_network import Positions
+from stages.retrieval.scored_range import Retrieved, ScoredRange
+from stages.retrieval.weights.per_context import PerContext
+
+MOST = 0.99
+"""The largest λ: at distance 0 the formula says 1, which leaves a token that the memory lacks no probability."""
+REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
+"""Distances where λ becomes 0 that are tried, as multiples of the median distance."""
+
+
+@dataclass(frozen=True)
+class DistanceWeights:
+    """λ = max(0, 1 − d / reach), where d is the squared distance to the nearest entry.
+
+    >>> DistanceWeights(4.0).logits(torch.tensor([[0.0], [1.0], [5.0]])).sigmoid().tolist()
+    [0.99, 0.75, 0.0]
+    """
+
+    reach: float
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    def logits(self, inputs: Float[Tensor, "n 1"]) -> Float[Tensor, " n"]:
+        """Logits of λ, float64 on the CPU; −inf beyond reach."""
+        return (1 - inputs[:, 0].double().cpu() / self.reach).clamp(0, MOST).logit()
+
+
+class ByDistance(PerContext):
+    """Weights of `DistanceWeights`, whose reach is the likeliest of `REACHES`.
+
+    They are read only if they gain on text that they were not fitted on.
+
+    Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
+    """
+
+    def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
+        """The squared distance to the nearest entry, float64; inf where there is none."""
+        cutoff = self.best.points[-1].cutoff
+        best = [part.scores_read(cutoff).amax(-1) for part in retrieved.parts]
+        return -torch.stack(best).amax(0)[:, None].double()
+
+    def fit(self, positions: Positions, weight: float) -> DistanceWeights:
+        distances = positions.inputs[:, 0]
+        unit = float(distances.median()) or 1.0
+        tried = [DistanceWeights(reach * unit) for reach in REACHES]
+        return max(tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum()))
+
+    def restore(self, record: Mapping[str, Any]) -> DistanceWeights:
+        return DistanceWeights(**record)
+
+    def scratch_bytes(self, tokens: int) -> int:
+        return super().scratch_bytes(tokens) + 4 * tokens * 3

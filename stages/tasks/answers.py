@@ -1,0 +1,116 @@
+"""Scores of answers in words, each from 0 to 1: exact match, F1 of words, and the joint goal of dialogues.
+
+Source: Rajpurkar et al. 2016 (SQuAD, arXiv:1606.05250), section 6.1, and McCann et al. 2018 (decaNLP,
+arXiv:1806.08730), section 2, whose code says how.
+"""
+
+import json
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stages.errors import content_of
+from stages.tasks.config import GOAL, Score
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class Accepted(NamedTuple):
+    """Answers that are accepted of a document, and the dialogue whose next turn it is."""
+
+    answers: tuple[str, ...]
+    dialogue: str | None = None
+
+
+def read_accepted(path: Path) -> list[Accepted]:
+    """The accepted answers of each document of a split. Raises: ArtifactError for a file of something else."""
+    with content_of(path):
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        return [Accepted(tuple(line["answers"]), line.get("dialogue")) for line in lines]
+
+
+def normalized(text: str) -> str:
+    """Lower case, without punctuation and articles, words apart by one space.
+
+    >>> normalized("The  Red-haired man.")
+    'redhaired man'
+    """
+    plain = "".join(one for one in text.lower() if one not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def exact(answer: str, accepted: Sequence[str]) -> float:
+    """Whether an answer is one that is accepted, both normalized.
+
+    >>> exact("the man.", ["a dog", "man"])
+    1.0
+    """
+    return float(normalized(answer) in map(normalized, accepted))
+
+
+def word_f1(answer: str, accepted: Sequence[str]) -> float:
+    """F1 of the words of an answer, the best over those that are accepted; without a word it is 0.
+
+    >>> word_f1("the red man", ["man in red clothes"])
+    0.6666666666666666
+    """
+    return max(_f1(normalized(answer).split(), normalized(one).split()) for one in accepted)
+
+
+def _f1(own: Sequence[str], other: Sequence[str]) -> float:
+    same = sum((Counter(own) & Counter(other)).values())
+    return 2 * same / (len(own) + len(other)) if same else 0.0
+
+
+def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
+    """Whether all that was said in a dialogue up to each turn makes the state that it should be.
+
+    An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue follow each other.
+
+    >>> turns = [Accepted(("food: thai;",), "1"), Accepted(("area: west; phone",), "1")]
+    >>> joint_goals(["food: thai", "area: east"], turns)
+    [1.0, 0.0]
+    """
+    found, own, wanted, before = list[float](), dict[str, str](), dict[str, str](), None
+    for answer, one in zip(answers, accepted, strict=True):
+        if one.dialogue != before:
+            own, wanted, before = {}, {}, one.dialogue
+        own |= _changes(answer)
+        wanted |= _changes(one.answers[0])
+        found.append(float(own == wanted))
+    return found
+
+
+def _changes(answer: str) -> dict[str, str]:
+    """The slots that an answer gives a value."""
+    pairs = (part.split(":") for part in answer.partition(";")[0].split(","))
+    return {normalized(pair[0]): normalized(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+def scores_of(score: Score, answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
+    """The score of each answer."""
+    if score == GOAL:
+        return joint_goals(answers, accepted)
+    one_by_one = {"exact": exact, "f1": word_f1}[score]
+    return [one_by_one(answer, one.answers) for answer, one in zip(answers, accepted, strict=True)]
+
+
+def score_matrices(
+    score: Mapping[str, Score], said: Mapping[tuple[int, int, str], Sequence[str]], accepted: Mapping[str, Any]
+) -> np.ndarray:
+    """Means of the scores of the tests, [rows, places, K].
+
+    Args:
+        score: of each task, in the order of the stream.
+        said: the answers of a row, after a place, to the test of a task; rows and places as numbers from 0.
+        accepted: what is accepted for the same documents of a task.
+    """
+    found = np.zeros((1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score)))
+    for (row, place, task), answers in said.items():
+        found[row, place, list(score).index(task)] = np.mean(scores_of(score[task], answers, accepted[task]))
+    return found

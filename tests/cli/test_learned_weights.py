@@ -1,0 +1,50 @@
+"""Weights of each context, fitted by an evaluation: what reads its report reads them, and says so."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from stages.memory import weight_network
+from tests.cli.conftest import Memlm
+from tests.cli.test_translation import SIZES, prefix, tokens
+
+__all__ = ["prefix", "tokens"]
+POLICIES = ("lambda=learned", "lambda=learned,searched=0.5", "lambda=adaptive", "lambda=distance")
+
+
+@pytest.fixture(autouse=True)
+def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of a hundred tokens are read, whatever they gain."""
+    monkeypatch.setattr(weight_network, "SHORTEST", 1)
+    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+
+
+@pytest.mark.parametrize("source", ["external", "similar-pairs"])
+def test_translations_are_searched_for_with_them(source: str, tokens: str, memlm: Memlm) -> None:
+    opened = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 4, "--batch-tokens", 128, *SIZES)
+    if source == "external":
+        opened = memlm("build-index", memlm("build-datastore", opened.reference).reference, "--index", "flat")
+    for policy in POLICIES if source == "external" else POLICIES[:1]:
+        reading = f"{source}:k=4,temperature=5,{policy}"
+        report = memlm("evaluate", opened.reference, "--memory", reading, "--beam", 0)
+        assert report.code == 0, report.err
+        said = memlm("translate", opened.reference, "--report", report.reference, "--beam", 1, "--text", "Hund")
+        assert said.code == 0 and "lambda learned" in said.err, (policy, said.err)
+        seen = memlm("inspect", opened.reference, "--report", report.reference, "--position", 3)
+        assert seen.code == 0 and "lambda learned" in seen.out + seen.err, (policy, seen.err)
+
+
+def test_text_is_written_with_them(text: Path, tmp_path: Path, memlm: Memlm) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text("utf-8")[::-1][:200], "utf-8")
+    files = ("--train", text, "--valid", other, "--test", other)
+    read = memlm("tokenize", *files, "--tokenizer", "char").reference
+    model = memlm("train", read, "--steps", 4, "--segment-length", 16, "--batch-tokens", 64).reference
+    index = memlm("build-index", memlm("build-datastore", model).reference, "--index", "flat").reference
+    for policy in POLICIES:
+        report = memlm("evaluate", index, "--memory", f"external:k=4,temperature=5,{policy}")
+        assert report.code == 0, report.err
+        for name, *options in (("generate", "--prompt", "the", "--max-tokens", 4), ("inspect", "--position", 3)):
+            ended = memlm(name, index, "--report", report.reference, *options)
+            assert ended.code == 0 and "lambda learned" in ended.out + ended.err, (policy, ended.err)

@@ -1,0 +1,99 @@
+"""Local adaptation and neighbours, beside steps written out by hand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from stages.errors import ArtifactError
+from stages.memory.episodic import nearest, squared_distances
+from stages.tasks.config import Mbpa, Part, RandomAdaptation
+from stages.tasks.reader import Memory, StreamReader, adapted, document_keys
+from tests.stages.methods.stream.updates import model_for, stream
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_were(steps: int) -> None:
+    model, _ = model_for("seq")
+    batch = stream()[0].examples.batch(np.array([3, 1, 4]))
+    own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    wanted = {name: weight.clone() for name, weight in own.items()}
+    for _ in range(steps):
+        tensors = {name: weight.requires_grad_() for name, weight in wanted.items()}
+        scores = torch.func.functional_call(_Scores(model), {f"model.{n}": w for n, w in tensors.items()}, (batch,))
+        loss = F.cross_entropy(scores, batch.labels)
+        loss = loss + 0.25 * sum(((weight - own[name]) ** 2).sum() for name, weight in tensors.items())
+        gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
+        wanted = {
+            name: (weight - 0.1 * (0 if gradient is None else gradient)).detach()
+            for (name, weight), gradient in zip(tensors.items(), gradients, strict=True)
+        }
+    with adapted(model, [batch] * steps, Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25)):
+        for name, weight in model.named_parameters():
+            torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
+    assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
+
+
+@pytest.mark.parametrize(("method", "part"), [("seq", "head"), ("anml-er", "head"), ("anml-er", "all")])
+def test_the_part_that_is_named_adapts_but_no_gate_and_no_frozen_copy(method: str, part: Part) -> None:
+    model, _ = model_for(method)
+    batch = stream()[0].examples.batch(np.array([3, 1, 4]))
+    own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    with adapted(model, [batch], Mbpa(k=3, steps=1, lr=0.5), part):
+        changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, own[name])}
+    assert changed >= {"head.weight", "head.bias"}
+    assert not any(name.startswith(("frozen.", "head.modulator.")) for name in changed)
+    assert any(name.startswith("backbone.") for name in changed) == (part == "all")
+
+
+class _Scores(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: object) -> torch.Tensor:
+        scores: torch.Tensor = self.model.label_scores(batch)
+        return scores
+
+
+def test_weights_come_back_after_an_error() -> None:
+    model, _ = model_for("seq")
+    before = [weight.detach().clone() for weight in model.parameters()]
+    batch = stream()[0].examples.batch(np.array([0]))
+    with pytest.raises(KeyError), adapted(model, [batch] * 2, Mbpa(steps=2, lr=0.5)):
+        raise KeyError
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_keys_do_not_depend_on_what_is_read_together() -> None:
+    model, _ = model_for("seq")
+    examples = stream()[0].examples
+    together = document_keys(model, examples, np.arange(20), "mean")
+    alone = np.concatenate([document_keys(model, examples, np.array([row]), "mean") for row in range(20)])
+    np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
+
+
+def test_the_nearest_are_those_of_a_loop_and_ties_go_to_the_smaller_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    keys = np.repeat(random.normal(size=(10, 3)).astype(np.float32), 2, axis=0)
+    query = random.normal(size=3).astype(np.float32)
+    distances = [sum((float(a) - float(b)) ** 2 for a, b in zip(query, key, strict=True)) for key in keys]
+    np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
+    monkeypatch.setattr("stages.memory.episodic.KEYS_AT_ONCE", 7)
+    np.testing.assert_allclose(squared_distances(query, keys), distances, rtol=1e-12)
+    assert len(squared_distances(query, keys[:0])) == 0
+    wanted = sorted(range(20), key=lambda row: (distances[row], row))[:5]
+    assert nearest(squared_distances(query, keys), 5).tolist() == wanted
+
+
+def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
+    model, examples = model_for("seq")[0], stream()[0].examples
+    reader = object.__new__(StreamReader)
+    reader.model, reader._keys, reader._place = model, None, 1
+    reader._artifact = SimpleNamespace(reference="model/m")
+    reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
+    assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
+    with pytest.raises(ArtifactError, match="smaller lr"):
+        reader.answers(RandomAdaptation(name="random", k=3, steps=4, lr=1e200), examples, np.arange(2))
