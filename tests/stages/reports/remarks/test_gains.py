@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stages.evaluation.figures.row_names import SHUT
+from stages.evaluation.fields import SHUT
 from stages.reports.remarks.gains import loses_to_counting, row_worse_than_trigram, tied
 from stages.reports.remarks.table import REPORT, SEEDS, remarks_on
 from tests.stages.reports.remarks.figures import DRAWN, METRICS, ROWS, codes, text, trigram
