@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.evaluation.figures.row_names import PLAIN, SHUT, counting, counting_on_new_text
+from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, undertrained
 from stages.numbers import joined, number, passes
