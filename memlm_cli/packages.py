@@ -79,14 +79,10 @@ def installation(module: str, requirements: Iterable[str] | None = None) -> str:
     "pip install 'faiss-cpu>=1.10' (memlm's extra cpu), or pip install 'faiss-gpu>=1.10' (memlm's extra gpu)"
     """
     name = re.compile(rf"{re.escape(module.replace('_', '-'))}(?![a-z0-9])", re.IGNORECASE)
-    wanted = [line for line in (own_requirements() if requirements is None else requirements) if name.match(line)]
-    return ", or ".join(map(_command, wanted)) or f"pip install {module.replace('_', '-')}"
-
-
-def _command(requirement: str) -> str:
-    package, _, condition = requirement.partition(";")
-    brought_by = f" (memlm's extra {extra})" if (extra := _extra(condition)) else ""
-    return f"pip install {shlex.quote(package.strip())}{brought_by}"
+    wanted = [package for package in dependencies(requirements) if name.match(package.line)]
+    extras = [f" (memlm's extra {one.extra})" if one.extra else "" for one in wanted]
+    commands = [install_command([one]) + extra for one, extra in zip(wanted, extras, strict=True)]
+    return ", or ".join(commands) or f"pip install {module.replace('_', '-')}"
 
 
 def _extra(condition: str) -> str | None:

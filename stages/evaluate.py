@@ -230,7 +230,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
 def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int) -> None:
     """Write translations, if there are any, and add their figures to those of the report and of its rows."""
-    from stages.evaluation.figures.row_names import CHANGED
+    from stages.evaluation.fields import CHANGED
     from stages.evaluation.translations import write_translations
 
     translated = write_translations(job, [row["row"] for row in made["rows"]][:rows])

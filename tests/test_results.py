@@ -40,7 +40,7 @@ def test_charts_are_those_of_the_data_and_every_page_has_one() -> None:
         titles = [unescape(words) for words in re.findall("<title>(.*?)</title>", svg)]
         layers = specification(chart)["layer"]
         wanted = [value["words"] for layer in layers for value in layer["data"]["values"] if "words" in value]
-        assert titles == wanted, f"{name}: run python docs/site/results.py"
+        assert titles == wanted, f"{name}: docs/site/results.py draws it"
         assert f"](charts/{chart.name}.svg)" in (results.RESULTS / f"{page}.md").read_text("utf-8")
         drawn.add(f"{chart.name}.svg")
         pages.add(page)

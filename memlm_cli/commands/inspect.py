@@ -71,8 +71,7 @@ def _show_selected(
     """Passages that a report chooses, one after the other."""
     from memlm_cli.inspection_text import inspected_text
     from stages.inspection.inspect import inspect_passages
-    from stages.inspection.page import ChosenPassage, page_of_passages
-    from stages.inspection.selection import choose_passages
+    from stages.inspection.page import ChosenPassage, choose_passages, page_of_passages
 
     report, kinds = store.get(request.report or "", "report"), which.select or ()
     chosen = choose_passages(report, kinds, which.passages or 3, which.length or LENGTH)

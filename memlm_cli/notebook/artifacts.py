@@ -178,7 +178,7 @@ class Report(Artifact):
 
         `counting` is the perplexity of a trigram of all the text that the row may read.
         """
-        from stages.evaluation.figures.row_names import COUNTING, counting
+        from stages.evaluation.fields import COUNTING, counting
 
         rows = [{**row, COUNTING: counting(row)} for row in self._stored.json("metrics.json")["rows"]]
         plain = [name for name, value in rows[0].items() if isinstance(value, str | int | float) or value is None]

@@ -5,11 +5,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
+from stages.evaluation.fields import GATED, PLAIN, SHUT
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.row_names import GATED, PLAIN, SHUT
 from stages.evaluation.figures.tuned import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT

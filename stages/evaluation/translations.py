@@ -11,9 +11,9 @@ import torch
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardJob
 from stages.evaluation.config import EvaluateConfig
+from stages.evaluation.fields import TRANSLATIONS
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
-from stages.evaluation.figures.row_names import TRANSLATIONS
 from stages.evaluation.plan import Plan, translations
 from stages.evaluation.range_pass import Part
 from stages.evaluation.range_reader import RangeReader

@@ -1,4 +1,4 @@
-"""Settings of the training methods, and what their models are read with. Free of torch."""
+"""Settings of the training methods, what their models are read with, and files of these. Free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -161,3 +161,27 @@ def with_method(memory: Any, method: str) -> Any:
     if memory.get("method", method) != method:
         raise ValueError(f"memory.method is {memory['method']!r}, but the method is {method!r}; leave it out")
     return memory | {"method": method}
+
+
+AFTER = "after"
+"""Weights after each task."""
+KEPT = "memory.safetensors"
+"""Documents that a method keeps of the training split: `rows` int64 [M], in the order of writing, and `tasks`."""
+
+
+def after_file(place: int) -> str:
+    """Name of the file with the weights after the task at a place in the stream, counted from 1; 0: before the first.
+
+    >>> after_file(1)
+    'after/01.safetensors'
+    """
+    return f"{AFTER}/{place:02d}.safetensors"
+
+
+def samples_file(place: int) -> str:
+    """Name of the file with the samples that the task at a place in the stream was learnt with, counted from 1.
+
+    >>> samples_file(2)
+    'samples/02.json'
+    """
+    return f"samples/{place:02d}.json"

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import csv_text
 from stages.charts.reported import symbol
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import COUNTING, baseline_name, counting, counting_on_new_text
+from stages.evaluation.fields import COUNTING, baseline_name, counting, counting_on_new_text
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source

@@ -8,14 +8,13 @@ from typing import Any
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
-from stages.charts.datastore_size import datastore_charts
 from stages.charts.figure import Figure, figures
-from stages.charts.report import accuracy_charts, curve_charts, frequency_charts, learned_charts
+from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, learned_charts
 from stages.charts.training import FIGURES, Journal, named_figures, stream_charts, training_charts
 from stages.charts.tuning import bleu_charts, tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
-from stages.evaluation.figures.row_names import CHANGED
+from stages.evaluation.fields import CHANGED
 from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source

@@ -8,7 +8,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
-from stages.evaluation.figures.row_names import SHUT
+from stages.evaluation.fields import SHUT
 from stages.pages.lineage import Member
 from stages.reports.remarks.remark import Remark
 from stages.reports.remarks.table import REPORT, remarks_on

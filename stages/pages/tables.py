@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.charts.reported import bucket_labels, counted_in, symbol
 from stages.charts.tuning import BLEU
-from stages.evaluation.figures.row_names import COUNTING
+from stages.evaluation.fields import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent
 from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, Ranking, Row, measures_shown, shown

@@ -18,9 +18,9 @@ from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
+from stages.methods.config import KEPT, after_file
 from stages.methods.stream.config import TaskSettings
 from stages.methods.stream.elle import prompted, spelling_of
-from stages.methods.stream.files import MEMORY, after_file
 from stages.methods.stream.spelled import Spelling, answers
 from stages.models.config import model_of
 from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
@@ -249,8 +249,8 @@ def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Docum
 def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
     """The documents that a model's method kept; where it kept none, all that were learnt."""
     split = all_documents(model, tokens, "train", length)
-    if MEMORY in model.manifest.files:
-        kept = load_file(model.file(MEMORY))
+    if KEPT in model.manifest.files:
+        kept = load_file(model.file(KEPT))
         return Memory(split, kept["rows"], kept["tasks"])
     names = tokens.metrics["tasks"]
     order = model.config["order"] or names

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from stages.artifacts.checksums import file_entry
 from stages.artifacts.durable import fsync, write_atomically
 from stages.errors import ArtifactError
+from stages.methods.config import after_file
 from stages.methods.method import Carried, Remembers
-from stages.methods.stream.files import after_file
 from stages.models.backbone import named_below
 from stages.models.devices import random_state, set_random_state
 from stages.models.language_model import LanguageModel

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from stages.artifacts.draft import Draft
 from stages.artifacts.stage import Job
 from stages.lineage.corpus import tokenizer_of
+from stages.methods.config import AFTER, KEPT
 from stages.methods.method import KeepsExamples, WritesFiles
-from stages.methods.stream.files import FOLDER, MEMORY
 from stages.metrics import perplexity
 from stages.models.weights import save_weights
 from stages.numbers import rate
@@ -45,11 +45,11 @@ def write_outputs(job: Job[TrainConfig], trainer: Trainer) -> None:
     best = best_file(draft.scratch, progress) or draft.path / "last.safetensors"
     shutil.copyfile(best, draft.add("model.safetensors"))
     _copy(draft, draft.scratch / LINES)
-    for weights_after in sorted((draft.scratch / FOLDER).glob("*.safetensors")):
+    for weights_after in sorted((draft.scratch / AFTER).glob("*.safetensors")):
         _copy(draft, weights_after)
     if isinstance(trainer.run.method, KeepsExamples):
         rows, tasks = map(torch.from_numpy, trainer.run.method.examples())
-        save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(MEMORY))
+        save_file({"rows": rows.contiguous(), "tasks": tasks.contiguous()}, draft.add(KEPT))
     if isinstance(trainer.run.method, WritesFiles):
         tokenizer = tokenizer_of(job.inputs["tokens"]).huggingface()
         trainer.run.method.write_files(lambda ids: tokenizer.decode(ids, skip_special_tokens=False), draft.add)

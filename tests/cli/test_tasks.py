@@ -58,6 +58,9 @@ def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(memlm: Me
         (("--method", "meta-mbpa"), 4, "build-episodes"),
         (("--method", "sparse-memory"), 2, "--init-from"),
         (("--method", "lamol", "--set", "model.cutoffs=[4]"), 2, "cutoffs"),
+        (("--method", "elle", "--compile"), 2, "compile"),
+        (("--method", "elle", "--set", "memory.wider=[0]"), 2, "wider"),
+        (("--method", "elle", "--set", "memory.wider=[2,2,2]"), 2, "at most 2"),
     ],
 )
 def test_a_training_that_does_not_fit_is_refused(
@@ -78,3 +81,48 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
     assert matrix.code == 0  # all there is, where there is less
     refused = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "mbpa")
     assert refused.code == 2 and "build-episodes" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (("--records", "spans"), 3, "train.jsonl, record 1"),
+        (("--records", "answers"), 3, "train.jsonl, record 1"),
+        (("--records", "span"), 2, "spans"),
+        (("--records", "text", "--label", "topic"), 2, "label"),
+        (("--label-groups", 99), 2, "one folder"),
+        (("--label", "topic"), 3, "--label"),
+    ],
+)
+def test_records_of_another_kind_are_refused(
+    memlm: Memlm, folders: list[Path], arguments: tuple, code: int, named: str
+) -> None:
+    made = memlm("tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1, *arguments)
+    assert made.code == code and named in made.err and not made.out, made.err
+    assert memlm("tokenize", folders[0] / "train.jsonl", "--records", "text").code == 2, "without --tasks"
+
+
+def test_answers_in_a_text_are_scored_and_what_does_not_fit_is_refused(memlm: Memlm, tmp_path: Path) -> None:
+    for split, count in GOOD.items():
+        lines = (json.dumps({"text": f"a b {n % 3} c", "answer": str(n % 3)}) + "\n" for n in range(count))
+        (tmp_path / "numbers").mkdir(exist_ok=True)
+        (tmp_path / "numbers" / f"{split}.jsonl").write_text("".join(lines))
+    tokens = memlm("tokenize", "--tasks", tmp_path / "numbers", "--records", "spans", "--tokenizer", "bpe")
+    assert tokens.code == 0, tokens.err
+    name = tokens.out.split()[0]
+    refused = memlm("train", name, *SMALL, "--method", "emar")
+    assert refused.code == 2 and "seq" in refused.err and not refused.out
+    model = memlm("train", name, *SMALL, "--method", "seq")
+    assert model.code == 0, model.err
+    source = model.out.split()[0]
+    assert memlm("evaluate-tasks", source, "--score", "exact", "--memory", "random:steps=1,k=2").code == 0
+    for arguments, code, named in (
+        (("--score", "bleu"), 2, "f1"),
+        (("--score", "letters=f1"), 2, "numbers"),
+        (("--score", "goal"), 2, "dialogue"),
+        (("--memory", "random:lr=tune"), 4, "--tune-split"),
+        (("--memory", "random:k=tune"), 2, "k=8/32"),
+        (("--memory", "episodic"), 2, "mbpa"),
+    ):
+        made = memlm("evaluate-tasks", source, *arguments)
+        assert made.code == code and named in made.err and not made.out, made.err

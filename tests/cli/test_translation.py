@@ -147,7 +147,7 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     ended = memlm(*(tokens if word == "TOKENS" else word for word in arguments))
     assert ended.code == code and ended.out == "", ended.err
-    assert not (tmp_path / "store" / "model").exists(), "not even a draft"
+    assert not (tmp_path / "store" / "model").exists()  # not even a draft
 
 
 @pytest.mark.parametrize("length", [("--steps", 2), ("--epochs", 1)])
@@ -163,7 +163,7 @@ def test_the_line_of_a_pair_longer_than_a_batch_is_named_before_any_work(
     training = ("train", tokens, "--backbone", "encoder-decoder", *length, *SIZES)
     ended = memlm(*training, "--batch-tokens", 8)
     assert ended.code == 3 and "Line 42 " in ended.err and "--batch-tokens 9 " in ended.err
-    assert not (tmp_path / "store" / "model").exists(), "not even a draft"
+    assert not (tmp_path / "store" / "model").exists()  # not even a draft
     assert memlm(*training, "--batch-tokens", 9).code == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import counting
+from stages.evaluation.fields import counting
 
 
 class Spread(NamedTuple):

@@ -12,7 +12,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.draft import Draft
 from stages.artifacts.output import ShardOutput
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import SHUT
+from stages.evaluation.fields import SHUT
 
 Reading = Literal["final", "model"]
 GROUP = "scores.zarr"

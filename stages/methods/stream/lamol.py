@@ -13,10 +13,10 @@ from torch import Tensor
 from stages.errors import UsageError
 from stages.examples.documents import Documents
 from stages.examples.examples import Batch, Examples, Task
+from stages.methods.config import samples_file
 from stages.methods.method import BatchIndex, Carried, LearnsTasks, Remembers, SideInputs, WritesFiles
 from stages.methods.stream.classifying import Classifying
 from stages.methods.stream.config import LamolConfig
-from stages.methods.stream.files import samples_file
 from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, write
 from stages.models.language_model import LanguageModel
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stages.evaluation.figures.row_names import PLAIN, SHUT, counting, counting_on_new_text
+from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, undertrained
 from stages.numbers import joined, number, passes
@@ -62,9 +62,11 @@ def against_counting(report: Figures) -> Iterator[Finding]:
         first, _, limit, new = found
         value = first["perplexity"]
         if not _beats(value, limit):
-            yield "worse-than-trigram", _trigram_values(report, *found)
-            rows = rows[1:]  # the control of the model's own row is that trigram
-        elif not _beats(value, limit * HARDLY_BETTER):
+            # The control of the model's own row is that trigram.
+            losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
+            yield "worse-than-trigram", _trigram_values(report, *found, losing)
+            return
+        if not _beats(value, limit * HARDLY_BETTER):
             yield "hardly-better-than-trigram", _trigram_values(report, *found)
         elif counting(report["rows"][0]) is None:  # else a column shows it
             on_new_text = f" ({number(limit)} on new text)" if new else ""
@@ -102,9 +104,14 @@ def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float
     return first, others, limit, new
 
 
-def _trigram_values(report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool) -> Values:
+def _trigram_values(
+    report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool, losing: Sequence[str] = ()
+) -> Values:
+    """Words for the model's row, which is little better than a trigram; `losing`: others that lose to their control."""
     rest = ""
-    if others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
+    if losing:
+        rest = f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
+    elif others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
         slightly = any(_beats(row["perplexity"], limit) for row in others)
         rest = "; no other row is by more than a little" if slightly else "; nor is any other row"
     on_new_text = " on new text" if new else ""
@@ -185,7 +192,8 @@ def intervals(figures: Figures) -> Iterator[Finding]:
         return
     units, confidence = {"units": _units(drawn)}, f"{100 * drawn['confidence']:.4g}%"
     if drawn["units"] < FEWEST_UNITS:
-        yield "no-intervals", units | {"are": "is" if drawn["units"] == 1 else "are"}
+        few = {"units": units["units"].partition(", ")[0], "are": "is" if drawn["units"] == 1 else "are"}
+        yield "no-intervals", few
         return
     if drawn["units"] < FEW_UNITS:
         yield "rough-intervals", units

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stages.charts.data import Chart
+from stages.charts.data import Chart, Lines
 from stages.charts.figure import Figure
-from stages.charts.report import report_charts
-from stages.charts.reported import symbol, symbol_in_words
+from stages.charts.report import datastore_charts, report_charts
+from stages.charts.reported import Report, symbol, symbol_in_words
 from tests.snapshot import same_as
 
 pytestmark = pytest.mark.usefixtures("drawn")
@@ -241,3 +241,50 @@ def test_a_parameter_has_its_symbol_and_its_words() -> None:
 
 def test_a_parameter_of_somebody_else_keeps_its_name() -> None:
     assert symbol("depth") == symbol_in_words("depth") == "depth"
+
+
+def sized(
+    rows: int,
+    perplexity: float,
+    bleu: float | None = None,
+    model: str = "model/a",
+    corpus: str = "tokens/a",
+    **read: str,
+) -> Report:
+    texts = [{"corpus": corpus, "split": "train"}]
+    held: dict[str, Any] = {"row": "knn-mt", "perplexity": perplexity, "control": {"texts": texts}}
+    if bleu is not None:
+        held["bleu"] = bleu
+    metrics = {
+        "read": {"model": model, "datastore": f"datastore/{rows}", **read},
+        "rows": [{"row": "plain", "perplexity": 99.0}, held],
+        "tuning": {"largest": {"k": rows, "size": 5}},
+    }
+    return Report(metrics, "test")
+
+
+def points(reports: list[Report]) -> dict[str, list[list[tuple[float, float]]]]:
+    found = {}
+    for chart in datastore_charts(reports):
+        assert isinstance(chart.plot, Lines)
+        found[chart.name] = [list(line.points) for line in chart.plot.lines]
+    return found
+
+
+def test_reports_of_one_model_make_a_line_over_their_rows() -> None:
+    found = points([sized(400, 30.0, 12.0), sized(100, 50.0, 8.0), sized(100, 1.0, 1.0, "model/b")])
+    assert found == {"perplexity-by-rows": [[(100, 50.0), (400, 30.0)]], "bleu-by-rows": [[(100, 8.0), (400, 12.0)]]}
+
+
+def test_what_was_not_translated_has_perplexities_alone() -> None:
+    assert list(points([sized(100, 50.0), sized(400, 30.0, 12.0)])) == ["perplexity-by-rows"]
+
+
+def test_one_size_stored_neighbours_and_other_models_make_none() -> None:
+    assert points([sized(100, 50.0), sized(100, 49.0)]) == {}
+    assert points([sized(100, 50.0), sized(400, 30.0, None, "model/b")]) == {}
+    assert points([sized(100, 50.0), sized(400, 30.0, neighbors="neighbors/a")]) == {}
+
+
+def test_datastores_of_other_texts_make_none() -> None:
+    assert points([sized(100, 50.0), sized(400, 30.0, corpus="tokens/b")]) == {}

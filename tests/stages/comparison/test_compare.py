@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.comparison.compare import FIGURES, compare_matrices, compare_translations
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError
-from stages.evaluation.figures.row_names import TRANSLATIONS
+from stages.evaluation.fields import TRANSLATIONS
 
 
 def report(folder: Path, texts: list[str]) -> Any:

@@ -6,9 +6,8 @@ import pytest
 
 from stages.artifacts.store import Store
 from stages.comparison.page import page as comparison_page
-from stages.inspection.page import ChosenPassage, page_of_passages
+from stages.inspection.page import GAINS, LOSSES, Chosen, ChosenPassage, page_of_passages
 from stages.inspection.page import page as passage_page
-from stages.inspection.selection import GAINS, LOSSES, Chosen
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.reports.remarks.table import remark

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stages.evaluation.fields import baseline_name
 from stages.evaluation.figures.breakdown import Frequencies
 from stages.evaluation.figures.report import (
     Totals,
@@ -15,7 +16,6 @@ from stages.evaluation.figures.report import (
     table,
     without,
 )
-from stages.evaluation.figures.row_names import baseline_name
 from stages.evaluation.figures.tuned import EDGES, learned_figures
 from stages.metrics import Counts
 
