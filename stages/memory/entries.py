@@ -161,6 +161,35 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     return LogSums(none.scatter_(1, tokens, sums.log() + behind), total.log(), best * scale)
 
 
+class HeldTokens(NamedTuple):
+    """The tokens that entries of n positions hold, int64 [n, k], and their LogSums.
+
+    Of these target is [n, k]; total and max_score, [n, 1], broadcast. A missing entry stands for a token that it does
+    not hold.
+    """
+
+    tokens: Tensor
+    log_sums: LogSums
+
+
+def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
+    """LogSums of the tokens that entries hold; those of all others are of a token that is absent.
+
+    So a vocabulary is not passed over for the sake of a few tokens.
+
+    >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[7, 5, 7]]))
+    >>> held_log_sums(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
+    tensor([[0.5000, 0.5000, 0.5000]])
+    """
+    tokens = entries.values.long().clamp(min=0)
+    ordered, order = tokens.sort(dim=-1, stable=True)
+    # the place of each token among the different ones of its position
+    changes = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
+    numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], changes)
+    sums = dense_log_sums(Entries(entries.scores, numbers, entries.least), scale, cutoff, tokens.shape[1])
+    return HeldTokens(tokens, LogSums(sums.target.gather(1, numbers), sums.total, sums.max_score))
+
+
 def joined(parts: Sequence[LogSums]) -> LogSums:
     """LogSums of one memory whose entries lie in several parts; shapes broadcast.
 

@@ -15,11 +15,12 @@ from stages.encoding.encode import Places
 from stages.encoding.scoring import LMScores
 from stages.memory.entries import (
     Entries,
+    HeldTokens,
     LogSums,
     Matches,
-    dense_log_sums,
     find_matches,
     first_match,
+    held_log_sums,
     joined,
     target_log_sums,
 )
@@ -46,10 +47,6 @@ class MatchedEntries(NamedTuple):
         """LogSums [S, C, n], or [S, 1, n] where no cut-off matters."""
         return target_log_sums(self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads])
 
-    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
-        """LogSums of every token for some of the positions, [r, V]; see `dense_log_sums`."""
-        return dense_log_sums(self.entries[rows], scale, cutoff if self.reads is None else self.reads, vocabulary)
-
     def scores_read(self, cutoff: int) -> Tensor:
         """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
         entries, reads = self.entries, cutoff if self.reads is None else self.reads
@@ -74,9 +71,11 @@ class Retrieved:
         """LogSums [S, C, n] of the targets in all parts together, for every scale and cut-off."""
         return joined([part.log_sums(scales, cutoffs) for part in self.parts])
 
-    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
-        """LogSums of every token in all parts together, for some of the positions, [r, V]."""
-        return joined([part.dense(rows, scale, cutoff, vocabulary) for part in self.parts])
+    def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
+        """The tokens that entries of all parts together hold, for some of the positions; see `held_log_sums`."""
+        scores = torch.cat([part.scores_read(cutoff)[rows] for part in self.parts], -1)
+        values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
+        return held_log_sums(Entries(scores, values), scale, scores.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
         """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where none are."""

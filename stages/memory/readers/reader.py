@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.memory.entries import LogSums
+from stages.memory.entries import HeldTokens, LogSums
 
 
 class Reader(ABC):
@@ -26,19 +26,26 @@ class Reader(ABC):
         return torch.where(memory.empty, log_p, self._blend(log_p, log_z, memory, weight))
 
     @final
-    def read_dense(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
+    def read_dense(self, log_p: Tensor, log_z: Tensor, memory: HeldTokens, weight: float | Tensor) -> Tensor:
         """log p of every token with the memory read, [n, V].
+
+        All tokens that the memory lacks become less likely by one factor.
 
         Args:
             log_p: of every token as it stands so far, [n, V], natural log.
             log_z: as for `read`.
-            memory: of every token, as `dense_log_sums` gives it.
+            memory: the tokens that it holds.
+            weight: one number, or [n, 1].
         """
-        return self.read(log_p, log_z[:, None], memory, weight)
+        sums, log_z = memory.log_sums, log_z[:, None]
+        absent = LogSums(torch.full_like(sums.total, -torch.inf), sums.total, sums.max_score)
+        kept = self.read(log_p.new_zeros(len(log_p), 1), log_z, absent, weight)
+        held = self.read(log_p.gather(1, memory.tokens), log_z, sums, weight)
+        return (log_p + kept).scatter_(1, memory.tokens, held)
 
     @abstractmethod
     def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
-        """As `read`; what is given for empty memories is not used."""
+        """As `read`; what is given for empty memories is not used. Linear in the probability of a token."""
 
 
 def interpolate(

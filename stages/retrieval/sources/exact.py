@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.memory.entries import Entries, LogSums
+from stages.memory.entries import Entries, HeldTokens, LogSums
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import Retrieved, RetrievedOf, ScoredRange, retrieve
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
@@ -155,8 +155,8 @@ class BySize(Retrieved):
         sums = [self.by_size[size].log_sums(scales, [self._width]) for size in cutoffs]
         return LogSums(**{name: torch.cat([vars(one)[name] for one in sums], 1) for name in vars(sums[0])})
 
-    def dense(self, rows: slice, scale: float, cutoff: int, vocabulary: int) -> LogSums:
-        return self.by_size[cutoff].dense(rows, scale, self._width, vocabulary)
+    def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
+        return self.by_size[cutoff].held(rows, scale, self._width)
 
     def taken(self, rows: Tensor, targets: Tensor) -> Retrieved:
         each = {size: one.taken(rows, targets) for size, one in self.by_size.items()}

@@ -97,9 +97,12 @@ class Adaptive(OnPositions):
         others = (self.grids[:-1], self.points[:-1], weights[:-1])
         log_p = compose_dense(log_p, log_z, retrieved[:-1], rows, *others)
         last, scale = retrieved[-1], self.points[-1].scale
-        sums = [last.dense(rows, scale, number, log_p.shape[1]).log_prob for number in self.numbers]
+        found = [last.held(rows, scale, number) for number in self.numbers]
+        tokens, sums = found[0].tokens, torch.stack([one.log_sums.log_prob for one in found]).to(log_p)
         logits = self.network.outputs(self._inputs(last)[rows]).to(log_p.device)
-        return torch.where(self._empty(last)[rows, None], log_p, mixed(log_p, torch.stack(sums).to(log_p), logits))
+        held = mixed(log_p.gather(1, tokens), sums, logits)
+        read = (log_p + logits.log_softmax(-1)[:, :1].to(log_p)).scatter_(1, tokens, held)
+        return torch.where(self._empty(last)[rows, None], log_p, read)
 
     def shares(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> list[Shares]:
         if self.network is None:

@@ -294,9 +294,8 @@ def compose_dense(
 ) -> Tensor:
     """As `WeightPolicy.read_dense`, with settings of each reading."""
     for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
-        log_sums = one.dense(rows, point.scale, point.cutoff, log_p.shape[1])
         own = weight[rows, None] if isinstance(weight, Tensor) else weight
-        log_p = grid.reader.read_dense(log_p, log_z, log_sums, own)
+        log_p = grid.reader.read_dense(log_p, log_z, one.held(rows, point.scale, point.cutoff), own)
     return log_p
 
 

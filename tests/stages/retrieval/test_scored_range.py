@@ -31,7 +31,8 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
     assert log_sums.target.shape == log_sums.total.shape == (len(SCALES), len(cutoffs), n)
     for s, scale in enumerate(SCALES):
         for c, cutoff in enumerate(cutoffs):
-            dense = union.dense(slice(0, n), scale, cutoff, VOCABULARY).log_prob
+            held = union.held(slice(0, n), scale, cutoff)
+            dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(1, held.tokens, held.log_sums.log_prob)
             for i, target in enumerate(targets.tolist()):
                 read = sorted(rows[0][i], reverse=True)[:cutoff] + sorted(rows[1][i], reverse=True)[:held]
                 scores, values = zip(*read, strict=True) if read else ((), ())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from stages.memory.entries import Entries, LogSums, dense_log_sums, find_matches, target_log_sums
+from stages.memory.entries import Entries, LogSums, find_matches, held_log_sums, target_log_sums
 from stages.memory.readers import READERS
 from stages.memory.readers.reader import Reader
 from stages.memory.readers.settings import ReaderSettings
@@ -51,8 +51,8 @@ class ReaderContract:
         return Entries(scores, values)
 
     def dense(self, reader: Reader, scores: torch.Tensor, entries: Entries, weight: float) -> torch.Tensor:
-        log_sums = dense_log_sums(entries, 1.0, K, VOCABULARY)
-        return reader.read_dense(scores.log_softmax(-1), scores.logsumexp(-1), log_sums, weight)
+        held = held_log_sums(entries, 1.0, K)
+        return reader.read_dense(scores.log_softmax(-1), scores.logsumexp(-1), held, weight)
 
     def test_what_is_legal_holds_the_default_grid_and_the_ends_and_rises(self) -> None:
         (number,) = self.settings.hyperparameters().values()
