@@ -108,5 +108,15 @@ def test_the_parts_of_contributing_are_registered(monkeypatch: pytest.MonkeyPatc
     assert "summary" in STREAM_ATTENTION.targets and "mean" in READERS.targets
 
 
+@pytest.mark.parametrize(
+    ("preset", "decay"),
+    [("wikitext2-8x128-xl", 0.05), ("enwik8-small-xl", 0.05), ("spalm-wikitext103", 0.0), ("spalm-enwik8", 0.0)],
+)
+def test_presets_decay_the_gate_of_spalm_as_its_page_says(preset: str, decay: float) -> None:
+    optimizer = validated(TrainConfig, load_preset(preset)).optimizer
+    assert optimizer.weight_decay == decay
+    assert f"by {decay:g}".replace("0.", ".") in (ROOT / "docs/explanation/spalm.md").read_text("utf-8")
+
+
 def test_commands_are_found_in_the_documents() -> None:
     assert len(shown_commands((ROOT / "docs/how-to/evaluate.md").read_text("utf-8"))) > 10

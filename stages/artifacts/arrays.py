@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import islice, product
@@ -84,10 +85,7 @@ class ArrayLayout:
 
     def describes(self, root: Path) -> bool:
         """Whether an array of this layout, and no other, lies below the root."""
-        try:
-            return (root / self.name / "zarr.json").read_bytes() == self._metadata
-        except OSError:
-            return False
+        return _holds(root / self.name / "zarr.json", self._metadata)
 
     def create(self, root: Path) -> list[Path]:
         """Write the `zarr.json` of the array and of each group above it; the same layout gives the same bytes.
@@ -100,7 +98,8 @@ class ArrayLayout:
         # Before a byte is written: with other metadata old shards would be read as something else.
         self._require_same_layout(root, written[Path(self.name, "zarr.json")])
         for relative, content in written.items():
-            write_atomically(root / relative, content)
+            if not _holds(root / relative, content):  # arrays of one group share its file
+                write_atomically(root / relative, content)
         return list(written)
 
     def write(self, root: Path, shard: int, block: np.ndarray) -> Path:
@@ -115,13 +114,14 @@ class ArrayLayout:
         if block.shape != expected or block.dtype != self.dtype:
             raise ValueError(f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}")
         file = self.shard_file(shard)
-        (root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
-        import zarr
-
-        # Shards of zeros are files too: one that is not there is damage.
-        with zarr.config.set({"array.write_empty_chunks": True}):
-            array: zarr.Array[Any] = zarr.open_array(root / self.name, mode="r+")
-        array[rows] = block
+        path = root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # whoever has the old shard open goes on to read that
+        # As Zarr writes it, in a tenth of the time: one chunk, as long as every shard is, and where it lies.
+        with path.open("wb") as opened:
+            opened.write(block.astype(self.dtype.newbyteorder("<"), "C", copy=False).data)
+            opened.write(bytes((self.rows_per_shard - len(block)) * self.row_bytes))
+            opened.write(_shard_index(self.rows_per_shard * self.row_bytes))
         return file
 
     def _require_same_layout(self, root: Path, metadata: bytes) -> None:
@@ -136,6 +136,22 @@ class ArrayLayout:
                 f"{root} was begun by a memlm that cut {self.name} into other shards; remove it with "
                 "memlm artifacts gc, and the same command begins anew."
             )
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Whether a file is there, and holds this and no more."""
+    try:
+        return file.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _shard_index(chunk_bytes: int) -> bytes:
+    """The end of a shard: where its one chunk begins, how long it is, and a CRC-32C of both numbers."""
+    from google_crc32c import value
+
+    place = struct.pack("<QQ", 0, chunk_bytes)
+    return place + struct.pack("<I", value(place))
 
 
 @cache
@@ -183,7 +199,7 @@ def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:
     Raises: ArtifactError for an array whose metadata tells no layout of shards.
     """
     for metadata in files:
-        if Path(metadata).name == "zarr.json":
+        if metadata.rpartition("/")[2] == "zarr.json":
             yield from _shard_files(folder, Path(metadata), len(files)) - set(files)
 
 
@@ -196,6 +212,7 @@ def _shard_files(folder: Path, metadata: Path, most: int) -> set[str]:
         grid = content["chunk_grid"]["configuration"]["chunk_shape"]
         counts = [min(ceil(rows / shard), most + 1) for rows, shard in zip(content["shape"], grid, strict=True)]
         places = product(*map(range, counts)) if all(counts) else iter(())
-        return {Path(metadata.parent, "c", *map(str, place)).as_posix() for place in islice(places, most + 1)}
+        below = (metadata.parent / "c").as_posix()
+        return {"/".join([below, *map(str, place)]) for place in islice(places, most + 1)}
     except (ValueError, KeyError, TypeError, RecursionError, ArithmeticError) as error:
         raise ArtifactError(f"{folder / metadata} describes no array: {type(error).__name__}: {error}") from None

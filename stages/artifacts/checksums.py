@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -87,7 +88,10 @@ Stamp = list[int]
 
 
 def _stamp(path: Path) -> Stamp:
-    status = path.stat()
+    return _stamp_of(path.stat())
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
     # ctime and inode, too: tools that copy or replace a file set its mtime to what it was.
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -127,10 +131,11 @@ def find_damage(
 def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[int], None]) -> str | None:
     if not path.is_file():
         return "is missing"
+    status = path.stat()
     # The size costs nothing to compare, the content a reading of the file.
-    if path.stat().st_size != entry["bytes"]:
-        return f"has {path.stat().st_size} bytes instead of {entry['bytes']}"
-    if _stamp(path) != stamp and file_entry(path, read) != entry:
+    if status.st_size != entry["bytes"]:
+        return f"has {status.st_size} bytes instead of {entry['bytes']}"
+    if _stamp_of(status) != stamp and file_entry(path, read) != entry:
         return "has other content than when it was published"
     return None
 

@@ -28,7 +28,13 @@ def fsync(path: Path) -> None:
 
 def fsync_folders(root: Path, files: Iterable[Path]) -> None:
     """Force the names of `files`, all below `root`, onto the disk, innermost folders first."""
-    folders = {folder for file in files for folder in file.parents if folder.is_relative_to(root)}
+    folders = set[Path]()
+    for file in files:
+        folder = file.parent
+        # Above a folder that is known all are: thousands of files lie in a few folders.
+        while folder not in folders and folder.is_relative_to(root):
+            folders.add(folder)
+            folder = folder.parent
     for folder in sorted(folders, key=lambda folder: -len(folder.parts)):
         fsync(folder)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from operator import attrgetter
@@ -307,6 +307,7 @@ def _producer(device: str) -> dict[str, Any]:
     }
 
 
+@cache  # the metadata of a package is a long file, and every artifact names five of them
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -32,7 +32,7 @@ def test_standard_input_that_is_no_text(memlm: Memlm) -> None:
     assert ended.code == 4
 
 
-@pytest.mark.parametrize("content", ["a = " + "[" * 100_000, "a." * 20_000 + "b = 1"])
+@pytest.mark.parametrize("content", ["a = " + "[" * 100_000, "a." * 2_000 + "b = 1"])
 def test_a_settings_file_that_is_nested_too_deeply(memlm: Memlm, tmp_path: Path, content: str) -> None:
     (tmp_path / "deep.toml").write_text(content)
     ended = memlm("train", "--config", tmp_path / "deep.toml")
@@ -62,13 +62,12 @@ def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:
     assert memlm("build-index", stdin="datastore/0123456789ab\n").code == 4
 
 
-@pytest.mark.parametrize(("command", "option"), [("evaluate", "--index"), ("evaluate", "--tokens")])
-def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, command: str, option: str, text: Path) -> None:
+def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text, "--test", text).reference
     model = memlm("train", tokens, "--steps", "1", "--batch-tokens", "32", "--segment-length", "16").reference
-    ended = memlm(command, model, option, "")
-    assert ended.code == 4
-    assert "''" in ended.err
+    for option in ("--index", "--tokens"):
+        ended = memlm("evaluate", model, option, "")
+        assert (ended.code, "''" in ended.err) == (4, True)
 
 
 @pytest.mark.parametrize("below", [".", "below/it"])

@@ -43,7 +43,7 @@ def test_every_token_is_read_with_the_neighbours_of_its_context(store, model, in
         )
         wanted.append(oracle.probability(float(p), scores, values[rows] == target, found["numbers"], seen[-1]))
     np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp")), wanted, rtol=2e-4)
-    assert np.std(seen, axis=0).max() > 1e-3, "weights differ between contexts"
+    assert np.std(seen, axis=0).max() > 1e-3  # weights differ between contexts
     shown = metrics(report)
     assert [row["row"] for row in shown["rows"]] == ["plain", "knn-lm (adaptive λ)", "knn-lm"]
     assert shown["memories"][0]["policy"] == "adaptive"

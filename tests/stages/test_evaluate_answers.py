@@ -146,7 +146,7 @@ def test_answers_are_written_after_the_question(store: Store, answers: Artifact)
     samples = json.loads(made.file("samples/02.json").read_text())["samples"]
     assert all(one["text"].endswith("who ?") and one["answer"] in one["text"] for one in samples)
     goal = scored(store, made, after="last", score="where=goal").metrics
-    assert goal["scores"] == ["f1", "goal"] and goal["rows"][0]["matrix"][0][1] == 1, "no answer names a slot"
+    assert goal["scores"] == ["f1", "goal"] and goal["rows"][0]["matrix"][0][1] == 1  # no answer names a slot
     with pytest.raises(UsageError, match="whole dialogues"):
         scored(store, made, score="goal", examples=3)
 

@@ -49,7 +49,7 @@ def test_bleu_chooses_what_perplexity_does_not(index: Artifact, monkeypatch: pyt
     monkeypatch.setattr("stages.evaluation.translations.try_point", lambda *_: {"bleu": next(scores)})
     by_bleu = evaluated(index, tune_by="bleu", **settings)
     chosen = [report.metrics["rows"][1]["memories"][0] for report in (by_perplexity, by_bleu)]
-    assert [chosen[1][name] for name in ("k", "temperature", "lambda")] == [1, 100, 0.999], "the first of equals"
+    assert [chosen[1][name] for name in ("k", "temperature", "lambda")] == [1, 100, 0.999]  # the first of equals
     curve = by_bleu.json("metrics.json")["curves"][0]["points"]
     assert [point["perplexity"] for point in curve if point["k"] == 1] == [by_bleu.metrics["rows"][1]["perplexity"]]
 
@@ -61,7 +61,7 @@ def test_a_kill_loses_one_candidate(index: Artifact, monkeypatch: pytest.MonkeyP
     index.store.remove(whole.reference)
     again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
     assert tried(again) == wanted
-    assert attempts.begun_with == list(range(11)), "each candidate is a shard"
+    assert attempts.begun_with == list(range(11))  # each candidate is a shard
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_of_its_own_text_a_token_does_not_find_what_is_excluded(
     memory = array(report, "scores.zarr", "logp_memory")[:, 0]
     np.testing.assert_allclose(np.exp(memory[~np.isnan(p)]), p[~np.isnan(p)], atol=1e-4)
     assert report.config["exclude"] == exclude
-    assert metrics(report)["outside_matches"] is None, "a text is not matched with itself"
+    assert metrics(report)["outside_matches"] is None  # a text is not matched with itself
 
 
 def test_weights_by_length_are_fitted_on_valid_and_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,4 +156,4 @@ def test_queries_are_made_as_the_keys_were_wherever_the_evaluated_model_begins_a
     memory = [array(report, "scores.zarr", "logp_memory") for report in (whole, reset)]
     np.testing.assert_array_equal(*memory)
     alone = [array(report, "scores.zarr", "logp_lm") for report in (whole, reset)]
-    assert np.abs(alone[0] - alone[1]).max() > 1e-4, "documents make a difference to the model itself"
+    assert np.abs(alone[0] - alone[1]).max() > 1e-4  # documents make a difference to the model itself

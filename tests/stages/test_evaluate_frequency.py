@@ -140,7 +140,7 @@ def test_ends_of_documents_are_told_apart_with_the_line_ends_before_them(store, 
     report = evaluated(store, small, CACHE)
     target, eos = array(report, "scores.zarr", "target"), tokens.metrics["eos_id"]
     ends = (target == eos) | (np.append(target[1:], -1) == eos)
-    assert 2 * (target == eos).sum() == ends.sum() == 6, "each line ends in a line break"
+    assert 2 * (target == eos).sum() == ends.sum() == 6  # each line ends in a line break
     plain, final = (-array(report, "scores.zarr", name).astype(float) for name in ("logp_lm", "logp"))
     told = metrics(report)["end_tokens"]
     assert (told["tokens"], told["rate"]) == (ends.sum(), ends.mean())

@@ -222,7 +222,7 @@ def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index,
     right = entries.values.numpy() == np.array(ids)[:, None]
     added = shares.model.double().numpy() * alone[: len(ids)] + (entries.carried.double().numpy() * right).sum(1)
     np.testing.assert_allclose(added, want[: len(ids)], rtol=1e-4)
-    assert np.std(shares.model.numpy()) > 1e-4, "weights differ between contexts"
+    assert np.std(shares.model.numpy()) > 1e-4  # weights differ between contexts
 
 
 def test_a_report_from_before_weights_were_kept_asks_for_another(store, model, index):

@@ -227,7 +227,7 @@ def test_the_same_weights_with_the_gate_shut_stand_in_the_table(store, model, ne
     slow, shut = Slow(model, "test", neighbors=nobody), report["rows"][-1]
     assert shut["row"] == "spalm, gate shut"
     assert shut["nll"] == pytest.approx((slow.log_z - slow.scores[np.arange(len(slow.ids)), slow.ids]).mean(), abs=1e-5)
-    assert report["perplexity"] == report["rows"][1]["perplexity"], "the main row is that of the memory on top"
+    assert report["perplexity"] == report["rows"][1]["perplexity"]  # the main row is that of the memory on top
 
 
 def test_a_longer_memory_can_be_carried_at_test(store, model, neighbors):

@@ -99,9 +99,9 @@ def test_each_task_is_learnt_and_the_ones_before_forgotten(store: Store, sequent
     (found,) = metrics["rows"]
     scores = np.array(found["matrix"])
     assert metrics["tasks"] == list(ORDER) and scores.shape == (4, 3)
-    assert np.diag(scores[1:]).min() > 0.8, "each task right after it"
-    assert scores[3, :2].max() < 0.5, "but none of the others at the end"
-    assert sequential.metrics["passes"] == pytest.approx(12, abs=0.5), "what is cut off counts as read"
+    assert np.diag(scores[1:]).min() > 0.8  # each task right after it
+    assert scores[3, :2].max() < 0.5  # but none of the others at the end
+    assert sequential.metrics["passes"] == pytest.approx(12, abs=0.5)  # what is cut off counts as read
     assert found["forgetting"] > 0.4 and found["backward_transfer"] < -0.4
 
 
@@ -163,7 +163,7 @@ def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Art
 def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
     memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
     model = stream_model(store, tokens, "lamol", order=ORDER, epochs=6, memory=memory, optimizer=faster)
-    assert average(scored(store, model, after="last")) > 0.6, "a model of one task knows a third"
+    assert average(scored(store, model, after="last")) > 0.6  # a model of one task knows a third
     assert model.config["model"]["vocab_size"] == tokens.metrics["vocabulary_size"] + 5
     for place in (2, 3):
         made = json.loads(model.file(f"samples/{place:02d}.json").read_text())
@@ -371,7 +371,7 @@ def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: A
 def test_adapting_brings_back_what_was_forgotten(store: Store, sequential: Artifact, episodes: Artifact) -> None:
     memory = ("none", "mbpa:k=4,steps=10,lr=0.2", "mbpa:steps=0")
     rows = scored(store, sequential, memory=memory, examples=6, episodes=episodes).metrics["rows"]
-    assert rows[0]["matrix"] == rows[2]["matrix"], "without a step it is the model alone"
+    assert rows[0]["matrix"] == rows[2]["matrix"]  # without a step it is the model alone
     assert rows[1]["average"] > rows[0]["average"] + 0.2, rows
 
 
@@ -379,9 +379,9 @@ def test_neighbors_are_of_what_was_learnt_before(store: Store, sequential: Artif
     memory = ("none", "episodic:k=8,weight=1,temperature=0.1")
     rows = scored(store, sequential, memory=memory, examples=12, episodes=episodes).metrics["rows"]
     none, neighbors = (np.array(row["matrix"]) for row in rows)
-    assert (none[0] == neighbors[0]).all(), "nothing is in memory before the first"
+    assert (none[0] == neighbors[0]).all()  # nothing is in memory before the first
     assert rows[1]["average"] > rows[0]["average"] + 0.2, rows
-    assert neighbors[1, 2] == 0, "no document of a task that comes later is seen"
+    assert neighbors[1, 2] == 0  # no document of a task that comes later is seen
 
 
 def test_random_documents_need_no_keys(store: Store, sequential: Artifact) -> None:
@@ -398,7 +398,7 @@ def test_a_coarse_adaptation_is_the_same_for_every_range(
     (found,), (wanted,) = (
         made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=20), whole)
     )
-    assert found["average"] > 0.6, "what was forgotten comes back"
+    assert found["average"] > 0.6  # what was forgotten comes back
     assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 19 + 1e-9
     head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics["rows"][0]
     assert head["matrix"] == scored(store, sequential, after="last").metrics["rows"][0]["matrix"]
@@ -489,4 +489,4 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
             hidden = model.encode(torch.tensor([[eos, *targets[:-1].tolist()]])).hidden[0]
             nats += (-model.log_probs(hidden)[range(len(targets)), targets.tolist()]).tolist()
     place = made.config["order"].index(tokens.metrics["tasks"][0])
-    assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5), "no prompt: `<eos>` begins"
+    assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)  # no prompt: `<eos>` begins

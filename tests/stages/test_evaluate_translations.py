@@ -74,7 +74,7 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     index.store.remove(whole.reference)
     again, attempts = made_in_pieces(monkeypatch, lambda: evaluated(index, **settings), logged=False)
     assert again.file("translations.jsonl").read_bytes() == wanted
-    assert attempts.begun_with == list(range(6)), "one range scored, then two shards of sentences for each of two rows"
+    assert attempts.begun_with == list(range(6))  # one range scored, then two shards of sentences for each of two rows
 
 
 def test_a_row_of_a_large_datastore_keeps_all_its_digits() -> None:

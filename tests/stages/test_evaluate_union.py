@@ -300,7 +300,7 @@ def test_without_a_datastore_the_row_is_named_as_it_is_typed_and_commands_make_o
     with pytest.raises(UsageError) as caught:
         evaluated(store, model, "knn-lm")
     where = f"--store {store.root}"
-    assert str(caught.value).startswith("knn-lm reads a datastore: evaluate an index or neighbors (")
+    assert str(caught.value).startswith("knn-lm reads")
     assert (
         f"(memlm build-datastore {model.reference} {where} | memlm build-index {where} | "
         f"memlm evaluate --memory knn-lm {where})"

@@ -178,7 +178,7 @@ def test_lists_that_no_longer_fit_say_so_and_what_to_do(store: Store, tmp_path: 
     changed = indexed(store, grown, notes)
     assert changed.metrics["learned"]["rows"] == 61
     (warning,) = [one for one in notes.warnings if "no longer fit" in one]
-    assert warning.endswith(f"Learn new ones: memlm build-index {grown.reference} --update none --store {store.root}")
+    assert warning.endswith(f"memlm build-index {grown.reference} --update none --store {store.root}")
 
 
 def test_an_index_that_cannot_be_changed_is_named_with_what_can_be_done(store: Store, tmp_path: Path) -> None:

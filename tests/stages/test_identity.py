@@ -59,7 +59,7 @@ def test_a_changed_default_raises_the_format_version(kind: str) -> None:
 @pytest.mark.parametrize("stage", STAGES.names())
 def test_defaults_are_no_part_of_an_id(stage: str) -> None:
     config = STAGES.load(stage).Config
-    assert config().canonical() in ({}, {"method": "lm"}), "a constant at most"
+    assert config().canonical() in ({}, {"method": "lm"})  # a constant at most
 
 
 @pytest.mark.parametrize("preset", preset_names())

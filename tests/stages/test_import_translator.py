@@ -80,7 +80,7 @@ def test_a_memory_of_pairs_lowers_perplexity(store, model):
     index = made(store, BuildIndex(), IndexConfig(), source=datastore.reference)
     report = made(store, Evaluate(), EvaluateConfig(beam=0), source=index.reference)
     plain, read = (row["perplexity"] for row in report.metrics["rows"])
-    assert read < plain / 2, "an untrained model, and a datastore that holds most of what comes"
+    assert read < plain / 2  # an untrained model, and a datastore that holds most of what comes
 
 
 def test_pairs_for_another_model_and_languages_of_one_that_has_none_are_refused(store, folder, tokens):

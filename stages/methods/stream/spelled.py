@@ -62,9 +62,15 @@ class Spelling:
         return self.head.first + 2 + number
 
     @property
+    def longest(self) -> int:
+        """Tokens of an answer, at most; where each document has its own, no more than half of all."""
+        longest = self.head.longest_answer
+        return longest if self.head.answers else min(longest, self.length // 2)
+
+    @property
     def room(self) -> int:
         """Tokens of a text, at most."""
-        return self.length - 2 - self.head.longest_answer
+        return self.length - 2 - self.longest
 
     def texts(self, batch: LabelledBatch) -> list[np.ndarray]:
         """The texts of documents, cut at the end, without their `<eos>`; behind each its question, which is not cut."""
@@ -79,7 +85,7 @@ class Spelling:
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
         """Documents with their labels, or what is answered, as answers."""
         if isinstance(batch, QuestionBatch):
-            answers = [one.answer for one in batch.questions]
+            answers = [one.answer[: self.longest] for one in batch.questions]
         else:
             answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
         return [Example(*one) for one in zip(self.texts(batch), answers, begins, strict=True)]
@@ -147,7 +153,7 @@ def write(
 @torch.no_grad()
 def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
     """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer."""
-    longest, device = spelling.head.longest_answer, next(model.parameters()).device
+    longest, device = spelling.longest, next(model.parameters()).device
     lengths = np.array([len(text) + 2 for text in texts])
     rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
     for row, text in zip(rows, texts, strict=True):

@@ -72,7 +72,7 @@ def test_an_array_as_memlm_writes_it_is_read_without_zarr(tmp_path: Path, monkey
 
     assert found.tolist() == [[3 * row, 3 * row + 1, 3 * row + 2] for row in range(3, 9)]
     found[:] = 0
-    assert rows.read(3, 4).tolist() == [[9, 10, 11]], "rows are a copy"
+    assert rows.read(3, 4).tolist() == [[9, 10, 11]]  # rows are a copy
 
 
 def test_a_shard_that_was_never_written_is_zeros(tmp_path: Path) -> None:

@@ -414,7 +414,7 @@ def test_what_lies_behind_a_link_is_not_removed(tmp_path: Path, store: Store, sq
     linked = Store(tmp_path / "link")
     linked.root.symlink_to(store.root)
     linked.remove(squares.reference)
-    assert not squares.path.exists(), "the store itself may be reached by a link"
+    assert not squares.path.exists()  # the store itself may be reached by a link
 
 
 def test_a_link_among_what_is_left_over_goes_alone(tmp_path: Path, store: Store, squares: Artifact) -> None:

@@ -49,7 +49,7 @@ def test_three_documents_by_hand(store, tokens):
     assert found.keys() <= FIELDS.keys()
     assert (found["nll_a"], found["nll_b"]) == pytest.approx((14.5 / 9, 10.5 / 9))
     assert found["difference"] == pytest.approx(-4 / 9)
-    assert found["unknown_rate"] == pytest.approx(1 / 9), "train has no d"
+    assert found["unknown_rate"] == pytest.approx(1 / 9)  # train has no d
     assert found["perplexity_ratio"] == pytest.approx(2.718281828 ** (-4 / 9))
     assert (found["won"], found["lost"], found["won_share"], found["lost_share"]) == (3, 3, 3 / 9, 3 / 9)
     # Documents sum to 0, -1.5 and -2.5: one resample of 27 is the first alone, one the last alone, each 3.7%.

@@ -78,4 +78,4 @@ def test_contexts_that_differ_get_different_k_and_weights() -> None:
     fitted = fit_choice(positions, beginning(0.5, 1, 2))
     found = fitted.outputs(inputs).argmax(-1)
     assert (found == torch.tensor([2, 0, 1])[kind]).double().mean() > 0.95
-    assert fit_choice(positions, beginning(0.5, 1, 2)).record == fitted.record, "the same positions, the same network"
+    assert fit_choice(positions, beginning(0.5, 1, 2)).record == fitted.record  # the same positions, the same network

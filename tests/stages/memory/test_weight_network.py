@@ -144,7 +144,7 @@ def test_each_weight_is_the_most_likely_one_with_its_prior() -> None:
         found = float(fitted.logits(torch.from_numpy(row[None])).sigmoid())
         assert abs(found - tried[likelihood.argmax()]) < 5e-4
     elsewhere = fitted.logits(torch.tensor([[7.0, 1.0, 0.6]])).sigmoid()
-    assert math.isclose(float(elsewhere), 0.3, abs_tol=1e-6), "nothing was seen there: one weight for all"
+    assert math.isclose(float(elsewhere), 0.3, abs_tol=1e-6)  # nothing was seen there: one weight for all
     assert LengthWeights.of_record(fitted.record).record["weights"] == first
 
 

@@ -59,7 +59,7 @@ def test_a_model_is_read_as_it_was_trained_to_be(store, method, alone, with_data
 def test_a_model_that_lacks_its_datastore_is_told_of(store):
     tokens = small_tokens(store)
     model = small_model(store, tokens, method="trime-ext")
-    assert f"{model.reference} learned to read a datastore too" in str(lacking_memory(read(store, model)))
+    assert model.reference in str(lacking_memory(read(store, model)))
     assert lacking_memory(read(store, model, model)) is None
     assert lacking_memory(read(store, small_model(store, tokens, method="trime"))) is None
 

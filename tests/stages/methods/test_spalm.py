@@ -151,7 +151,7 @@ def test_neighbours_are_left_out_a_position_at_a_time_and_as_often_as_is_said():
     assert abs(out.double().mean() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
     before = torch.get_rng_state()
     assert without_some(tokens, 0.0) is tokens
-    assert torch.equal(torch.get_rng_state(), before), "models of before the option have the same bytes"
+    assert torch.equal(torch.get_rng_state(), before)  # models of before the option have the same bytes
 
 
 def test_half_of_the_positions_unless_it_is_said_or_the_gate_learns_alone():

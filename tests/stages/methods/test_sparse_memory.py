@@ -66,7 +66,7 @@ def test_only_a_few_slots_change(store: Store, layer: str) -> None:
     for name, tensor in before.items():
         if name.endswith(".values"):
             changed = int((tensor != after[name]).any(1).sum())
-            assert 3 <= changed <= 3 * 6, "three slots an update"
+            assert 3 <= changed <= 3 * 6  # three slots an update
         else:
             assert torch.equal(tensor, after[name]), name
 
@@ -82,9 +82,9 @@ def test_an_update_changes_the_slots_that_it_chose_alone(store: Store, monkeypat
             changed = (table != before[name]).any(1)
             assert 0 < changed.sum() <= 2 and not (changed & ~method._chosen(name)).any()
             within = method._batches_with[name]
-            assert within.any() and within.max() <= 4, "of four background batches"
+            assert within.any() and within.max() <= 4  # of four background batches
             tokens = 32 * LAYER["heads"] * LAYER["neighbors"]
-            assert method._reads[name].sum() == tokens, "reads of the batch, and none before them"
+            assert method._reads[name].sum() == tokens  # reads of the batch, and none before them
         steps.append(len(steps))
         return loss
 

@@ -107,7 +107,7 @@ def titles(store: Store) -> Iterator[tuple[str, str]]:
 
 def test_titles_say_what_came_out(store: Store) -> None:
     text = "".join(f"{case}: {said}\n" for case, said in titles(store))
-    assert same_as(Path(__file__).with_name("titles.txt"), text), "MEMLM_UPDATE_SNAPSHOTS=1 pytest writes it again"
+    assert same_as(Path(__file__).with_name("titles.txt"), text)  # MEMLM_UPDATE_SNAPSHOTS=1 pytest writes it again
 
 
 def test_reports_without_names_are_told_apart_in_words(store: Store) -> None:

@@ -83,7 +83,7 @@ def test_the_files_of_a_model_are_its_settings_and_all_of_its_weights(tmp_path):
     assert [file.name for file in locate(str(tmp_path)).weights()] == ["config.json", "model.safetensors"]
     assert is_location(str(tmp_path)) and is_location("hf:gpt2") and not is_location("tokens/abc")
     (tmp_path / "manifest.json").write_text("{}")
-    assert not is_location(str(tmp_path)), "the folder of a tokens artifact is an artifact"
+    assert not is_location(str(tmp_path))  # the folder of a tokens artifact is an artifact
 
 
 def test_a_folder_is_no_reference_to_the_store_unless_it_is_called_as_one(tmp_path, monkeypatch):

@@ -69,7 +69,7 @@ def test_a_grid_with_the_weight_that_switches_memory_off_has_the_model_alone_in_
     assert (got[:, :, 2] == -p_lm.log().sum(dtype=torch.float64).item()).all()
     best = best_point(got - 100 * (np.arange(3) == 2), [grid], [(1, 2, 5)])
     assert best.points == (Point(1, 0.0, 0.0),)
-    assert best.interior == ({},), "with no memory read, no scale is better than another"
+    assert best.interior == ({},)  # with no memory read, no scale is better than another
 
 
 def test_two_readings_make_the_product_of_their_grids():
@@ -120,7 +120,7 @@ def test_the_best_point_is_the_smallest_allowed_sum_and_tells_edges():
     nll[1, 0, 1], nll[2, 2, 1] = 1.0, 2.0
     best = best_point(nll, [GRID], [(1, 2, 5)])
     assert best.points == (Point(1, 0.5, 0.3),)
-    assert best.interior == ({"scale": True, "weight": True, "cutoff": True},), "nothing is below one entry"
+    assert best.interior == ({"scale": True, "weight": True, "cutoff": True},)  # nothing is below one entry
     best = best_point(nll, [GRID], [(5,)])
     assert best.points == (Point(5, 2.0, 0.3),)
     assert best.interior == ({"scale": False, "weight": True},)

@@ -1,5 +1,6 @@
 """Indexes of every kind compared with keys: those that they were made of, and those with one other key."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,11 @@ KINDS = {
 }
 
 
+def numbers(wrong: str | None) -> list[int]:
+    """Every number of what is wrong."""
+    return [int(number) for number in re.findall(r"\d+", wrong or "")]
+
+
 def made(tmp_path: Path, keys: np.ndarray, kind: str, metric: str = "l2") -> Path:
     settings = {"index": kind, "metric": metric, **KINDS.get(kind, {})}
     config = resolve(IndexConfig(**settings), Keys(*keys.shape, keys.dtype.name))
@@ -36,9 +42,7 @@ def test_a_key_that_is_not_that_of_its_row_is_found(tmp_path: Path, kind: str, m
     path = made(tmp_path, keys, kind, metric)
     assert wrong_rows(path, StoredKeys(keys, 100)) is None
     keys[[17, 333]] *= -1
-    assert (
-        wrong_rows(path, StoredKeys(keys, 100)) == "2 of its keys are not those of its datastore's rows, 17 the first"
-    )
+    assert numbers(wrong_rows(path, StoredKeys(keys, 100))) == [2, 17]
 
 
 @pytest.mark.parametrize("kind", ["IVF4,PQ2x4fs", "PQ2x4fs", "PQ2x4,RFlat", "IVF4,PQ2x4,RFlat", "LSH"])
@@ -52,8 +56,7 @@ def test_kinds_whose_codes_cannot_be_told_apart_are_not_accused(tmp_path: Path, 
 def test_an_index_of_more_or_fewer_rows_is_found(tmp_path: Path, kind: str, rows: int) -> None:
     keys = np.random.default_rng(0).standard_normal((ROWS + 1, DIM)).astype(np.float32)
     path = made(tmp_path, keys[:ROWS], kind)
-    wrong = wrong_rows(path, StoredKeys(keys[:rows], 100))
-    assert wrong == f"it has 400 keys of 400 rows, and its datastore {rows}"
+    assert numbers(wrong_rows(path, StoredKeys(keys[:rows], 100))) == [400, 400, rows]
 
 
 def test_rows_that_are_missing_are_found_beyond_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,4 +65,4 @@ def test_rows_that_are_missing_are_found_beyond_the_sample(tmp_path: Path, monke
     path = made(tmp_path, keys, "ivf-flat")
     assert wrong_rows(path, StoredKeys(keys, 100)) is None
     more = np.concatenate([keys, keys[:1]])
-    assert wrong_rows(path, StoredKeys(more, 100)) == "it has 400 keys of 400 rows, and its datastore 401"
+    assert numbers(wrong_rows(path, StoredKeys(more, 100))) == [400, 400, 401]

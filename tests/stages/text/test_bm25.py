@@ -146,7 +146,7 @@ def test_okapi_gives_terms_in_more_than_half_of_the_documents_a_quarter_of_the_m
     theirs = BM25Okapi(documents).idf
     holding = np.bincount(np.concatenate(documents))
     assert okapi_idf(holding, 4) == pytest.approx([theirs[term] for term in range(8)], rel=1e-12)
-    assert theirs[0] > 0 == theirs[1], "the floor is not reached, or the half is floored too"
+    assert theirs[0] > 0 == theirs[1]  # the floor is not reached, or the half is floored too
 
 
 @pytest.mark.parametrize("variant", SCORINGS)

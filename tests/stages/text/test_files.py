@@ -63,7 +63,7 @@ def test_a_bad_file_among_others_is_left_out_and_named(tmp_path: Path) -> None:
     found = find_files([str(tmp_path)], left_out=heard.append)
     assert [Path(path).stem for path in found] == list("012345678")
     (sentence,) = heard
-    assert sentence.startswith("3 of 12 files") and all(name in sentence for name in wrong)
+    assert sentence.startswith("3 of 12") and all(name in sentence for name in wrong)
     assert find_files([str(tmp_path / "latin.txt")]) == [str(tmp_path / "latin.txt")]  # its reader refuses it
     for number in range(9):
         (tmp_path / f"{number}.txt").write_bytes(b"")
@@ -87,7 +87,7 @@ def test_bad_records_and_damaged_files_among_others_are_left_out_and_named(tmp_p
     found = find_files([str(tmp_path)], left_out=heard.append)
     assert [Path(path).name for path in found] == ["good.jsonl", "good.txt.gz"]
     (sentence,) = heard
-    assert "broken.jsonl (line 2: no valid JSON" in sentence and "and 1 more" in sentence
+    assert "broken.jsonl (line 2" in sentence and "and 1 more" in sentence
     found = find_files([str(tmp_path)], column="body")
     assert [Path(path).name for path in found] == ["good.txt.gz", "without.jsonl"]
 
@@ -126,12 +126,12 @@ def test_a_folder_of_other_text_says_how_to_name_it(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\0" if name.endswith("PNG") else b"text\n")
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert str(caught.value).endswith(f" file; it has 2 .py files: name them ({tmp_path}/*.py).")
+    assert " 2 .py " in str(caught.value) and f"({tmp_path}/*.py)" in str(caught.value)
     (tmp_path / "a.py").unlink()
     (tmp_path / "b.py").unlink()
     with pytest.raises(DataError) as caught:
         find_files([str(tmp_path)])
-    assert str(caught.value).endswith(f"it has 1 .tex file: name them ($(find {tmp_path} -name '*.tex')).")
+    assert " 1 .tex " in str(caught.value) and f"($(find {tmp_path} -name '*.tex'))" in str(caught.value)
     (tmp_path / "sub/g.tex").unlink()
     with pytest.raises(DataError, match=r"or \.arrow file\.$"):
         find_files([str(tmp_path)])

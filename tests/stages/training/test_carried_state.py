@@ -67,6 +67,14 @@ MODELS = {
     "bottleneck": BOTTLENECK,
     "memsizer": MEMSIZER,
 }
+WITHIN = ((3, 2), (12, 1))
+"""Kills within the first epoch and within a later one: (step, batches an update)."""
+KILLS = [(name, *kill) for name in MODELS for kill in WITHIN] + [
+    ("lstm", step, accumulate)  # where epochs begin no layer has a say
+    for step in (3, 10, 12, 19)
+    for accumulate in (1, 2)
+    if (step, accumulate) not in WITHIN
+]
 
 
 def seen_states(run, monkeypatch):
@@ -128,9 +136,7 @@ def of_one_piece(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("step", [10, 12])
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "step", "accumulate"), KILLS)
 def test_a_run_killed_within_an_epoch_ends_with_the_same_bytes(name, step, accumulate, of_one_piece, tmp_path):
     model = MODELS[name]
     changes = {"model": model, "accumulate": accumulate}

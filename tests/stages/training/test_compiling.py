@@ -61,7 +61,7 @@ def test_losses_and_names_are_those_without_but_for_rounding(backbone, kind, tmp
     assert compiled["names"] == plain["names"]
     assert (plain["graphs"], compiled["graphs"] > 0) == (0, True)
     if kind == "compiled":  # and a run that was killed goes on to the same bytes
-        assert compiled["digest"] != plain["digest"], "kernels were not made anew"
+        assert compiled["digest"] != plain["digest"]  # kernels were not made anew
         assert trained(tmp_path / "parts", backbone, "compiled", 11).returncode == 1
         assert result(trained(tmp_path / "parts", backbone, "compiled")) == compiled
 
@@ -70,8 +70,7 @@ def test_losses_and_names_are_those_without_but_for_rounding(backbone, kind, tmp
 def test_what_cannot_be_compiled_is_not_left_as_it_is(tmp_path):
     run = trained(tmp_path / "broken", "transformer", "broken")
     assert run.returncode == 1
-    message = run.stderr.splitlines()[-1]
-    assert message.startswith("The model cannot be compiled: ") and message.endswith(". Train it without --compile.")
+    assert "without --compile" in run.stderr.splitlines()[-1]
 
 
 def test_a_backbone_with_nothing_to_compile_says_so(tmp_path):

@@ -27,9 +27,17 @@ def changes(method, backbone, **more):
     return {"method": method, "memory": memory, "model": model, **more}
 
 
-@pytest.mark.parametrize("backbone", ["transformer", "lstm"])
-@pytest.mark.parametrize("method", MEMORIES)
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    ("method", "backbone", "accumulate"),
+    [
+        ("trime", "transformer", 1),
+        ("trime", "lstm", 2),
+        ("trime-long", "transformer", 2),
+        ("trime-long", "lstm", 1),
+        ("trime-ext", "transformer", 1),
+        ("trime-ext", "lstm", 2),
+    ],
+)
 def test_a_killed_run_ends_with_the_same_bytes(method, backbone, accumulate, tmp_path):
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
@@ -106,7 +114,7 @@ def test_a_small_text_makes_batches_of_whole_runs(tmp_path):
     how = changes("trime-long", "transformer", steps=2)
     notes = Notes()
     assert trainer(tmp_path, notes, data=splits(27), **how).batch_size == 2
-    assert "a batch is 2 segments instead of 4" in notes.messages[0]
+    assert "2 segments" in notes.messages[0]
     with pytest.raises(DataError, match=r"\b3\b.*\b4\b"):
         trainer(tmp_path, data=splits(27), **how | {"memory": {"consecutive": 4}})
 
@@ -122,7 +130,7 @@ def test_documents_reach_the_batches(tmp_path):
 
 def test_one_process_alone_gathers_nothing():
     keys = torch.zeros(3)
-    assert with_other_ranks(keys) is keys, "which is what halves the products"
+    assert with_other_ranks(keys) is keys  # which is what halves the products
 
 
 def test_methods_are_found_by_name():

@@ -20,7 +20,7 @@ def test_segments_of_trime_ext_are_random_unless_they_are_packed(tmp_path):
     tokens = small_tokens(Store(tmp_path))
     config = TrainConfig(method="trime-ext", segment_length=64)
     warning = random_segments(config, Inputs({"tokens": tokens}))
-    assert "draws the segments of a batch at random" in warning
+    assert "at random" in warning
     assert f"memlm pack-batches {tokens.reference} --segment-length 64" in warning
     assert random_segments(config, Inputs({"tokens": tokens, "batches": tokens})) is None
 
@@ -35,7 +35,7 @@ def test_a_memory_that_training_never_fills_is_named(method, attention):
     if method not in ("trime", "trime-ext"):
         assert warning() is None
         return
-    assert f"method {method!r} reads every segment by itself, so attention {attention!r}" in warning()
+    assert f"method {method!r}" in warning() and f"attention {attention!r}" in warning()
     assert ("--long-length 0" in warning()) == (attention != "infinity")
     if attention != "infinity":
         assert warning(long_length=0) is None
@@ -51,10 +51,10 @@ def test_the_cost_of_a_large_vocabulary_is_told(monkeypatch):
     assert cost_of_vocabulary(model) is None
     monkeypatch.setattr("stages.text.tokenizer.MANY_TYPES", 99)
     warning = cost_of_vocabulary(model)
-    assert "the vocabulary of 100 types takes 0.0008 million weights, 12.8 kB with gradients and moments" in warning
+    assert all(figure in warning for figure in ("100 types", "0.0008 million", "12.8 kB"))
     assert "model.cutoffs" in warning
     untied = cost_of_vocabulary(model.model_copy(update={"tied": False}))
-    assert "takes 0.0016 million weights" in untied
+    assert "0.0016 million" in untied
     assert cost_of_vocabulary(model.model_copy(update={"cutoffs": (20,)})) is None
 
 
@@ -64,6 +64,6 @@ def test_memory_in_more_blocks_than_in_its_paper_is_named():
         return more_blocks_than_usual(parse_model(model))
 
     assert warning() is warning(layers=[1]) is None
-    assert "in 2 of 4 blocks" in warning(layers=[1, 2]) and "[3]" in warning(layers=[1, 2])
+    assert "2 of 4" in warning(layers=[1, 2]) and "[3]" in warning(layers=[1, 2])
     assert more_blocks_than_usual(parse_model({"backbone": "compressive-transformer"})) is None
     assert more_blocks_than_usual(parse_model({"backbone": "lstm"})) is None

@@ -39,7 +39,7 @@ def test_a_batch_is_searched_as_a_loop_searches_each(seed: int, beam: int) -> No
         assert one.log_prob == pytest.approx(score * length**alpha, abs=1e-12)
         assert one.cut == (len(target) == most)
         lengths.add(len(target))
-    assert len(lengths) > 1, "sentences are done at different steps"
+    assert len(lengths) > 1  # sentences are done at different steps
 
 
 def test_one_beam_takes_the_likeliest_token_each_time() -> None:
@@ -72,7 +72,7 @@ def test_memory_changes_every_step_of_all_rows_in_one_call() -> None:
 
     found = beam_search(decoder, *padded(SOURCES), [9] * 4, BeamSettings(2, 0), memory)
     assert [one.tokens for one in found] == [[1 + i] * i for i in range(4)]
-    assert len(calls) == decoder.steps and calls[:2] == [4, 6], "one sentence ends at once, three have two beams"
+    assert len(calls) == decoder.steps and calls[:2] == [4, 6]  # one sentence ends at once, three have two beams
 
 
 def test_sentences_that_are_settled_leave_the_batch_early() -> None:

@@ -18,9 +18,9 @@ def test_nothing_runs_off_the_edge_without_a_handle(pages: list[Path], tmp_path:
     assert [(one["page"], one["width"]) for one in found] == [(page.name, w) for page in pages for w in WIDTHS]
     assert {f"{one['page']} at {one['width']}": one["beyond"] for one in found if one["beyond"]} == {}
     phone = {one["page"]: one["handles"] for one in found if one["width"] == min(WIDTHS)}
-    assert phone["report.html"] and phone["compare.html"], "tables and drawings are wider than a phone"
+    assert phone["report.html"] and phone["compare.html"]  # tables and drawings are wider than a phone
     assert not [one["above"] for one in found if one["above"] and one["width"] == min(WIDTHS)], "figures come first"
-    assert not phone["passage.html"] and not phone["passages.html"], "a passage has no columns on a phone"
+    assert not phone["passage.html"] and not phone["passages.html"]  # a passage has no columns on a phone
 
 
 def test_all_columns_of_the_results_are_seen_on_a_laptop(tmp_path: Path) -> None:

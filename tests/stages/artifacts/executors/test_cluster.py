@@ -80,7 +80,7 @@ class TestRay(ExecutorContract):
         outcome = self.made(store, Sums(trace, seconds=0.1), reporter)
         assert outcome.status == "made"
         assert outcome.artifact.metrics == {"sum": 21}
-        assert any("lost; its shard is computed again" in words for words in reporter.words)
+        assert any("computed again" in words for words in reporter.words)
         assert not capfd.readouterr().out
 
     @pytest.mark.endurance
@@ -98,7 +98,7 @@ class TestRay(ExecutorContract):
                 assert "runs 0" in str(ray.get(left.ready.remote()).error())
         assert self.made(store, Sums(trace)).artifact.id == DRAFT
         with joined():
-            assert cluster.left_behind("tokens-") == names[1:], "that of another artifact lives"
+            assert cluster.left_behind("tokens-") == names[1:]  # that of another artifact lives
             cluster.end_actor(names[1])
             assert not cluster.left_behind("tokens-")
 
@@ -129,7 +129,8 @@ def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(tmp
     unseen = cluster.ShardActor(task, Place(str(tmp_path / "nowhere"), own)).ready()
     assert unseen is not None and f"{here} does not see" in str(unseen.error())
     older = cluster.ShardActor(b"of another version", Place(str(tmp_path), "0.0")).ready()
-    assert older is not None and f"{here} has memlm {own}, and this command runs 0.0" in str(older.error())
+    assert older is not None
+    assert f"{here} has memlm {own}" in str(older.error()) and "runs 0.0" in str(older.error())
 
 
 @pytest.mark.endurance

@@ -167,7 +167,7 @@ def test_a_row_with_a_cache_counts_on_and_its_weight_is_fitted_where_memory_is_t
 def test_the_weight_is_never_fitted_on_what_is_scored(read, store):
     words = {"test": LastWords(np.array([[2, 5]]))}
     cache = Reads(past="stream")
-    assert Counting(read, "test").control(cache)["tune_split"] == "valid", "nothing is tuned: what would be tuned on"
+    assert Counting(read, "test").control(cache)["tune_split"] == "valid"  # nothing is tuned: what would be tuned on
     for counting in (Counting(read, "valid"), Counting(read, "test", last_words=words)):
         found = counting.control(cache)
         assert (found["weight"], found["tune_split"]) == (0.5, None)
@@ -230,7 +230,7 @@ def _outside(read: dict[str, Artifact], other: Artifact) -> np.ndarray:
 
 
 def test_it_is_left_out_where_it_says_nothing_or_costs_much(read, other, monkeypatch):
-    assert Counting(read, "train").trigram() is None, "it knows the text"
+    assert Counting(read, "train").trigram() is None  # it knows the text
     assert Counting(read, "train").control(Reads(past="stream")) is None
     model = read["model"]
     manifest = model.manifest.model_copy(update={"outside_files": [["checkpoint", "0"]]})
@@ -239,7 +239,7 @@ def test_it_is_left_out_where_it_says_nothing_or_costs_much(read, other, monkeyp
     assert Counting(imported, "test").control(Reads()) is None
     rows = Counting(imported, "test").control(Reads((stored(read, other),)))
     p = by(lambda place: events(ids_of(other, "train")), events(ids_of(read["tokens"], "test")))
-    assert rows["perplexity"] == pytest.approx(perplexity(p), rel=1e-9), "what it may read is known all the same"
+    assert rows["perplexity"] == pytest.approx(perplexity(p), rel=1e-9)  # what it may read is known all the same
     on = Counting(imported, "test").control(Reads(past="stream"))
     assert (on["texts"], on["weight"]) == ([], None)
     ids = ids_of(read["tokens"], "test")

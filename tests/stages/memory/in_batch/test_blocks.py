@@ -21,7 +21,7 @@ def test_blocks_hold_every_visible_cell_once(case, rows, columns):
         assert block.rows.stop - block.rows.start <= rows
         assert block.keys.stop - block.keys.start <= columns
         seen = {(i, j) for i, j in cells if want[i][j]}
-        assert seen, "a block of nothing"
+        assert seen  # a block of nothing
         assert seen <= left, "a cell twice"
         assert block.whole == (seen == cells)
         left -= seen
@@ -41,7 +41,7 @@ def test_mirrored_blocks_hold_every_visible_cell_once(case, at_once):
                 (i, j) for i in range(side.rows.start, side.rows.stop) for j in range(side.keys.start, side.keys.stop)
             }
             seen = {(i, j) for i, j in cells if want[i][j]}
-            assert seen, "a block of nothing"
+            assert seen  # a block of nothing
             assert seen <= left, "a cell twice"
             assert side.whole == (seen == cells)
             left -= seen

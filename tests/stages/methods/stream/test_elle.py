@@ -52,7 +52,7 @@ def test_it_grows_before_each_domain_but_the_first_and_is_the_same_function_but_
     update = made(wider=(2,), deeper=(1,), noise=0.0, kept=0.3)
     model, tokens = update.model, torch.randint(WORDS, (3, 5))
     learnt(update, 0)
-    assert model.config.width == 8, "the first domain is learnt as it began"
+    assert model.config.width == 8  # the first domain is learnt as it began
     before, numbers = model.log_probs(model.encode(tokens).hidden), sum(one.numel() for one in model.parameters())
     update.method.begin_task(stream()[1])
     assert (model.config.width, model.config.heads, model.config.ffn_width, model.config.layers) == (16, 4, 16, 1)
@@ -64,7 +64,7 @@ def test_it_recovers_on_memory_alone_before_it_learns_the_second_domain() -> Non
     update = made(recovery=3, recovery_batch=5, kept=0.3, mixed=0.5)
     learnt(update, 0)
     kept = update.method.memory.rows.tolist()
-    assert len(kept) == 6 and set(kept) < set(range(20)), "a third of 20 documents, rounded up"
+    assert len(kept) == 6 and set(kept) < set(range(20))  # a third of 20 documents, rounded up
     assert all(len(one) == SIZE for one in update.learnt), "memory was empty"
     update.learnt.clear()
     learnt(update, 1)
@@ -72,7 +72,7 @@ def test_it_recovers_on_memory_alone_before_it_learns_the_second_domain() -> Non
     assert all(len(one) == 5 and set(one) <= set(kept) for one in update.learnt[:3])
     for number, one in enumerate(update.learnt[3:]):
         assert one[:SIZE] == list(range(20 + SIZE * number, 24 + SIZE * number)), "the domain"
-        assert len(one) == SIZE + 2 and set(one[SIZE:]) <= set(kept), "and half as many of memory"
+        assert len(one) == SIZE + 2 and set(one[SIZE:]) <= set(kept)  # and half as many of memory
     assert len(update.method.memory) == 6 + 4
 
 
@@ -94,7 +94,7 @@ def test_copies_differ_by_the_noise_and_anew_for_each_domain() -> None:
 
     exact = grew(0.0, 1)
     added = grew(0.5, 1) - exact
-    assert not added[:, :8].any(), "what reads the first of each has none"
+    assert not added[:, :8].any()  # what reads the first of each has none
     assert float(added[:, 8:].std()) == pytest.approx(0.5, rel=0.2)
     assert not torch.equal(grew(0.5, 2) - exact, added)
 

@@ -75,7 +75,7 @@ def test_activation_weighs_every_document_alike() -> None:
 
     update.loss = noted
     loss = update.read(own)
-    assert len(logs) > SIZE and len(update.learnt) == 2, "the batch and its share of memory"
+    assert len(logs) > SIZE and len(update.learnt) == 2  # the batch and its share of memory
     assert float(loss) == pytest.approx(-np.mean(logs), rel=1e-12)
 
 
@@ -129,7 +129,7 @@ def test_prototypes_are_means_of_the_weight_and_of_memory() -> None:
     batch = update.method._split.batch(np.array([2, 9]))
     scores = update.model.label_scores(batch).detach().numpy()
     np.testing.assert_allclose(scores[:, :2], represented(update, np.array([2, 9])) @ wanted[:2].T, rtol=1e-9)
-    assert (scores[:, 2:] == -np.inf).all(), "labels of the second task are not known yet"
+    assert (scores[:, 2:] == -np.inf).all()  # labels of the second task are not known yet
 
 
 def test_reconsolidation_descends_the_loss_of_constant_prototypes() -> None:

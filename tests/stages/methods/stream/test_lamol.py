@@ -154,3 +154,9 @@ def test_tokens_that_only_the_model_has_begin_near_the_mean(tmp_path) -> None:  
     start_from(model.float(), tmp_path / "w.safetensors")
     rows, own = model.vocabulary.embedding, small.vocabulary.embedding
     assert torch.equal(rows[:WORDS], own) and (rows[WORDS:] - own.mean(0)).abs().max() < 0.15
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(2, 2), (9, 3)])
+def test_answers_of_documents_leave_half_of_the_room_to_the_text(longest: int, kept: int) -> None:
+    spelling = Spelling(LanguageSettings(answers=(), longest=longest, first=WORDS), EOS, 6)
+    assert (spelling.longest, spelling.room) == (kept, 4 - kept)

@@ -89,7 +89,7 @@ def test_a_draw_is_learnt_from_at_the_fast_weights() -> None:
     fast = {n: w - 0.3 * own[n] if is_fast("oml-er", n) else w for n, w in slow.items()}
     update.read(batch)
     drawn = [document for documents in update.learnt[1:] for document in documents]
-    assert update.steps == 2 and len(drawn) == 6 and len(update.learnt) == 3, "a batch of four, and one of two"
+    assert update.steps == 2 and len(drawn) == 6 and len(update.learnt) == 3  # a batch of four, and one of two
     own = gradients(model, fast, made._split.batch(np.array(drawn)))
     for name, weight in model.named_parameters():
         torch.testing.assert_close(weight.detach(), slow[name] - 0.1 * own[name], rtol=1e-9, atol=1e-12)
@@ -102,7 +102,7 @@ def test_memory_is_asked_in_every_so_many_episodes() -> None:
     streams = [documents for documents in update.learnt if documents == sorted(documents) and len(documents) == SIZE]
     draws = [documents for documents in update.learnt if documents not in streams]
     assert sum(map(len, streams)) == 32 and len(streams) == 8
-    assert update.steps == 5 and sum(map(len, draws)) == 2 * 6, "episodes of 2, 1, 2, 1 and 2 batches"
+    assert update.steps == 5 and sum(map(len, draws)) == 2 * 6  # episodes of 2, 1, 2, 1 and 2 batches
 
 
 def test_the_interval_counts_all_examples_of_an_update() -> None:
@@ -113,7 +113,7 @@ def test_the_interval_counts_all_examples_of_an_update() -> None:
     made.begin_task(task)
     for start in range(0, 5 * SIZE, SIZE):
         update.read(task.examples.batch(np.arange(start, start + SIZE)))
-    assert sum(map(len, update.learnt)) == 5 * SIZE + 6, "the second of three episodes has a draw"
+    assert sum(map(len, update.learnt)) == 5 * SIZE + 6  # the second of three episodes has a draw
 
 
 class Halved(Watched):

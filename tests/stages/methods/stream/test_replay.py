@@ -15,7 +15,7 @@ def test_a_draw_follows_every_so_many_examples_and_is_of_what_was_read(every: in
     drawn: list[list[int]] = []
     for documents in update.learnt:
         if set(documents) & seen:
-            assert set(documents) <= seen, "drawn, so all of it was written"
+            assert set(documents) <= seen  # drawn, so all of it was written
             drawn.append(documents)
         else:
             seen |= set(documents)

@@ -42,7 +42,7 @@ def test_hidden_states_and_keys_are_those_of_the_equations() -> None:
         np.testing.assert_allclose(read.key("ffn-input")[row, : len(inputs)].numpy(), g, rtol=1e-5, atol=1e-6)
         log_p = oracle.log_probs(oracle.weights_of(net), f)
         np.testing.assert_allclose(net.log_probs(read.hidden[row, : len(inputs)]).numpy(), log_p, rtol=1e-5)
-    assert read.state is None, "training keeps no state"
+    assert read.state is None  # training keeps no state
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """Remarks on gains: what does not beat counting says so before anything else."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,11 @@ def report(*rows: tuple[str, float | None, dict | None], counted: float = 671.0,
     return {**METRICS, "rows": made, "trigram": trigram(counted, counted), **others}
 
 
+def numbers(said: str) -> list[float]:
+    """Every number of a text."""
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", said)]
+
+
 PLAIN = ("plain", 600.0, control(671.0))
 KNN = ("knn-lm", 44.8, control(24.7, texts=(TRAIN, OTHER)))
 BOTH = ("both", 37.0, control(35.2, past="stream", weight=0.25, tune_split="valid"))
@@ -39,9 +45,9 @@ def test_a_gate_that_gains_nothing_is_told(shut: float | None, made: bool) -> No
 def test_a_row_that_does_not_beat_counting_in_what_it_reads_comes_first() -> None:
     made = report(PLAIN, KNN, CACHE)
     assert codes(made)[0] == "worse-than-counting"
-    assert text(made, "worse-than-counting").startswith("knn-lm (44.8, counting 24.7) ")
+    assert numbers(text(made, "worse-than-counting"))[:2] == [44.8, 24.7]
     several = text(report(PLAIN, KNN, BOTH, CACHE), "worse-than-counting")
-    assert several.startswith("knn-lm (44.8, counting 24.7) and both (37, counting 35.2) ")
+    assert numbers(several)[:4] == [44.8, 24.7, 37, 35.2]
     assert "worse-than-counting" not in codes(report(PLAIN, CACHE))
 
 
@@ -49,14 +55,14 @@ def test_a_model_that_loses_says_so_first_and_once() -> None:
     made = report(("plain", 700.0, control(671.0)), KNN)
     assert codes(made)[0] == "worse-than-trigram" and "worse-than-counting" not in codes(made)
     assert "; nor is knn-lm" in text(made, "worse-than-trigram")
-    assert "trigram" not in codes(report(PLAIN)), "the column shows it"
+    assert "trigram" not in codes(report(PLAIN))  # the column shows it
     hardly = codes(report(("plain", 660.0, control(671.0)), KNN))
     assert hardly[0] == "worse-than-counting" and "hardly-better-than-trigram" in hardly
 
 
 def test_of_a_model_that_learned_to_be_read_with_memory_the_row_without_is_not_held_against_counting() -> None:
     made = report(("plain", 900.0, control(671.0)), ("trime", 90.0, control(80.0)), method="trime")
-    assert text(made, "worse-than-counting").startswith("trime (90, counting 80) ")
+    assert numbers(text(made, "worse-than-counting"))[:2] == [90, 80]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple
 def test_where_text_was_read_before_the_new_one_decides() -> None:
     outside = {"repeated_share": 0.5, "rows": [{"row": "knn-lm", "perplexity": 50.0}], "texts": []}
     one = report(PLAIN, ("knn-lm", 20.0, control(9.0, 51.0)), outside_repeated_paragraphs=outside, counted=9.0)
-    assert loses_to_counting(one, one["rows"][1]) is None, "counting knows the other text by heart"
+    assert loses_to_counting(one, one["rows"][1]) is None  # counting knows the other text by heart
     one["rows"][1]["control"]["perplexity_on_new_text"] = 49.0
     assert loses_to_counting(one, one["rows"][1]) == (50.0, 49.0)
     outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 85.0}], "texts": []}
@@ -193,7 +199,7 @@ def test_rows_that_chance_may_have_put_apart_tie(rows: dict, above: tuple, found
     one = {**METRICS, "rows": made, "change_intervals": {**DRAWN, "rows": drawn}}
     assert tied(one) == found and ("ties" in codes(one)) == (found is not None)
     lower = {"row": {"row": "plain", "perplexity": 40.0}, "model": "model/2", "report": "report/2", "method": "lm"}
-    assert tied({**one, "baseline": lower}) is None, "the baseline's row is lowest"
+    assert tied({**one, "baseline": lower}) is None  # the baseline's row is lowest
 
 
 GAINS = [0.02, 0.01, 0.03, 0.02, 0.02]

@@ -100,7 +100,7 @@ def test_a_score_of_the_training_text_is_marked(changed: dict, made: bool) -> No
     }
     assert bool(list(training_text(report | changed))) == made == ("scored-training-text" in codes(report | changed))
     uneven = "uneven-valid" in codes({**report, **changed, "valid_perplexity": 300.0})
-    assert uneven is not made, "a model's own text differs from valid because it was learned"
+    assert uneven is not made  # a model's own text differs from valid because it was learned
 
 
 LEARNED = {"corpus": "tokens/1", "split": "train", "read_by": ["model"], "repeated_share": 0.15}

@@ -36,4 +36,4 @@ def test_the_wording_is_as_it_was_agreed_on() -> None:
         gaps = [name for _, name, _, _ in Formatter().parse(sentence.text + sentence.short) if name]
         made = remark(code, {name: f"<{name}>" for name in gaps})
         lines.append(f"{Severity(made.severity).name} {code}: {made.text}{f' | {made.short}' if made.short else ''}\n")
-    assert same_as(WORDING, "".join(lines)), "MEMLM_UPDATE_SNAPSHOTS=1 pytest writes the file again"
+    assert same_as(WORDING, "".join(lines))  # MEMLM_UPDATE_SNAPSHOTS=1 pytest writes the file again

@@ -115,7 +115,7 @@ def test_where_memory_helps_a_report_holds_no_weight_at_which_it_is_off(tuned):
     assert (one.off, one.lowest) == ([False], [False])
     sums[1, 1, 0] = 9.0
     policy = after(tuned, sums)
-    assert tuned_row(policy, tokens=1).lowest == [True], "the smallest with which it is read"
+    assert tuned_row(policy, tokens=1).lowest == [True]  # the smallest with which it is read
     assert policy.best.interior[0]["weight"] is False
 
 
