@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memlm_cli.arguments import check_artifact_name, given_settings, publish_name
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.output_files import has_display, open_page
-from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name
 from stages.errors import UsageError
+from stages.numbers import duration
 
 if TYPE_CHECKING:
     from pipelines.recipe import Recipe
@@ -87,7 +88,7 @@ def try_text(
     elif dry_run:
         show_plan(recipe, common)
     else:
-        _run(recipe, plan, file, output, common)
+        _run(recipe, plan, file, output, minutes, common)
         if open_ and on_terminal() and has_display():
             open_page("try", output)
 
@@ -112,7 +113,7 @@ def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int |
     return as_asked(load_recipe(file, {"train": texts}, settings), seeds, common)
 
 
-def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Common) -> None:
+def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common) -> None:
     """Run what was planned, and write its page; the answer is the page's path."""
     from memlm_cli.run_recipe import run_all, show_again, show_groups
 
@@ -124,11 +125,19 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, common: Commo
     publish_name(common, results[-1].artifact)
     for line in plan.ample:
         say(f"try: {line}")
+    if plan.ample and all(result.status == "made" for result in results):
+        _say_of_time_left(sum(result.seconds for result in results), 60 * minutes)
     _write_page([result.reference for result in reports], output, common, [*plan.ample, *plan.page])
     if common.json:
         answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
     else:
         answer(str(output))
+
+
+def _say_of_time_left(taken: float, given: float) -> None:
+    """Say so where a plan made on a busy machine left half of the time, in seconds, that more could be done in."""
+    if taken < given / 2:
+        say(f"try: that took {duration(taken)} of {duration(given)}; --replan times this machine again, and plans more")
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:

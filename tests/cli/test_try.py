@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import memlm_cli
+from memlm_cli.commands.try_text import _say_of_time_left
 from pipelines.recipe import load_recipe
 from tests.cli.conftest import Memlm
 
@@ -286,10 +287,19 @@ def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, bo
 @pytest.mark.usefixtures("small")
 def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, book: Path) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
+    assert ended.code == 0, ended.err
     (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     assert all(part in Path("page.html").read_text("utf-8") for part in (f"--minutes {minutes} ", " 96 tokens back"))
+    assert "; --replan " in ended.err  # the clock stands still here, so that all of the time is left
+    assert "; --replan " not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "--minutes" not in enough and " of text" not in enough
+
+
+@pytest.mark.parametrize(("taken", "said"), [(290, True), (310, False)])
+def test_time_is_left_where_half_of_it_is(taken: float, said: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    _say_of_time_left(taken, 600)
+    assert bool(capsys.readouterr().err) == said
 
 
 @pytest.mark.usefixtures("small")
