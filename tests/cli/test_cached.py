@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Memlm
 from tests.cli.test_artifacts import SMALL
 
@@ -48,11 +50,12 @@ def answers(*commands: list[object]) -> tuple[list[str], str]:
     """Lines of stdout, and stderr, of commands that one fresh process answers."""
     words = [sys.executable, "-c", PROGRAM, json.dumps([[str(word) for word in command] for command in commands])]
     environment = {name: value for name, value in os.environ.items() if name != "MEMLM_PARTS"}  # those of tests compute
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines(), ended.stderr
 
 
+@pytest.mark.timeout(400)
 def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     more: dict[str, list[object]] = {
         "tokenize": ["--train", text, "--valid", text, "--tokenizer", "bpe", "--vocab-size", "300"],

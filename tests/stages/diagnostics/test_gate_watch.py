@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.diagnostics.gate import BINS, GROUPS, GateProbe, GateWatch, first_matches, grouped, histogram
@@ -56,6 +56,7 @@ def watched(model, numbers, cuts, counted=None, passage=range(7, 19)):
     return seen.record | seen.record["layers"][0], (hidden, targets, neighbors, gate, torch.cat(log_ps))
 
 
+@settings(max_examples=25)  # as of the other cuts of a stream: each example reads a model twice
 @given(st.sets(st.integers(1, TOKENS - 1), max_size=4).map(sorted), st.integers(1, STORED), st.booleans())
 def test_blocks_do_not_matter(model, cuts, number, some):
     counted = torch.arange(TOKENS) % 3 == 0 if some else None
