@@ -10,11 +10,12 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from memlm_cli.app import app, check_origin
+from memlm_cli.arguments import tell_outcome
 from memlm_cli.command import in_force, named_in_errors, remind
+from memlm_cli.commands.stage import prepare, run_stage
 from memlm_cli.defaults import Default, Defaults, read_defaults
 from memlm_cli.options import NOT_OPTIONS, Common
 from memlm_cli.progress import telling
-from memlm_cli.run_stage import prepare, run_stage, tell_outcome
 from pipelines.catalogue import COMMANDS
 from stages.artifacts.references import DEFAULT_STORE
 from stages.errors import UsageError, did_you_mean

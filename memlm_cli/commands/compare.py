@@ -47,7 +47,7 @@ def compare(
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
 
     Two matrices of the same tasks -> both side by side."""
-    from memlm_cli.run_stage import read_reference
+    from memlm_cli.arguments import read_reference
     from stages.comparison.compare import compare as compare_reports
     from stages.comparison.compare import write_token_table
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.arguments import read_reference
 from memlm_cli.console import answer, say
 from memlm_cli.options import Asked
-from memlm_cli.run_stage import read_reference
 
 
 def export(

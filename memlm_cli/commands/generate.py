@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
+from memlm_cli.arguments import read_question, require_text
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
-from memlm_cli.run_stage import read_question, require_text
 from stages.numbers import number
 
 if TYPE_CHECKING:

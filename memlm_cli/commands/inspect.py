@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.arguments import read_question
 from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
 from memlm_cli.output_files import check_output_file, write_html
-from memlm_cli.run_stage import read_question
 from stages.errors import UsageError
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ def report(
     asked: Asked,
 ) -> None:
     """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
+    from memlm_cli.arguments import read_reference
     from memlm_cli.reproduce import page_of
-    from memlm_cli.run_stage import read_reference
     from stages.pages.lineage import find_reports
     from stages.pages.page import check_figures_folder, check_page_file, write_figures, write_page
 

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.arguments import check_artifact_name, given_settings, publish_name, reference_line
 from memlm_cli.console import answer, note
 from memlm_cli.options import Common
-from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name, reference_line
 
 FileList = list[str] | None
 

@@ -1,18 +1,27 @@
-"""The commands that make artifacts: an argument, an option for each setting and each reference, one stage."""
+"""The commands that make artifacts: from an argument, and options for settings and references, to one stage that runs.
 
-from collections.abc import Callable, Iterator
+Help, which shows the options alone, does without what is imported in functions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from memlm_cli import completion
 from memlm_cli.options import Common
-from pipelines.catalogue import COMMANDS, Command, Reference, config_of
+from pipelines.catalogue import COMMANDS, Command, Reference, config_of, stage_of
 from pipelines.options import Option, options_of
 from stages.artifacts.kinds import KINDS
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
+
+if TYPE_CHECKING:
+    from pipelines.settings import Settings
+    from stages.artifacts.make import Outcome
+    from stages.config import StageConfig
 
 COMPLETIONS = {
     "method": completion.words(METHODS.names),
@@ -28,8 +37,6 @@ def stage_command(name: str) -> Callable[..., None]:
     command, config = COMMANDS[name], config_of(name)
 
     def run(*, common: Common, source: str | list[str] | None, **given: Any) -> None:
-        from memlm_cli.run_stage import make_artifact  # which help does without
-
         make_artifact(name, source, given, common)
 
     options = options_of(config)
@@ -41,6 +48,107 @@ def stage_command(name: str) -> Callable[..., None]:
     run.__signature__ = Signature([*_arguments(command), *own, common])  # type: ignore[attr-defined]
     run.__doc__ = command.summary
     return run
+
+
+class Work(NamedTuple):
+    """A stage to be run, as its command says it."""
+
+    config: "StageConfig"
+    references: dict[str, Any]
+    """Artifacts and files by what the stage calls them."""
+    asked: "Settings"
+    """The settings that were asked for, without those of a preset."""
+    preset: str | None
+
+
+def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
+    """Make, or find, the artifact of a command; print its reference, and its content as a table.
+
+    Where only a plan is asked for (`memlm plan`), print that.
+
+    Args:
+        command: its name.
+        source: its argument, a list of files where it reads them; None or `-` reads a reference from standard input.
+        given: values of the command's own options by name; None: not given.
+        common: the options under "Everywhere".
+    Raises: UsageError before anything is read or started; whatever the stage raises.
+    """
+    from memlm_cli.arguments import read_reference, reference_line, tell_outcome
+    from memlm_cli.console import answer
+
+    work = prepare(command, given, common)
+    work.references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
+    if common.plan:
+        from memlm_cli.commands.plan import show_estimates
+        from pipelines.estimates import Task
+
+        return show_estimates([Task(command, command, work.config, work.references)], common)
+    outcome = run_stage(command, work, common)
+    answer(reference_line(outcome.artifact, outcome.status, common))
+    tell_outcome(command, outcome, common)
+
+
+def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
+    """The settings of a command, validated, and the artifacts and files that its options name.
+
+    Args:
+        given: values of options by name; other names are settings, and may be nested.
+    Raises: UsageError for settings that make no sense, before anything is read.
+    """
+    from memlm_cli.arguments import check_artifact_name, given_settings
+    from pipelines.settings import merged, validated
+    from stages.pretrained.location import names_tokenizer
+    from stages.text.config import GIVEN
+
+    model, options = config_of(command), options_of(config_of(command))
+    references = {role: given.get(role) for role in COMMANDS[command].references}
+    preset = given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
+    typed = {name: value for name, value in given.items() if value is not None and value is not preset}
+    typed = {
+        name: options[name].value(value) if name in options else value
+        for name, value in typed.items()
+        if name in options or name not in references
+    }
+    # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
+    if (tokenizer := typed.get("tokenizer")) is not None:
+        references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
+        typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
+    if "precision" in model.model_fields:
+        typed["precision"] = common.precision
+    asked = given_settings(common, typed, options)
+    under = _under(preset, asked, references["init_from"], common) if model.has_presets else {}
+    config: StageConfig = validated(model, merged(under, asked))
+    check_artifact_name(common)
+    return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
+
+
+def run_stage(command: str, work: Work, common: Common) -> "Outcome":
+    """Make, or find, the artifact of a stage, and give it the name that is asked for."""
+    from memlm_cli.arguments import publish_name
+    from memlm_cli.exit_codes import resumable
+    from memlm_cli.progress import ConsoleReporter
+    from pipelines.command_words import command_words
+    from stages.artifacts.make import make
+
+    store = common.open_store()
+    words = command_words(command, work.references, work.asked, work.preset)
+    with resumable(), ConsoleReporter(command) as reporter:
+        how = replace(common.execution(reporter), command=words)
+        outcome = make(stage_of(command), work.config, work.references, store, how)
+    publish_name(common, outcome.artifact)
+    return outcome
+
+
+def _under(name: str | None, asked: Mapping[str, Any], init_from: str | None, common: Common) -> dict[str, Any]:
+    """Settings of a training that the user's own are laid over."""
+    from stages.artifacts.store import Store
+    from stages.training.presets import training_preset
+
+    init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
+    return training_preset(name, asked, init)
+
+
+# Options
 
 
 def option_parameter(option: Option) -> Parameter:

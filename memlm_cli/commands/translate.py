@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
+from memlm_cli.arguments import require_text
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, shown
 from memlm_cli.options import Asked, OptionsOf, ReadOptions
 from memlm_cli.progress import not_working
-from memlm_cli.run_stage import require_text
 from stages.errors import DataError, UsageError
 from stages.numbers import number
 

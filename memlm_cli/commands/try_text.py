@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memlm_cli.arguments import check_artifact_name, given_settings, publish_name
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.output_files import has_display, open_page
-from memlm_cli.run_stage import check_artifact_name, given_settings, publish_name
 from stages.errors import UsageError
 from stages.numbers import duration
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from memlm_cli.arguments import given_settings
 from memlm_cli.options import Common
-from memlm_cli.run_stage import given_settings
 from pipelines.options import options_of
 from stages.training.config import TrainConfig
 from tests.cli.conftest import Memlm

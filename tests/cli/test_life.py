@@ -48,14 +48,14 @@ class Watched(NamedTuple):
 MAKING = "stages.artifacts.make.plan"
 """Where every stage finds its inputs, and hashes files."""
 PLANNING = "pipelines.estimates.plan"
-RESULT = "memlm_cli.run_stage.show_result"
+RESULT = "memlm_cli.arguments.show_result"
 ARTIFACTS = "stages.artifacts.store.Store.artifacts"
 
 COMMANDS = {
     "try": Watched("{text} --no-open", ("stages.text.survey.count_lines", "stages.training.speed.training_speed")),
     "tokenize": Watched(
         "--train {text}",
-        (MAKING, "stages.tokenization.spooling.chosen_tokenizer", "memlm_cli.run_stage.publish_name", RESULT),
+        (MAKING, "stages.tokenization.spooling.chosen_tokenizer", "memlm_cli.arguments.publish_name", RESULT),
     ),
     "train": Watched(
         f"{{tokens}} {' '.join(SMALL)}",

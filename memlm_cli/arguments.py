@@ -1,119 +1,28 @@
-"""From options to one artifact: what the commands of all stages have in common."""
+"""Words of a command: settings that are said, names and references of artifacts; and the line that answers them."""
 
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answer, answers_on_terminal, note, say
-from memlm_cli.exit_codes import resumable
+from memlm_cli.console import answers_on_terminal, note, say
 from memlm_cli.options import Common
-from memlm_cli.progress import ConsoleReporter, not_working
+from memlm_cli.progress import not_working
 from memlm_cli.result_tables import show_result, tell_rest
-from pipelines.catalogue import COMMANDS, config_of, stage_of
-from pipelines.command_words import command_words
-from pipelines.options import Option, options_of
-from pipelines.settings import Settings, assignment, merged, nested, validated
+from pipelines.options import Option
+from pipelines.settings import Settings, assignment, merged, nested
 from stages.artifacts.references import check_name
 from stages.artifacts.store import Store
 from stages.config import read_toml
 from stages.errors import ArtifactError, UsageError
-from stages.pretrained.location import names_tokenizer
 from stages.reporting import first_process
-from stages.text.config import GIVEN
-from stages.training.presets import training_preset
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.make import Outcome
-    from stages.config import StageConfig
 
 LENGTHS = (("steps", "epochs"),)
 """Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
-
-
-class Work(NamedTuple):
-    """A stage to be run, as its command says it."""
-
-    config: "StageConfig"
-    references: dict[str, Any]
-    """Artifacts and files by what the stage calls them."""
-    asked: Settings
-    """The settings that were asked for, without those of a preset."""
-    preset: str | None
-
-
-def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
-    """Make, or find, the artifact of a command; print its reference, and its content as a table.
-
-    Where only a plan is asked for (`memlm plan`), print that.
-
-    Args:
-        command: its name.
-        source: its argument, a list of files where it reads them; None or `-` reads a reference from standard input.
-        given: values of the command's own options by name; None: not given.
-        common: the options under "Everywhere".
-    Raises: UsageError before anything is read or started; whatever the stage raises.
-    """
-    work = prepare(command, given, common)
-    work.references["source"] = (source or []) if COMMANDS[command].reads_files else read_reference(source)
-    if common.plan:
-        from memlm_cli.commands.plan import show_estimates
-        from pipelines.estimates import Task
-
-        return show_estimates([Task(command, command, work.config, work.references)], common)
-    outcome = run_stage(command, work, common)
-    answer(reference_line(outcome.artifact, outcome.status, common))
-    tell_outcome(command, outcome, common)
-
-
-def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
-    """The settings of a command, validated, and the artifacts and files that its options name.
-
-    Args:
-        given: values of options by name; other names are settings, and may be nested.
-    Raises: UsageError for settings that make no sense, before anything is read.
-    """
-    model, options = config_of(command), options_of(config_of(command))
-    references = {role: given.get(role) for role in COMMANDS[command].references}
-    preset = given.get("model") if model.has_presets and isinstance(given.get("model"), str) else None
-    typed = {name: value for name, value in given.items() if value is not None and value is not preset}
-    typed = {
-        name: options[name].value(value) if name in options else value
-        for name, value in typed.items()
-        if name in options or name not in references
-    }
-    # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
-    if (tokenizer := typed.get("tokenizer")) is not None:
-        references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
-        typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
-    if "precision" in model.model_fields:
-        typed["precision"] = common.precision
-    asked = given_settings(common, typed, options)
-    under = _preset(preset, asked, references["init_from"], common) if model.has_presets else {}
-    config: StageConfig = validated(model, merged(under, asked))
-    check_artifact_name(common)
-    return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
-
-
-def run_stage(command: str, work: Work, common: Common) -> "Outcome":
-    """Make, or find, the artifact of a stage, and give it the name that is asked for."""
-    from stages.artifacts.make import make
-
-    store = common.open_store()
-    words = command_words(command, work.references, work.asked, work.preset)
-    with resumable(), ConsoleReporter(command) as reporter:
-        how = replace(common.execution(reporter), command=words)
-        outcome = make(stage_of(command), work.config, work.references, store, how)
-    publish_name(common, outcome.artifact)
-    return outcome
-
-
-def _preset(name: str | None, asked: Mapping[str, Any], init_from: str | None, common: Common) -> dict[str, Any]:
-    """Settings of a training that the user's own are laid over."""
-    init = None if init_from is None else Store(common.store).get(init_from, "model").config["model"]
-    return training_preset(name, asked, init)
 
 
 def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}) -> Settings:
