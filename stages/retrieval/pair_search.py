@@ -22,6 +22,7 @@ from stages.models.devices import autocast
 from stages.retrieval.neighbors import FoundNeighbors
 from stages.search.distances import pair_scores
 from stages.search.ranking import best_first, score_to_distance
+from stages.search.top_k import runs
 from stages.text.bm25 import SCORINGS, Bm25Index, uneven_counts
 
 
@@ -105,13 +106,25 @@ class PairSearch:
         return FoundNeighbors(ids, distances)
 
     def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
-        """The keys of the pairs that are found for some sentences, each encoded by itself.
+        """The keys of the pairs that are found for some sentences.
+
+        A pair that several of them find is encoded once, and those of alike length together.
 
         Args:
             sources: tokens of each, `<eos>` at the end.
             own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are of none.
         """
-        return [self._keys(np.sort(found[found >= 0])) for found in self.similar.find(sources, self.count, own)]
+        each = [np.sort(found[found >= 0]) for found in self.similar.find(sources, self.count, own)]
+        numbers = np.unique(np.concatenate(each))
+        ends = np.cumsum(self.pairs.lengths[numbers])
+        keys = self._keys(numbers, ends)
+
+        def of(wanted: np.ndarray) -> PairKeys:
+            at, starts = np.searchsorted(numbers, wanted), self.pairs.starts(wanted)
+            lengths = self.pairs.lengths[wanted]
+            return PairKeys(runs(starts, lengths), keys[runs(ends[at] - lengths, lengths)])
+
+        return [of(wanted) for wanted in each]
 
     def nearest(
         self, queries: np.ndarray, sentences: np.ndarray, found: Sequence[PairKeys]
@@ -138,19 +151,19 @@ class PairSearch:
         best, nearest = best_first(scores, ids, self.k)
         return nearest, score_to_distance(best, self.metric)
 
-    def _keys(self, numbers: np.ndarray) -> PairKeys:
-        """Rows and keys of all tokens of some pairs."""
+    def _keys(self, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Keys float32 [m, d] of all tokens of some pairs, which end at these places."""
         device, model = self.encoder.reader.device, self.encoder.model
-        rows, keys = [np.zeros(0, np.int64)], [np.zeros((0, model.config.width), np.float32)]
-        for begin, end in token_batches(self.pairs.sizes[numbers], BATCH_TOKENS):
-            batch = self.pairs.batch(numbers[begin:end])
-            assert batch.mask is not None, "rows of pairs are padded"
-            rows.append(batch.places[batch.mask.numpy()])
-            batch = batch.to(device)
+        order = np.argsort(self.pairs.sizes[numbers], kind="stable")
+        keys = np.empty((int(ends[-1]) if len(ends) else 0, model.config.width), np.float32)
+        for begin, end in token_batches(self.pairs.sizes[numbers[order]], BATCH_TOKENS):
+            which = order[begin:end]
+            batch = self.pairs.batch(numbers[which]).to(device)
             with torch.no_grad(), autocast(device, self.encoder.reader.precision):
                 encoded = batch.rows(model.read(batch).key(self.encoder.key))
-            keys.append(search_keys(self.encoder.rounded(encoded)))
-        return PairKeys(np.concatenate(rows), np.concatenate(keys))
+            lengths = self.pairs.lengths[numbers[which]]
+            keys[runs(ends[which] - lengths, lengths)] = search_keys(self.encoder.rounded(encoded))
+        return keys
 
     def _examples(self, split: str) -> Pairs:
         reader = self.encoder.reader
