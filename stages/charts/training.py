@@ -61,19 +61,36 @@ def named_figures(metrics: Mapping[str, Any]) -> dict[str, str]:
     return {name: own.get(name, figure_name(name)) for name in FIGURES}
 
 
+ANSWERS = {"f1": "F1 of words", "exact": "exact match", "goal": "joint goal"}
+
+
+def measure(metrics: Mapping[str, Any]) -> str:
+    """Name of the scores of a stream.
+
+    >>> measure({}), measure({"scores": ["f1", "f1"]}), measure({"scores": ["f1", "goal"]})
+    ('accuracy', 'F1 of words', 'score')
+    """
+    if len(kinds := set(metrics.get("scores", ()))) > 1:
+        return "score"
+    name: str = ANSWERS[kinds.pop()] if kinds else metrics.get("score", "accuracy")
+    return name
+
+
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """`matrix` of each reading and `average-by-task`, where the weights after each task were scored; else none."""
     rows = [row for row in metrics["rows"] if row["averages"] is not None]
     if metrics.get("score"):
         return [_perplexities(row) for row in rows]
-    return [*(_matrix(metrics["tasks"], row, len(rows) > 1) for row in rows), *([_averages(rows)] if rows else [])]
+    score = measure(metrics)
+    matrices = [_matrix(metrics["tasks"], row, len(rows) > 1, score) for row in rows]
+    return [*matrices, *([_averages(rows, score)] if rows else [])]
 
 
-def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool) -> Chart:
+def _matrix(tasks: Sequence[str], row: Mapping[str, Any], labelled: bool, score: str) -> Chart:
     after, scores = ["before", *tasks], row["matrix"]
     chart = Chart(
         "matrix",
-        "Accuracy by task, after each task",
+        f"{score.capitalize()} by task, after each task",
         f"On average {row['average']:.1%} after the last task. Upwards: the task that is tested.",
         HeatMap(scores, Side("after", after, turned=True), Side("test", tasks), Share("none right", "all right")),
     )
@@ -89,12 +106,12 @@ def _perplexities(row: Mapping[str, Any]) -> Chart:
     )
 
 
-def _averages(rows: Sequence[Mapping[str, Any]]) -> Chart:
+def _averages(rows: Sequence[Mapping[str, Any]], score: str) -> Chart:
     lines = [Line(row["row"], list(enumerate(row["averages"], 1))) for row in rows]
     ends = ", ".join(f"{row['row']} {row['average']:.1%}" for row in rows)
     return Chart(
         "average-by-task",
-        "Mean accuracy of the tasks that were learnt",
+        f"Mean {score} of the tasks that were learnt",
         f"After the last task: {ends}.",
-        Lines(lines, "tasks learnt", "accuracy", percent=True, even=True),
+        Lines(lines, "tasks learnt", score, percent=True, even=True),
     )

@@ -237,8 +237,11 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if they are of other tasks.
     """
     found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or found_a.get("score") != found_b.get("score"):
-        raise ArtifactError(f"{a.reference} and {b.reference} are of other tasks: compare streams of the same.")
+    measures = [(found.get("score"), _by_task(found)) for found in (found_a, found_b)]
+    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or measures[0] != measures[1]:
+        raise ArtifactError(
+            f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
+        )
     rows_a, rows_b = ({row["row"]: row for row in found["rows"]} for found in (found_a, found_b))
     pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
     rows = []
@@ -250,6 +253,11 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
         rows.append({"rows": list(names), "figures": figures, "tests": tests})
     score = {"score": found_a["score"]} if "score" in found_a else {}
     return {"a": a.reference, "b": b.reference, **score, "rows": rows}
+
+
+def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
+    """The score of each task, where answers are in words."""
+    return dict(zip(found["tasks"], found["scores"], strict=True)) if "scores" in found else {}
 
 
 def matrices_table(found: Mapping[str, Any]) -> Table:

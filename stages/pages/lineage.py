@@ -9,6 +9,7 @@ from stages.artifacts.artifact import Artifact, Home, LeaveOut, checked, descend
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
 from stages.charts.data import Box, Chart, Graph, csv_text
+from stages.charts.training import measure
 from stages.errors import ArtifactError
 from stages.numbers import duration, figure_name, number, size
 from stages.reports.remarks.gains import trained_with_memory
@@ -94,8 +95,9 @@ def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = r
         raise ArtifactError(
             f"{', '.join(found)} are of text and of tasks, which have no figure in common: name either."
         )
-    if len({report.metrics.get("score") for report in found.values() if report.kind == "matrix"}) > 1:
-        raise ArtifactError(f"{', '.join(found)} have perplexities and accuracies: name those of one measure.")
+    measures = {measure(report.metrics) for report in found.values() if report.kind == "matrix"}
+    if len(measures) > 1:
+        raise ArtifactError(f"{', '.join(found)} have {' and '.join(sorted(measures))}: name those of one measure.")
     return checked(found.values(), leave_out)
 
 

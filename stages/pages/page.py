@@ -12,7 +12,7 @@ from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
 from stages.charts.data import csv_text
 from stages.charts.figure import Figure
-from stages.charts.training import FIGURES
+from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.pages.headline import (
     Row,
@@ -95,7 +95,7 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
     lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
     score = streams[0][1].get("score")
     _, best = (min if score else max)(rows, key=lambda one: one[1]["average"])
-    told = f"AP {best['average']:.2f}" if score else f"accuracy {best['average']:.1%}"
+    told = f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
     named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
     return _assembled(
         tasks_sections(streams),

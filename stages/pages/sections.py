@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
 from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, learned_charts
-from stages.charts.training import FIGURES, Journal, named_figures, stream_charts, training_charts
+from stages.charts.training import FIGURES, Journal, measure, named_figures, stream_charts, training_charts
 from stages.charts.tuning import bleu_charts, tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
@@ -167,7 +167,7 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
         cell = score_cell(metrics)
         rows = [Row([Cell(row["row"]), *(cell(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
         groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
-    score = streams[0][1].get("score", "accuracy").capitalize()
+    score = measure(streams[0][1]).capitalize()
     caption = (
         f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     )

@@ -11,9 +11,12 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.comparison.compare import compare_matrices
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.lineage.corpus import tokenizer_of
 from stages.methods import METHODS
+from stages.pages.lineage import find_reports
+from stages.pages.page import build_page
 from stages.tasks.answers import word_f1
 from stages.text.config import Records, TokenizeConfig
 from stages.tokenize import Tokenize
@@ -101,6 +104,12 @@ def test_spans_are_learnt_and_scored_by_words(store: Store, pointing: Artifact, 
     (row,), (other,) = f1.metrics["rows"], exact.metrics["rows"]
     assert row["matrix"][1][0] > 0.8 and row["matrix"][2][1] > 0.8, row
     assert exact.metrics["scores"] == ["f1", "exact"] and other["matrix"][2][1] <= row["matrix"][2][1]
+    with pytest.raises(ArtifactError):
+        compare_matrices(f1, exact)
+    with pytest.raises(ArtifactError):
+        find_reports([f1.reference, exact.reference], store)
+    page = build_page([f1], lambda members: "", lambda report: [])
+    assert f"F1 of words {row['average']:.1%}" in page.html
     accepted = [json.loads(line)["answers"] for line in spans.file("answers/test.jsonl").read_text().splitlines()]
     for line in json.loads(f1.file("answers.json").read_text()):
         first = 12 * ("who", "where").index(line["task"])
