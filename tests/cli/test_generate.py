@@ -36,8 +36,9 @@ def generate(memlm: Memlm, index: Artifact):
 def test_the_text_alone_goes_to_stdout(generate, index):
     model = index.find("encoder").reference
     ended = generate(model, "--prompt", PROMPT, "--max-tokens", 9)
-    assert (ended.code, ended.err) == (0, "")
-    assert ended == generate("-", "--prompt", PROMPT, "--max-tokens", 9, stdin=f"{model}\n")
+    assert (ended.code, ended.told) == (0, [])
+    piped = generate("-", "--prompt", PROMPT, "--max-tokens", 9, stdin=f"{model}\n")
+    assert (piped.code, piped.out, piped.told) == (0, ended.out, [])
     told = json.loads(generate(model, "--prompt", PROMPT, "--max-tokens", 9, "--json").out)
     assert (told["model"], told["prompt"], told["memories"]) == (model, PROMPT, [])
     assert told["text"] + "\n" == ended.out
@@ -49,12 +50,13 @@ def test_memories_are_named_on_stderr_and_none_is_the_model_alone(generate, inde
     options = ("--prompt", PROMPT, "--max-tokens", 9, "--seed", 4)
     memory = ("--memory", "external:k=5,temperature=2,lambda=0.9", "--memory", "long:size=7,theta=0.5,lambda=0.1")
     read = generate(index.reference, *options, *memory)
-    assert [line.split(", ") for line in read.err.splitlines()] == [
+    assert [line.split(", ") for line in read.told] == [
         ["generate: datastore: external", "interpolate", "k 5", "temperature 2", "lambda 0.9"],
         ["generate: cache: long", "interpolate", "size 7", "theta 0.5", "lambda 0.1"],
     ]
     alone = generate(index.reference, *options, "--memory", "none")
-    assert alone == generate(index.find("encoder").reference, *options)
+    own = generate(index.find("encoder").reference, *options)
+    assert (alone.code, alone.out, alone.told) == (0, own.out, [])
     assert read.out != alone.out
     assert "--report" in generate(index.reference, *options).err
 
