@@ -33,7 +33,12 @@ class Ended(NamedTuple):
     @property
     def told(self) -> list[str]:
         """Lines on stderr without those of progress."""
-        return [line for line in self.err.splitlines() if not PROGRESS.fullmatch(line)]
+        return told(self.err)
+
+
+def told(err: str) -> list[str]:
+    """Lines of a command's stderr without those of progress."""
+    return [line for line in err.splitlines() if not PROGRESS.fullmatch(line)]
 
 
 Memlm = Callable[..., Ended]
