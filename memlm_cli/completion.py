@@ -1,7 +1,7 @@
 """Completions for a shell: artifacts of the store, recipes, presets, methods, backbones.
 
-Each is a function of the context and of what is typed so far, as Typer calls it. Nothing is imported that computes, and
-no manifest is read; what cannot be told is not offered.
+Typer calls each with its context and what is typed so far; `words` makes one of names alone. Nothing is imported that
+computes, and no manifest is read; what cannot be told is not offered.
 """
 
 from collections.abc import Callable, Iterable, Iterator

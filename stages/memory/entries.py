@@ -5,7 +5,7 @@ Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import NamedTuple
@@ -186,7 +186,7 @@ def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
     # the place of each token among the different ones of its position
     changes = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
     numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], changes)
-    sums = dense_log_sums(Entries(entries.scores, numbers, entries.least), scale, cutoff, tokens.shape[1])
+    sums = dense_log_sums(replace(entries, values=numbers), scale, cutoff, tokens.shape[1])
     return HeldTokens(tokens, LogSums(sums.target.gather(1, numbers), sums.total, sums.max_score))
 
 

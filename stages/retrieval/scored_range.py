@@ -54,6 +54,13 @@ class MatchedEntries(NamedTuple):
         places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
         return entries.scores.float().masked_fill(places >= reach, -torch.inf)
 
+    def logits(self, scale: float, cutoff: int) -> Tensor:
+        """Logs of the weights of entries before they are normalized, [n, k]; -inf of those that are not read."""
+        scores, counts = self.scores_read(cutoff), self.entries.counts
+        # θ may be 0, and 0 · -inf is no number
+        scaled = torch.where(scores.isneginf(), scores, scores * scale)
+        return scaled if counts is None else scaled + counts.log()
+
     def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
         """The part for some of the positions."""
         entries = self.entries[rows]
@@ -73,22 +80,17 @@ class Retrieved:
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
         """The tokens that entries of all parts together hold, for some of the positions; see `held_log_sums`."""
-        scores = torch.cat([part.scores_read(cutoff)[rows] for part in self.parts], -1)
+        scores = [part.scores_read(cutoff)[rows] for part in self.parts]
         values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
-        return held_log_sums(Entries(scores, values), scale, scores.shape[1])
+        counts = [part.entries[rows].counts for part in self.parts]
+        joined = Entries(torch.cat(scores, -1), values, counts=_counts_beside(scores, counts))
+        return held_log_sums(joined, scale, values.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
         """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where none are."""
-        scores = [part.scores_read(cutoff) for part in self.parts]
-        joined = torch.cat(scores, -1)
-        # θ may be 0, and 0 · -inf is no number
-        scaled = torch.where(joined.isneginf(), joined, joined * scale)
-        counts = [
-            torch.ones_like(s) if p.entries.counts is None else p.entries.counts
-            for p, s in zip(self.parts, scores, strict=True)
-        ]
-        weights = (scaled + torch.cat(counts, -1).log()).softmax(-1)
-        return list(weights.nan_to_num(nan=0.0).split([one.shape[1] for one in scores], -1))
+        logits = [part.logits(scale, cutoff) for part in self.parts]
+        weights = torch.cat(logits, -1).softmax(-1).nan_to_num(nan=0.0)
+        return list(weights.split([one.shape[1] for one in logits], -1))
 
     def taken(self, rows: Tensor, targets: Tensor) -> "Retrieved":
         """Select some of the positions; rows int64 [r], and their targets."""
@@ -107,6 +109,13 @@ class Retrieved:
         """Place of the first entry of the last part that is right, int64 [n]; its number of entries where none is."""
         last = self.parts[-1]
         return first_match(last.matches, *last.entries.scores.shape)
+
+
+def _counts_beside(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) -> Tensor | None:
+    """The counts of several parts together, 1 in those that have none; None if all have none."""
+    if all(one is None for one in counts):
+        return None
+    return torch.cat([torch.ones_like(s) if c is None else c for s, c in zip(scores, counts, strict=True)], -1)
 
 
 def retrieve(entries: Entries, targets: Tensor, ids: Tensor | None = None, role: str = "datastore") -> Retrieved:

@@ -4,7 +4,6 @@ Threads make few and long calls of NumPy.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int64
@@ -45,13 +44,10 @@ class ListBlocks:
         key_bytes = 8 + 4 * self._dim
         self.kept = int(np.searchsorted(lists.starts * key_bytes, kept_bytes or 0, side="right")) - 1
         self._is_read = np.zeros(self.kept, bool)
+        # made before threads share it; memory is taken when it is written
+        keys = int(lists.starts[self.kept])
+        self._keys = np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
         self._lengths = None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
-
-    @cached_property
-    def _keys(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and keys of the lists that are kept."""
-        keys = int(self.lists.starts[self.kept])
-        return np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
 
     def together(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
         """The keys of some lists, rising and either all kept or none, in one block, and which are those of each."""

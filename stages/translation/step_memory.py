@@ -135,8 +135,8 @@ class StepMemory:
             last = retrieved[-1].parts[-1]
             assert last.ids is not None, "neighbours of a datastore are the last part"
             right = last.entries.values == targets[rows, None]
-            scores = last.scores_read(point.cutoff).masked_fill(~right, -torch.inf)
-            weights = torch.where(scores.isneginf(), scores, scores * point.scale).softmax(-1).nan_to_num(nan=0.0)
+            logits = last.logits(point.scale, point.cutoff).masked_fill(~right, -torch.inf)
+            weights = logits.softmax(-1).nan_to_num(nan=0.0)
             share, best = weights.max(-1)
             parts.append((log_p, torch.where(share > 0, last.ids.gather(1, best[:, None])[:, 0], -1), share))
         return Evidence(block.lm.log_p, *map(torch.cat, zip(*parts, strict=True)))

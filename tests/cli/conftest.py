@@ -1,6 +1,7 @@
 """The command line in this process: arguments and standard input in; exit code, stdout and stderr out."""
 
 import io
+import re
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from typing import NamedTuple, TextIO
 import pytest
 
 from memlm_cli.app import main
+
+PROGRESS = re.compile(r"[^:]+: (working, \d+ s|[\d,]+ of [\d,]+ \w+ \(\d+%\).*)")
+"""A line that a command says while it works for long: a busy machine adds it to any of them."""
 
 
 class Ended(NamedTuple):
@@ -25,6 +29,16 @@ class Ended(NamedTuple):
         assert self.code == 0, self.err
         (line,) = self.out.splitlines()
         return line
+
+    @property
+    def told(self) -> list[str]:
+        """Lines on stderr without those of progress."""
+        return told(self.err)
+
+
+def told(err: str) -> list[str]:
+    """Lines of a command's stderr without those of progress."""
+    return [line for line in err.splitlines() if not PROGRESS.fullmatch(line)]
 
 
 Memlm = Callable[..., Ended]

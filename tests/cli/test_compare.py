@@ -93,7 +93,7 @@ def test_it_shows_how_far_it_is(
 
 def test_it_says_which_is_better_how_surely_and_where(memlm: Memlm, root: Path, made: Reports) -> None:
     ended = memlm("compare", made.a, made.b, "--store", root, "--most", 1, "--around", 1)
-    assert ended.code == 0 and ended.err == ""
+    assert (ended.code, ended.told) == (0, [])
     lines = ended.out.splitlines()
     assert made.a in lines[0] and made.b in lines[1]
     assert "-0.5000 nats [" in ended.out and "x 0.6065 [" in ended.out

@@ -68,7 +68,7 @@ def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
     ended = inspect("--position", 5, "--length", 3, "--html", page, *MEMORY)
     assert ended.code == 0
     assert [row.split()[0] for row in ended.out.splitlines() if row[:1].isdigit()][:3] == ["5", "6", "7"]
-    assert ended.err == f"inspect: wrote {page}\n"
+    assert ended.told == [f"inspect: wrote {page}"]
     assert page.read_text("utf-8").startswith("<!doctype html>")
     assert "\n36 " in inspect("--position", 5, "--split", "valid").out
     whole = page.read_text("utf-8")
@@ -213,21 +213,3 @@ def test_a_report_without_scores_or_memory_chooses_nothing(inspect, index, memlm
     bare = memlm("evaluate", index.reference, *MEMORY, "--store", index.store.root)
     ended = inspect("--report", bare.reference, "--select", "gains")
     assert (ended.code, "--save-token-scores" in ended.err) == (4, True)
-
-
-def test_at_a_terminal_without_a_display_the_place_of_a_page_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from memlm_cli.output_files import tell_page
-    from tests.cli.test_console import Screen
-
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("sys.stderr", screen := Screen())
-    tell_page("report", tmp_path / "page.html")
-    assert str(tmp_path / "page.html") in screen.getvalue()
-    monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr("sys.stderr", screen := Screen())
-    tell_page("report", tmp_path / "page.html")
-    assert screen.getvalue() == ""

@@ -168,7 +168,7 @@ def refusals(memlm: Memlm) -> Iterator[str]:
 
 
 def progress() -> Iterator[str]:
-    """A line of work under way, at 30 s and at 100 s without news; and what a stopped command ends with."""
+    """A line of work under way, at 30 s and long without news; and what a stopped command ends with."""
     now = 0.0
     work = Work(0, 1000, "steps", lambda: now)
     now = 30.0

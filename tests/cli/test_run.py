@@ -30,7 +30,7 @@ def test_a_dry_run_answers_on_stdout_and_makes_nothing(memlm: Memlm, recipe: Pat
     assert lines[0] == ["stage", "command", "state", "why", "artifact"]
     assert [line[0] for line in lines[1:]] == ["tokens", "model", "datastore", "index"]
     assert ended.out.count("would run") == 4
-    assert ended.err == "run: small\n"
+    assert ended.told == ["run: small"]
     assert not (tmp_path / "store").exists()
 
 

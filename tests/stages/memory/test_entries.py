@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.entries import Entries, dense_log_sums, find_matches, first_match, target_log_sums
+from stages.memory.entries import Entries, dense_log_sums, find_matches, first_match, held_log_sums, target_log_sums
 from tests.oracles import memory as oracle
 
 VOCABULARY = 4
@@ -61,12 +61,14 @@ def test_an_entry_that_stands_for_several_counts_as_often(rows, scale, data):
     log_sums = target_log_sums(entries, find_matches(entries, targets), [scale], cutoffs)
     for c, cutoff in enumerate(cutoffs):
         dense = dense_log_sums(entries, scale, cutoff, VOCABULARY).log_prob.exp()
+        held = held_log_sums(entries, scale, cutoff)
+        few = torch.zeros(n, VOCABULARY).scatter_(1, held.tokens, held.log_sums.log_prob.exp())
         for i in range(n):
             row = entries.scores[i].tolist(), entries.values[i].tolist()
             target, total = oracle.log_sums(*row, 0, scale, cutoff, counts[i])
             want = target / total if total else 0.0
             assert log_sums.log_prob[0, c, i].exp().item() == pytest.approx(want, abs=1e-5)
-            assert dense[i, 0].item() == pytest.approx(want, abs=1e-5)
+            assert dense[i, 0].item() == few[i, 0].item() == pytest.approx(want, abs=1e-5)
 
 
 @given(memories, st.sampled_from([0.0, 1.0]), st.data())

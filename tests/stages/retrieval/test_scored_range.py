@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.memory.entries import find_matches, joined
+from stages.memory.entries import Entries, find_matches, joined
 from stages.memory.readers.reader import Joint
 from stages.retrieval.scored_range import MatchedEntries, Retrieved, retrieve
 from tests.oracles import memory as oracle
@@ -31,8 +31,8 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
     assert log_sums.target.shape == log_sums.total.shape == (len(SCALES), len(cutoffs), n)
     for s, scale in enumerate(SCALES):
         for c, cutoff in enumerate(cutoffs):
-            held = union.held(slice(0, n), scale, cutoff)
-            dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(1, held.tokens, held.log_sums.log_prob)
+            few = union.held(slice(0, n), scale, cutoff)
+            dense = torch.full((n, VOCABULARY), -torch.inf).scatter_(1, few.tokens, few.log_sums.log_prob)
             for i, target in enumerate(targets.tolist()):
                 read = sorted(rows[0][i], reverse=True)[:cutoff] + sorted(rows[1][i], reverse=True)[:held]
                 scores, values = zip(*read, strict=True) if read else ((), ())
@@ -41,6 +41,26 @@ def test_two_parts_are_one_memory(first, second, held, cutoffs):
                 got = [(part[i] + at.max_score[i]).item() for part in (at.target, at.total)]
                 assert got == pytest.approx(want, abs=1e-4)
                 torch.testing.assert_close(dense[i, target], at.log_prob[i], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_entries_that_stand_for_several_weigh_as_much_beside_others_whatever_is_asked(first):
+    """Of the targets, of all tokens that are held, and of each entry."""
+    counted = Entries(torch.tensor([[1.0, 0.5, 0.0]]), torch.tensor([[2, 0, 2]]), counts=torch.tensor([[3.0, 7, 1]]))
+    parts = [retrieve(counted, torch.tensor([2])), retrieve(cells_of([[(0.7, 2), (0.2, 1)]]), torch.tensor([2]))]
+    union = parts[0].beside(parts[1]) if first else parts[1].beside(parts[0])
+    for scale, cutoff in ((0.0, 2), (1.5, 3)):
+        (read := [(3 * math.exp(scale), 2), (7 * math.exp(0.5 * scale), 0), (1, 2)][:cutoff]).extend(
+            [(math.exp(0.7 * scale), 2), (math.exp(0.2 * scale), 1)][:cutoff]
+        )
+        total = sum(weight for weight, _ in read)
+        wanted = [sum(weight for weight, value in read if value == token) / total for token in range(VOCABULARY)]
+        held = union.held(slice(0, 1), scale, cutoff)
+        dense = torch.zeros(1, VOCABULARY).scatter_(1, held.tokens, held.log_sums.log_prob.exp())
+        assert dense[0].tolist() == pytest.approx(wanted, rel=1e-5)
+        assert union.log_sums([scale], [cutoff]).at(0, 0).log_prob.exp().item() == pytest.approx(wanted[2], rel=1e-5)
+        own = union.weights(scale, cutoff)[0 if first else 1][0].tolist()
+        assert own[:cutoff] == pytest.approx([weight / total for weight, _ in read[:cutoff]], rel=1e-5)
 
 
 def test_a_part_far_behind_the_other_keeps_its_digits():
