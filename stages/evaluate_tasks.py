@@ -18,7 +18,7 @@ from stages.examples.form import answers_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
 from stages.tasks.answers import read_accepted, score_matrices, scores_of
-from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors
+from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors, Score
 from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
 
@@ -94,7 +94,8 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         split, count = job.config.split, work.plan.counts[shard.task]
         if shard.choice is not None:
             split, count = job.config.tune_split, work.plan.tuned
-        documents = work.documents[split][work.plan.order[shard.task]]
+        task = work.plan.order[shard.task]
+        documents = work.documents[split][task]
         which = drawn(documents.count, count)[shard.start : shard.stop]
         work.reader.go_to(shard.after)
         if scores_text(job.inputs["model"]):
@@ -105,7 +106,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         numbers = documents.chosen[which]
         if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
             accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
-            right = scores_of("f1", list(map(str, answers)), [accepted[number] for number in numbers.tolist()])
+            # A range may cut a dialogue: where goals are scored, numbers are chosen by F1.
+            by: Score = "exact" if job.config.scores(work.plan.order)[task] == "exact" else "f1"
+            right = scores_of(by, list(map(str, answers)), [accepted[number] for number in numbers.tolist()])
         else:
             labels = documents.labels[numbers].tolist()
             right = [float(said == label) for said, label in zip(answers, labels, strict=True)]

@@ -3,7 +3,7 @@
 The index is trained on a sample; then keys are added part by part, each part kept; then the parts are
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
 
-With `--merge` or `keep` some rows are left out, and `counts.zarr/counts` says how many each of the others stands for.
+With `--merge` or `--keep` some rows are left out, and `counts.zarr/counts` says how many each of the others stands for.
 
 Of a datastore that was made from another one, the index of that one is changed where its kind allows: nothing is
 trained, and only new keys are added. Rows that were encoded again have new keys: they are removed and added. A flat
@@ -386,11 +386,11 @@ def _inputs_of_some_rows(
 ) -> Inputs:
     """Raises: UsageError if an index is to be changed, too, or rows are to be merged and drawn at random."""
     if update not in (None, NONE):
-        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and keep.")
+        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
     if merge is None:
         return Inputs({"datastore": datastore})
     if config.keep < 1:
-        raise UsageError("Rows are merged, or drawn at random: leave out --merge or keep.")
+        raise UsageError("Rows are merged, or drawn at random: leave out --merge or --keep.")
     return Inputs({"datastore": datastore, NEIGHBORS: require_own_neighbors(store.get(merge, "neighbors"), datastore)})
 
 

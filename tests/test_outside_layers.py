@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.config import nondefaults
+from stages.errors import UsageError
 from stages.methods.method import Batch
 from stages.models.config import StateArray, parse_model
 from stages.models.language_model import LanguageModel
@@ -207,6 +208,25 @@ class TestBackboneThatSeesTokens(BackboneContract):
 def test_a_layer_takes_at_most_thirty_lines() -> None:
     source = "".join(inspect.getsource(part) for part in (Mean, SummarySettings, Summary))
     assert len([line for line in source.splitlines() if line.strip()]) <= 30
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_tensors_that_no_file_would_hold_are_refused(
+    layers: None, monkeypatch: pytest.MonkeyPatch, registered: bool
+) -> None:
+    begins = Summary.__init__
+
+    def begin(self: Summary, *settings: Any) -> None:
+        begins(self, *settings)
+        if registered:
+            self.register_buffer("rates", torch.ones(2), persistent=False)
+        else:
+            self.rates = torch.ones(2)
+
+    monkeypatch.setattr(Summary, "__init__", begin)
+    config = parse_model({"backbone": "transformer-xl", "width": 8, "attention": {"name": "summary"}}).sized(30, 5)
+    with pytest.raises(UsageError, match=r"Summary.*rates"):
+        LanguageModel(config)
 
 
 def test_usual_layers_leave_no_trace_in_an_id() -> None:

@@ -99,8 +99,9 @@ class LanguageModel(nn.Module):
         Raises: UsageError of a model that reads none.
         """
         if not isinstance(self.backbone, ReadsSource):
+            lacks = "writes nothing from one (ReadsSource)" if self.config.reads.source else "reads no source"
             raise UsageError(
-                f"A model with backbone {self.config.backbone!r} reads no source, so it does not translate: train one "
+                f"A model with backbone {self.config.backbone!r} {lacks}, so it does not translate: train one "
                 "with --backbone encoder-decoder on pairs, or write text with memlm generate."
             )
         source, mask = self._with_prefix(source, mask)  # type: ignore[assignment]

@@ -14,6 +14,7 @@ from stages.errors import UsageError, content_of
 from stages.examples.cutting import WindowSettings
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel, Unfilled, parameter_count
+from stages.models.layers.settings import AttentionConfig
 
 
 def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
@@ -31,7 +32,9 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
     if windows is not None:
         config = config.reading(windows)
     with content_of(weights, SafetensorError):
-        tensors = load_file(weights, device=str(device))
+        # tables that stay on the host may be larger than the device
+        on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
+        tensors = load_file(weights, device="cpu" if on_host else str(device))
     # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
     with content_of(settings, RuntimeError, UsageError), torch.device("meta"), Unfilled():
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):

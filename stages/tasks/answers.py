@@ -70,16 +70,15 @@ def _f1(own: Sequence[str], other: Sequence[str]) -> float:
 def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
     """Whether all that was said in a dialogue up to each turn makes the state that it should be.
 
-    An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue follow each other.
+    An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue come in their order.
 
     >>> turns = [Accepted(("food: thai;",), "1"), Accepted(("area: west; phone",), "1")]
     >>> joint_goals(["food: thai", "area: east"], turns)
     [1.0, 0.0]
     """
-    found, own, wanted, before = list[float](), dict[str, str](), dict[str, str](), None
+    found, states = list[float](), dict[str | None, tuple[dict[str, str], dict[str, str]]]()
     for answer, one in zip(answers, accepted, strict=True):
-        if one.dialogue != before:
-            own, wanted, before = {}, {}, one.dialogue
+        own, wanted = states.setdefault(one.dialogue, ({}, {}))
         own |= _changes(answer)
         wanted |= _changes(one.answers[0])
         found.append(float(own == wanted))
@@ -88,8 +87,8 @@ def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[fl
 
 def _changes(answer: str) -> dict[str, str]:
     """The slots that an answer gives a value."""
-    pairs = (part.split(":") for part in answer.partition(";")[0].split(","))
-    return {normalized(pair[0]): normalized(pair[1]) for pair in pairs if len(pair) == 2}
+    pairs = (part.partition(":") for part in answer.partition(";")[0].split(","))
+    return {normalized(slot): normalized(value) for slot, colon, value in pairs if colon}
 
 
 def scores_of(score: Score, answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:

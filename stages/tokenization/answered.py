@@ -7,6 +7,7 @@ import numpy as np
 
 from stages.errors import DataError
 from stages.reporting import Reporter
+from stages.text.records import require_unicode
 from stages.text.tokenizer import TextTokenizer
 from stages.tokenization.size_warnings import UNKNOWN
 
@@ -44,7 +45,11 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
     question = record.get("question", "")
     if not isinstance(question, str):
         raise DataError(f"{where}: its question is no text.")
+    for name, one in (("question", question), *(("answer", one) for one in answers)):
+        require_unicode(f"{where}, {name}", one)
     named, dialogue = record.get("answer_start"), record.get("dialogue")
+    if dialogue is not None and type(dialogue) not in (str, int):
+        raise DataError(f"{where}: expected the name of a dialogue, a text or a whole number, in its field dialogue.")
     if in_text and named is not None and type(named) is not int:
         raise DataError(f"{where}: expected the number of a character in its field answer_start, counted from 0.")
     start = None

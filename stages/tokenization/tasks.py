@@ -10,7 +10,7 @@ import numpy as np
 from stages.artifacts.stage import Inputs
 from stages.errors import DataError, UsageError
 from stages.text.config import Records, TokenizeConfig
-from stages.text.records import TextFile, records
+from stages.text.records import TextFile, records, require_unicode
 from stages.text.tokens import SPLITS
 from stages.tokenization.answered import ASKED, Answered, asked_of
 from stages.tokenization.sources import text_files
@@ -55,6 +55,7 @@ def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
             f"{where}: expected a label, a text or a whole number, in its field {' or '.join(fields)}. "
             "--label names another field; --records is for records with answers, or with their text alone."
         )
+    require_unicode(f"{where}, label", str(value))
     return str(value)
 
 

@@ -179,6 +179,9 @@ def test_text_alone_is_learnt_by_the_method_that_reads_no_labels(store: Store, t
         ({"text": "a b", "answer": "b", "answer_start": 0}, "at character 0"),
         ({"text": "a b", "answer": "b", "answer_start": -1}, "at character -1"),
         ({"text": "a b", "answer": "b", "answer_start": "2"}, "answer_start"),
+        ({"text": "a b", "answer": "b", "dialogue": [1]}, "dialogue"),
+        ({"text": "a b", "answer": "b", "question": "\ud800"}, "question"),
+        ({"text": "a b", "answers": ["b", "\ud800"]}, "answer"),
         ({"text": "a b"}, "answer"),
         ({"text": "a b", "answers": []}, "answers"),
         ({"text": "a b", "answer": " "}, "answer"),
@@ -192,7 +195,7 @@ def test_records_without_an_answer_in_the_text_are_refused(
     (tmp_path / "bad").mkdir()
     lines = [{"text": "a b", "answer": "b", "answer_start": 2}, record]
     (tmp_path / "bad" / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(DataError, match=f"train.jsonl, record 2: .*{named}"):
+    with pytest.raises(DataError, match=f"train.jsonl, record 2[:,] .*{named}"):
         tokenized(store, [str(tmp_path / "bad")], "spans")
 
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from stages.errors import UsageError
 from stages.models.backbone import named_below
 from stages.models.layers import FEED_FORWARD, LOOKUP
 from stages.models.layers.dropout import Dropout
@@ -99,7 +100,19 @@ def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
     share_weights(nn.ModuleList(blocks))
     for block in blocks:
         for layer in (block.lookup, block.attention, block.ffn):
+            _require_stored(layer)
             layer.initialize(number)
+
+
+def _require_stored(layer: nn.Module) -> None:
+    """Raises: UsageError for tensors of a layer that are no weights: a trained model is opened without them."""
+    lost = {name for name, _ in layer.named_buffers()} - layer.state_dict().keys()
+    lost |= {name for part in layer.modules() for name, value in vars(part).items() if isinstance(value, Tensor)}
+    if lost:
+        raise UsageError(
+            f"Layer {type(layer).__name__} has tensors that its files will lack, {', '.join(sorted(lost))}: "
+            "register_buffer each, and let it be persistent, or keep numbers of Python."
+        )
 
 
 class EncoderBlock(nn.Module):

@@ -16,7 +16,10 @@ Memory = TypeVar("Memory", bound=NamedTuple)
 
 
 class Sublayer(nn.Module, ABC):
-    """Made of the block's settings and its own: `Layer(config, settings)`."""
+    """Made of the block's settings and its own: `Layer(config, settings)`.
+
+    A model is opened without the numbers that a layer makes, so that tensors are parameters, or persistent buffers.
+    """
 
     @abstractmethod
     def initialize(self, blocks: int) -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.models import devices
 from stages.models.backbones.window_configs import TransformerConfig
+from stages.models.config import parse_model
 from stages.models.devices import (
     autocast,
     device_name,
@@ -83,6 +84,17 @@ def test_head_computes_in_full_precision_under_autocast():
     for got, want in zip(inside, outside, strict=True):
         assert got.dtype == torch.float32
         assert torch.equal(got, want)
+
+
+def test_a_table_of_the_host_is_opened_there(tmp_path):
+    """Never on the device, which may be smaller."""
+    lookup = {"name": "hashed-ngrams", "slots": 20, "on_host": True}
+    net = LanguageModel(parse_model({"backbone": "transformer", "width": 8, "lookup": lookup}).sized(50, 8))
+    save_weights(net.state_dict(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"model": net.config.model_dump(mode="json")}))
+    loaded = load_model(tmp_path, "meta")
+    there = {name for name, parameter in loaded.named_parameters() if not parameter.is_meta}
+    assert there and all(name.endswith("lookup.table") for name in there)
 
 
 @pytest.mark.parametrize("settings", [{}, {"cutoffs": (10, 20), "factor": 2}])

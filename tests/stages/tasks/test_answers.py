@@ -33,6 +33,8 @@ def test_a_goal_is_reached_where_all_turns_so_far_make_the_state() -> None:
         ("price range: cheap", "price range: dear", 0),
         ("price range : Dear ;", "address", 1),
         ("food: thai", "None", 0),
+        ("food: thai", "None", 1),
+        ("opens: 10:30", "opens: 9:30", 0),
     ]
     accepted = [Accepted((wanted,), "b" if place == 5 else "a") for place, (_, wanted, _) in enumerate(turns)]
     assert joint_goals([own for own, _, _ in turns], accepted) == [score for _, _, score in turns]

@@ -10,6 +10,7 @@ from stages.models import BACKBONES
 from stages.models.backbone import Backbone
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
+from stages.translation.decoder import select_rows
 from tests.stages.abstract_or_final import overridden
 
 V, D, L, ROWS = 30, 8, 5, 2
@@ -28,11 +29,18 @@ class BackboneContract:
 
     def encode(self, model, tokens, state=None):
         """Read tokens [B, L]; with sources, if the model wants some, of which the second is shorter."""
-        source = mask = None
-        if model.config.reads.source:
-            source = self.tokens(L + 2)[: len(tokens)]
-            mask = torch.arange(L + 2) < torch.tensor([[L + 2], [3]])[: len(tokens)]
-        return model.encode(tokens, state, source=source, source_mask=mask)
+        source, mask = self.sources() if model.config.reads.source else (None, None)
+        rows = slice(len(tokens))
+        return model.encode(
+            tokens,
+            state,
+            source=None if source is None else source[rows],
+            source_mask=None if mask is None else mask[rows],
+        )
+
+    def sources(self):
+        """Sources [B, S] and their mask."""
+        return self.tokens(L + 2), torch.arange(L + 2) < torch.tensor([[L + 2], [3]])
 
     def tokens(self, length):
         return torch.randint(V, (ROWS, length), generator=torch.Generator().manual_seed(1))
@@ -66,6 +74,29 @@ class BackboneContract:
         for name in config.reads.keys:
             torch.testing.assert_close(torch.cat([piece.key(name) for piece in pieces], 1), whole.key(name))
         torch.testing.assert_close(state, whole.state)
+
+    def test_a_source_beside_a_longer_one_is_read_as_alone(self, config, model):
+        if not config.reads.source:
+            pytest.skip("reads no source")
+        with torch.no_grad():
+            beside = self.encode(model.double(), self.tokens(L)).hidden[1:]
+            alone = model.encode(self.tokens(L)[1:], source=self.sources()[0][1:, :3]).hidden
+        torch.testing.assert_close(beside, alone)
+
+    @pytest.mark.parametrize("pieces", [[1] * (L - 1), [L - 1], [1, L - 2]])
+    def test_a_target_in_pieces_has_the_numbers_of_one_pass_whatever_rows_are_kept(self, config, model, pieces):
+        if not config.reads.decodes:
+            pytest.skip("writes no translation")
+        tokens, rows = self.tokens(L), torch.tensor([1, 0, 1])
+        with torch.no_grad():
+            whole = self.encode(model.double(), tokens)
+            state = select_rows(model.encode(tokens[:, :1], model.begin(*self.sources())).state, rows)
+            found = []
+            for piece in tokens[rows, 1:].split(pieces, 1):
+                found.append(model.encode(piece, state))
+                state = found[-1].state
+        for name in config.reads.keys:
+            torch.testing.assert_close(torch.cat([one.key(name) for one in found], 1), whole.key(name)[rows, 1:])
 
     def test_no_position_sees_what_comes_after_it(self, model):
         changed = self.tokens(L).clone()

@@ -45,33 +45,6 @@ def test_hidden_states_and_keys_are_those_of_the_equations() -> None:
     assert read.state is None  # training keeps no state
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("pieces", [(1, 1, 1, 1, 1), (5,), (2, 3), (1, 3, 1)])
-def test_a_target_that_is_decoded_in_pieces_has_the_numbers_of_one_pass(pieces: tuple[int, ...]) -> None:
-    net, (source, mask), inputs = model(), rows(SOURCES), rows(INPUTS)[0]
-    whole = net.encode(inputs, source=source, source_mask=mask)
-    state, found = net.begin(source, mask), []
-    for piece in inputs.split(list(pieces), 1):
-        found.append(net.encode(piece, state))
-        state = found[-1].state
-    for name in ("hidden", "ffn-input"):
-        joined = torch.cat([one.key(name) for one in found], 1)
-        torch.testing.assert_close(joined, whole.key(name), rtol=1e-12, atol=1e-13)
-
-
-@torch.no_grad()
-def test_rows_of_a_state_can_be_dropped_and_repeated() -> None:
-    net, (source, mask) = model(), rows(SOURCES)
-    state = net.encode(torch.tensor([[EOS, 1], [EOS, 2], [EOS, 3]]), net.begin(source, mask)).state
-    chosen = torch.tensor([2, 0, 0])
-    assert state is not None
-    kept = {name: tensor.index_select(0, chosen) for name, tensor in state.items()}
-    read = net.encode(torch.tensor([[4], [5], [6]]), kept).hidden
-    for row, (old, token) in enumerate(zip(chosen.tolist(), (4, 5, 6), strict=True)):
-        alone, own = torch.tensor([[EOS, old + 1, token]]), torch.tensor([SOURCES[old]])
-        torch.testing.assert_close(read[row, -1], net.encode(alone, source=own).hidden[0, -1], rtol=1e-12, atol=1e-13)
-
-
 def test_padding_changes_neither_loss_nor_gradients() -> None:
     """A pair alone, and with longer ones, whatever tokens fill the rows."""
     net, inputs, targets = model(), torch.tensor([[EOS, 5, 6]]), torch.tensor([5, 6, EOS])
