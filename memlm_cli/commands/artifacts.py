@@ -289,7 +289,6 @@ def _store(root: Any) -> "Store":
 
 def _names(store: "Store") -> dict[str, list[str]]:
     """The names of every artifact that has some, by its reference."""
-
     found: dict[str, list[str]] = {}
     for kind in KINDS:
         for name, id in store.names(kind).items():
