@@ -100,7 +100,7 @@ class Evidence(NamedTuple):
     log_p: Tensor
     """With memory read."""
     row: Tensor
-    """The nearest neighbour that holds the token, as a row of the datastore; -1 where none does."""
+    """The neighbour that holds the token and weighs most, as a row of the datastore; -1 where none does."""
     share: Tensor
     """Its share of the weight of all neighbours that hold the token."""
 

@@ -17,6 +17,8 @@ V, D, K, LAMBDA, TAU = 7, 4, 5, 0.6, 2.0
 RANDOM = np.random.default_rng(0)
 KEYS, VALUES = RANDOM.normal(size=(30, D)), RANDOM.integers(0, V, 30)
 OFFSETS = np.array([0, 4, 9, 20, 30])
+ONES, MERGED = np.ones(30, np.int64), np.random.default_rng(1).integers(1, 9, 30)
+"""How many rows each stands for."""
 
 
 class Exact:
@@ -33,9 +35,10 @@ class Exact:
         return np.where(np.isinf(found), -1, order), found.astype(np.float32)
 
 
-def memory(spelled: str, own: OwnRows | None = None) -> StepMemory:
-    reading = parse_reading(spelled)
-    source = ExternalSource(reading, "cpu", Datastore(None, torch.tensor([*VALUES, -1], dtype=torch.int32), "l2", True))
+def memory(spelled: str, own: OwnRows | None = None, counts: np.ndarray | None = None) -> StepMemory:
+    reading, merged = parse_reading(spelled), None if counts is None else torch.tensor([*counts, 0])
+    values = torch.tensor([*VALUES, -1], dtype=torch.int32)
+    source = ExternalSource(reading, "cpu", Datastore(None, values, "l2", True, merged))
     row = MemoryRow((source,))
     return StepMemory(Fixed(row, row.grids([1.0])), IndexSteps(IndexSearch(Exact(), K, {}, "self"), own), torch.float32)
 
@@ -46,15 +49,15 @@ def step(rows: int) -> Step:
     return Step(torch.zeros(rows, dtype=torch.long), logits.log_softmax(-1), logits.logsumexp(-1), key, None)
 
 
-def expected(one: Step, hidden: list[slice] | None = None) -> np.ndarray:
-    """(1 − λ) p + λ Σ exp(−d / τ) / Z, a row and an entry at a time."""
+def expected(one: Step, hidden: list[slice] | None = None, counts: np.ndarray = ONES) -> np.ndarray:
+    """(1 − λ) p + λ Σ c exp(−d / τ) / Z, a row and an entry at a time."""
     found = (1 - LAMBDA) * one.log_probs.exp().numpy()
     for row, query in enumerate(one.key.double().numpy()):
         distances = ((query - KEYS) ** 2).sum(-1)
         if hidden is not None:
             distances[hidden[row]] = np.inf
         nearest = np.argsort(distances)[:K]
-        weights = np.exp(-distances[nearest] / TAU)
+        weights = counts[nearest] * np.exp(-distances[nearest] / TAU)
         for entry, weight in zip(nearest, weights / weights.sum(), strict=True):
             found[row, VALUES[entry]] += LAMBDA * weight
     return found
@@ -63,10 +66,11 @@ def expected(one: Step, hidden: list[slice] | None = None) -> np.ndarray:
 SPELLED = f"external:similarity=l2,k={K},temperature={TAU},lambda={LAMBDA}"
 
 
-def test_a_step_is_the_mean_of_both_distributions() -> None:
-    one, read = step(9), memory(SPELLED)
+@pytest.mark.parametrize("counts", [ONES, MERGED])
+def test_a_step_is_the_mean_of_both_distributions(counts: np.ndarray) -> None:
+    one, read = step(9), memory(SPELLED, counts=None if counts is ONES else counts)
     found = read(one, torch.arange(9))
-    np.testing.assert_allclose(found.exp(), expected(one), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.exp(), expected(one, counts=counts), rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.exp().sum(-1), 1, rtol=1e-5)
     assert read.searches == 9
 
@@ -81,10 +85,11 @@ def test_a_sentence_does_not_find_its_own_rows() -> None:
     assert not np.allclose(found.exp(), expected(one))
 
 
-def test_evidence_names_the_nearest_neighbour_that_holds_each_token() -> None:
-    one, read = step(8), memory(SPELLED)
+@pytest.mark.parametrize("counts", [ONES, MERGED])
+def test_evidence_names_the_neighbour_that_weighs_most_for_each_token(counts: np.ndarray) -> None:
+    one, read = step(8), memory(SPELLED, counts=None if counts is ONES else counts)
     targets = torch.arange(8) % V
-    found, wanted = read.evidence(one, torch.zeros(8, dtype=torch.long), targets), expected(one)
+    found, wanted = read.evidence(one, torch.zeros(8, dtype=torch.long), targets), expected(one, counts=counts)
     np.testing.assert_allclose(found.log_p.exp(), wanted[np.arange(8), targets], rtol=1e-5)
     np.testing.assert_allclose(found.log_p_model, one.log_probs[torch.arange(8), targets], rtol=1e-5)
     for query, token, row, share in zip(
@@ -92,9 +97,9 @@ def test_evidence_names_the_nearest_neighbour_that_holds_each_token() -> None:
     ):
         distances = ((query - KEYS) ** 2).sum(-1)
         right = [entry for entry in np.argsort(distances)[:K] if VALUES[entry] == token]
-        assert row == (right[0] if right else -1)
-        weights = np.exp(-distances[right] / TAU)
-        assert float(share) == pytest.approx(weights[0] / weights.sum() if right else 0, rel=1e-4)
+        weights = counts[right] * np.exp(-distances[right] / TAU)
+        assert row == (right[weights.argmax()] if right else -1)
+        assert float(share) == pytest.approx(weights.max() / weights.sum() if right else 0, rel=1e-4)
     assert (found.row >= 0).any() and (found.row < 0).any()
 
 
