@@ -193,7 +193,11 @@ class Draft:
         self.flush()
         files = {path: entry for unit in self._log.units.values() for path, entry in unit.files.items()}
         files |= settled(self.path, sorted(self._metadata))
-        return {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
+        final = {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
+        for path in final:
+            # safetensors leaves files that only their owner may read, and stores are shared
+            (self.path / path).chmod(self.path.stat().st_mode & 0o666)
+        return final
 
     @property
     def seconds(self) -> float:

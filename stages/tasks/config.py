@@ -168,7 +168,8 @@ def parse_reading(text: str) -> Reading:
         return READINGS[name].model_validate(pairs)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UsageError(f"--memory {text}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise UsageError(f"--memory {text}: {where}{first['msg'].removeprefix('Value error, ')}.") from None
 
 
 GOAL = "goal"
@@ -211,10 +212,16 @@ class EvaluateTasksConfig(StageConfig):
         return tuple(map(parse_choices, self.memory))
 
     def scores(self, tasks: Sequence[str]) -> dict[str, Score]:
-        """The score of each task. Raises: UsageError for one of no task, or a score that there is not."""
+        """The score of each task, as is said of it or else of all.
+
+        Raises: UsageError for one of no task, a score that there is not, and two of the same.
+        """
         found: dict[str, Score] = dict.fromkeys(tasks, "f1")
-        for text in self.score:
-            task, _, score = text.rpartition("=")
+        said = sorted(text.rpartition("=")[::2] for text in self.score)  # what is said of all tasks stands first
+        if len(dict(said)) < len(said):
+            raise UsageError("--score: two scores are given of the same; name one, and TASK=SCORE for others.")
+        for task, score in said:
+            text = f"{task}={score}" if task else score
             if task and task not in found:
                 raise UsageError(f"--score {text}: there is no task {task!r}; {did_you_mean(task, tasks)}")
             if score not in get_args(Score):

@@ -164,3 +164,13 @@ def test_nothing_is_done_before_it_is_committed(draft: Draft) -> None:
     assert draft.record("one") == {"n": 1}
     assert not (draft.path / "scratch/older").exists()
     assert list(draft.finish_files()) == ["kept"]
+
+
+def test_whoever_may_read_the_folder_may_read_its_files(draft: Draft) -> None:
+    file = draft.add("weights")
+    file.write_text("numbers")
+    file.chmod(0o600)
+    draft.path.chmod(0o750)
+    draft.commit("unit")
+    assert list(draft.finish_files()) == ["weights"]
+    assert file.stat().st_mode & 0o777 == 0o640

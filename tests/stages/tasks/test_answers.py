@@ -48,11 +48,11 @@ def test_each_task_has_its_score() -> None:
 
 
 def test_scores_are_of_all_tasks_or_of_one() -> None:
-    config = EvaluateTasksConfig(score=("exact", "y=goal"))
-    assert config.scores(["x", "y"]) == {"x": "exact", "y": "goal"}
-    for text in ("z=f1", "f2", "x="):
+    for score in (("exact", "y=goal"), ("y=goal", "exact")):
+        assert EvaluateTasksConfig(score=score).scores(["x", "y"]) == {"x": "exact", "y": "goal"}
+    for wrong in (("z=f1",), ("f2",), ("x=",), ("f1", "exact"), ("x=f1", "x=exact")):
         with pytest.raises(UsageError):
-            EvaluateTasksConfig(score=(text,)).scores(["x", "y"])
+            EvaluateTasksConfig(score=wrong).scores(["x", "y"])
 
 
 def test_a_file_of_something_else_is_damage(tmp_path: Path) -> None:
