@@ -12,6 +12,8 @@ MOST = 6
 """Most series of one chart: a person cannot tell more apart."""
 OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
 """Names of quantities that curves show besides the amounts of readings."""
+BLEU = "bleu"
+"""Key of a score in what tuning tried."""
 
 
 @dataclass(frozen=True)

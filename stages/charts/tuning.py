@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.charts.data import Chart, HeatMap, Level, Line, Lines, Side, SmallerIsBetter
-from stages.charts.reported import measure, symbol_in_words
+from stages.charts.reported import BLEU, measure, symbol_in_words
 from stages.numbers import number
 
 
@@ -146,9 +146,6 @@ def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed
             level=Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None,
         ),
     )
-
-
-BLEU = "bleu"
 
 
 def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from stages.charts.reported import bucket_labels, counted_in, symbol
-from stages.charts.tuning import BLEU
+from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
 from stages.evaluation.fields import COUNTING
 from stages.metrics import FEW_NOTE, FEW_TOKENS, TOO_FEW_TOKENS
 from stages.numbers import measured, number, percent
