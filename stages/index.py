@@ -23,18 +23,17 @@ from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.output import ShardOutput
-from stages.artifacts.references import advised
 from stages.artifacts.schema import Count, Expected, Figures, Positive, Schema, Share, between
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.indexes import (
     COUNTS,
-    LEARNED,
-    NONE,
+    NEIGHBORS,
+    described_keys,
     exact_index_before,
     index_before,
-    require_own_neighbors,
+    inputs_of_some_rows,
     row_counts,
 )
 from stages.search import EXACT
@@ -44,7 +43,7 @@ from stages.search.automatic import (
     cost_in_words,
     resolve,
 )
-from stages.search.config import IndexConfig, Keys, check_probe
+from stages.search.config import IndexConfig
 from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
 if TYPE_CHECKING:
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["BuildIndex", "IndexConfig"]
 
 INDEX_FILE = "index.faiss"
-NEIGHBORS = "neighbors"
-"""Role of the neighbours by which rows are merged."""
 TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
@@ -148,25 +145,31 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         datastore = store.get(references["source"], "datastore")
         named, merge = references.get("update"), references.get("merge")
         if merge is not None or config.keep < 1:
-            return _inputs_of_some_rows(config, datastore, named, merge, store)
+            return inputs_of_some_rows(config, datastore, named, merge, store)
         previous = index_before(datastore, config, named, store)
         if previous is None:
             return Inputs({"datastore": datastore})
-        if not _can_change(previous, datastore):
+        from stages.updating.changed_index import can_become, why_not
+
+        if not can_become(previous, datastore):
             if named is not None:
-                raise UsageError(f"{previous.reference} cannot be changed in place ({_why_not(previous, datastore)}).")
+                raise UsageError(f"{previous.reference} cannot be changed in place ({why_not(previous, datastore)}).")
             return Inputs({"datastore": datastore})
         return Inputs({"datastore": datastore, PREVIOUS: previous})
 
     def resolve(self, config: IndexConfig, inputs: Inputs, execution: Execution) -> IndexConfig:
-        keys = described_keys(inputs)
+        keys = described_keys(inputs["datastore"])
         check_keys(keys.rows)
         if PREVIOUS in inputs:
+            from stages.updating.changed_index import settings_as_before
+
             execution.reporter.info(f"changing {inputs[PREVIOUS].reference} (to build anew: --update none)")
-            return _as_before(config, inputs[PREVIOUS].config)
+            return settings_as_before(config, inputs[PREVIOUS].config)
         resolved = resolve(config, keys)
         if _leaves_out(config, inputs):
-            resolved = _of_some_rows(resolved, keys)
+            from stages.lineage.held_rows import settings_of_some_rows
+
+            resolved = settings_of_some_rows(resolved, keys)
         if config.index == "auto":
             kind, why = automatic_kind(keys, config.largest_gigabytes)
             execution.reporter.info(f"index {kind}: {why}. It costs {cost_in_words(resolved, keys)}")
@@ -213,7 +216,10 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         elif shard.key == TRAIN:
             build.train(job.config, work.keys, output.add(TRAINED))
             if work.plan.counts is not None:
-                _choose_rows(job, output)
+                from stages.lineage.held_rows import write_held_rows
+                from stages.search.merging import SCRATCH_FILE
+
+                write_held_rows(job.config, job.inputs, output.add(SCRATCH_FILE))
         elif shard.key == WHOLE:
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
@@ -234,12 +240,13 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
         from stages.search.merging import HeldRows
         from stages.search.open import open_searcher
+        from stages.updating.changed_index import compared
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         held = None if plan.counts is None else HeldRows.read(job.folder).number
         # an index that lacks keys only makes reports a little worse: it is opened with the number that it must hold
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
-        kind, why = automatic_kind(described_keys(job.inputs), config.largest_gigabytes)
+        kind, why = automatic_kind(described_keys(job.inputs["datastore"]), config.largest_gigabytes)
         size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
         figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
@@ -252,7 +259,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             "lossless": searcher.lossless,
             "automatic": {"index": kind, "why": why},
             **figures,
-            **_changed(job, figures.get("recall", {}), error),
+            **compared(job, MERGE, figures.get("recall", {}), error),
         }
 
 
@@ -315,16 +322,6 @@ def _kind(config: IndexConfig) -> ShardedStage[IndexConfig, Any, Any, Any]:
     return ExactIndex() if config.index == EXACT else VectorIndex()
 
 
-def described_keys(inputs: Inputs) -> Keys:
-    """Number, width and type of the datastore's keys, from its manifest."""
-    return _keys_of(inputs["datastore"])
-
-
-def _keys_of(datastore: Artifact) -> Keys:
-    metrics = datastore.metrics
-    return Keys(metrics["rows"], metrics["dim"], metrics["dtype"])
-
-
 def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
     from stages.lineage.rows import stored_keys
 
@@ -374,85 +371,8 @@ def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
         )
 
 
-# Leaving rows out
-
-
 def _leaves_out(config: IndexConfig, inputs: Inputs) -> bool:
     return config.keep < 1 or NEIGHBORS in inputs
-
-
-def _inputs_of_some_rows(
-    config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
-) -> Inputs:
-    """Raises: UsageError if an index is to be changed, too, or rows are to be merged and drawn at random."""
-    if update not in (None, NONE):
-        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
-    if merge is None:
-        return Inputs({"datastore": datastore})
-    if config.keep < 1:
-        raise UsageError("Rows are merged, or drawn at random: leave out --merge or --keep.")
-    return Inputs({"datastore": datastore, NEIGHBORS: require_own_neighbors(store.get(merge, "neighbors"), datastore)})
-
-
-def _of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
-    """Settings of an index that leaves rows out; its recall is not measured, since other rows stand for those.
-
-    Raises: UsageError for a kind that does not name the rows that it holds.
-    """
-    from stages.search.build import grows_in_parts
-    from stages.search.factory import empty_index
-
-    if not grows_in_parts(empty_index(config, keys.dim, keys.dtype)):
-        raise UsageError(
-            f"{config.index!r} holds all rows in their order: give --index ivf-flat, or another with lists."
-        )
-    return config.model_copy(update={"recall": 0})
-
-
-def _choose_rows(job: ShardJob[IndexConfig], output: ShardOutput) -> None:
-    """Merge rows by their neighbours, or draw them."""
-    import numpy as np
-
-    from stages.artifacts.reading import Rows
-    from stages.search.merging import SCRATCH_FILE, HeldRows, merged_rows, random_rows
-
-    datastore = job.inputs["datastore"]
-    if NEIGHBORS not in job.inputs:
-        counts = random_rows(datastore.metrics["rows"], job.config.keep, job.config.seed)
-    else:
-        found = Rows(job.inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"])
-        values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
-        rows, step = len(values), found.shards[0]
-        blocks = ((first, found.read(first, min(first + step, rows))) for first in range(0, rows, step))
-        counts = merged_rows(blocks, values)
-    HeldRows(counts).write(output.add(SCRATCH_FILE))
-
-
-# Changing the index of the datastore before
-
-
-def _can_change(previous: Artifact, datastore: Artifact) -> bool:
-    from stages.search.change import can_change
-
-    keys, config = _keys_of(datastore), IndexConfig(**previous.config)
-    return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
-
-
-def _why_not(previous: Artifact, datastore: Artifact) -> str:
-    if previous.config["index"] == "flat":
-        return "a flat index is a copy of the keys: leave --update out"
-    if datastore.config["forget"]:
-        return "what it learned of forgotten keys cannot be taken out of it: leave --update out, and it is built anew"
-    return "its kind does not take more keys: leave --update out, and it is built anew"
-
-
-def _as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
-    """Settings of a changed index: what it learned stays; lists to probe, and queries to measure, may be others."""
-    probe = before["probe"] if config.probe in ("auto", None) else config.probe
-    assert isinstance(probe, int)
-    check_probe(probe, before["lists"], before["index"])
-    taken = {name: before[name] for name in ("index", *LEARNED)}
-    return config.model_copy(update={**taken, "probe": probe})
 
 
 def _change(
@@ -466,23 +386,3 @@ def _change(
         write_emptied(old, kept, output.add(TRAINED))
         return {}
     return merge_changed(old, work.trained(), kept, work.part_files, work.keys.rows, output.add(INDEX_FILE))
-
-
-def _changed(job: Job[IndexConfig], recall: Mapping[str, float], error: Mapping[str, float]) -> dict[str, Any]:
-    """How a changed index compares with the one whose lists were learned; nothing of one that was built anew."""
-    from stages.search.change import Learned, no_longer_fits
-
-    if PREVIOUS not in job.inputs:
-        return {}
-    before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(MERGE)
-    first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
-    learned = Learned(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(learned, described_keys(job.inputs).rows, recall, error, lists["imbalance"])
-    if reason is not None:
-        datastore = job.inputs["datastore"]
-        job.reporter.warning(
-            f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
-            f"Learn new ones: {advised(datastore.store.root, 'build-index', datastore.reference, '--update', 'none')}"
-        )
-    sure = {"recall_error": dict(error)} if error else {}
-    return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

@@ -8,7 +8,8 @@ from stages.artifacts.stage import Inputs
 from stages.datastore import DatastoreConfig, layouts_of
 from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, state_bytes
 from stages.forecasts.forecast import Cost, Forecast, Work
-from stages.index import INDEX_FILE, PART_BYTES, described_keys
+from stages.index import INDEX_FILE, PART_BYTES
+from stages.lineage.indexes import described_keys
 from stages.models.config import model_of, shape_of
 from stages.neighbors import NeighborsConfig, query_layouts
 from stages.pack import PackConfig, array_layouts, whole_segments
@@ -101,7 +102,7 @@ class IndexForecast(Forecast[IndexConfig]):
     def cost(self, config: IndexConfig, inputs: Inputs) -> Cost:
         if config.index == EXACT:
             return _cost_of_text(int(inputs[TEXT].metrics["splits"][config.split]["tokens"]))
-        keys = described_keys(inputs)
+        keys = described_keys(inputs["datastore"])
         size = index_bytes(config, keys)
         if size is None:
             return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
@@ -116,7 +117,7 @@ class IndexForecast(Forecast[IndexConfig]):
         if config.index == EXACT:
             tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
             return opened_bytes(tokens) + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
-        keys = described_keys(inputs)
+        keys = described_keys(inputs["datastore"])
         size = index_bytes(config, keys)
         if size is None:
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.lineage.corpus import array_digests, tokenizer_digest
@@ -23,6 +24,8 @@ NONE = "none"
 LEARNED = ("lists", "code_bytes", "code_bits", "links", "train_keys")
 """Settings that `auto` leaves as they are in the index before."""
 SAME = ("metric", "seed")
+NEIGHBORS = "neighbors"
+"""Role of the neighbours by which rows are merged."""
 
 
 def index_before(datastore: Artifact, config: IndexConfig, named: str | None, store: Store) -> Artifact | None:
@@ -50,7 +53,7 @@ def index_before(datastore: Artifact, config: IndexConfig, named: str | None, st
         for one in store.artifacts("index")
         if one.manifest.inputs.get("datastore") == record
         and holds_all(one)
-        and other_settings(one, config, _keys(datastore)) is None
+        and other_settings(one, config, described_keys(datastore)) is None
     ]
     return store.get(found[-1].reference) if found else None
 
@@ -64,7 +67,7 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
             f"{made}: leave --update out, or name an index of that."
         )
     require_all(index, "an index that is changed")
-    other = other_settings(index, config.model_copy(update={"index": _kind(index, config)}), _keys(datastore))
+    other = other_settings(index, config.model_copy(update={"index": _kind(index, config)}), described_keys(datastore))
     if other is not None:
         raise UsageError(f"{index.reference} has {other}: ask for the same, or leave --update out.")
 
@@ -117,6 +120,22 @@ def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
     return neighbors
 
 
+def inputs_of_some_rows(
+    config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
+) -> Inputs:
+    """Inputs of an index that leaves rows out.
+
+    Raises: UsageError if an index is to be changed, too, or rows are to be merged and drawn at random.
+    """
+    if update not in (None, NONE):
+        raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
+    if merge is None:
+        return Inputs({"datastore": datastore})
+    if config.keep < 1:
+        raise UsageError("Rows are merged, or drawn at random: leave out --merge or --keep.")
+    return Inputs({"datastore": datastore, NEIGHBORS: require_own_neighbors(store.get(merge, "neighbors"), datastore)})
+
+
 def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | None:
     """The first setting of an index, in words, that is not what is asked for; None if all are."""
     kind = automatic_kind(keys, config.largest_gigabytes)[0] if config.index == "auto" else config.index
@@ -127,7 +146,8 @@ def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | No
     return None
 
 
-def _keys(datastore: Artifact) -> Keys:
+def described_keys(datastore: Artifact) -> Keys:
+    """Number, width and type of the datastore's keys, from its manifest."""
     return Keys(datastore.metrics["rows"], datastore.metrics["dim"], datastore.metrics["dtype"])
 
 

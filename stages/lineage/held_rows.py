@@ -1,0 +1,40 @@
+"""Rows of a datastore that an index holds, where `build-index --merge` or `--keep` leaves some out."""
+
+from pathlib import Path
+
+import numpy as np
+
+from stages.artifacts.reading import Rows
+from stages.artifacts.stage import Inputs
+from stages.errors import UsageError
+from stages.lineage.indexes import NEIGHBORS
+from stages.search.build import grows_in_parts
+from stages.search.config import IndexConfig, Keys
+from stages.search.factory import empty_index
+from stages.search.merging import HeldRows, merged_rows, random_rows
+
+
+def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
+    """Settings of an index that leaves rows out; its recall is not measured, since other rows stand for those.
+
+    Raises: UsageError for a kind that does not name the rows that it holds.
+    """
+    if not grows_in_parts(empty_index(config, keys.dim, keys.dtype)):
+        raise UsageError(
+            f"{config.index!r} holds all rows in their order: give --index ivf-flat, or another with lists."
+        )
+    return config.model_copy(update={"recall": 0})
+
+
+def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
+    """Merge rows by their neighbours, or draw them, and write which are held."""
+    datastore = inputs["datastore"]
+    if NEIGHBORS not in inputs:
+        counts = random_rows(datastore.metrics["rows"], config.keep, config.seed)
+    else:
+        found = Rows(inputs[NEIGHBORS].zarr("neighbors.zarr")[f"{datastore.config['split']}/ids"])
+        values = np.asarray(datastore.zarr("datastore.zarr")["values"][:])
+        rows, step = len(values), found.shards[0]
+        blocks = ((first, found.read(first, min(first + step, rows))) for first in range(0, rows, step))
+        counts = merged_rows(blocks, values)
+    HeldRows(counts).write(path)

@@ -1,0 +1,62 @@
+"""Indexes that are changed from the one of the datastore before: what stays of it, and whether its lists still fit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.references import advised
+from stages.artifacts.stage import Job
+from stages.lineage.indexes import LEARNED, described_keys
+from stages.search.change import Learned, can_change, no_longer_fits
+from stages.search.config import IndexConfig, check_probe
+
+
+def can_become(previous: Artifact, datastore: Artifact) -> bool:
+    """Whether the index of the datastore before can become that of this one."""
+    keys, config = described_keys(datastore), IndexConfig(**previous.config)
+    return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
+
+
+def why_not(previous: Artifact, datastore: Artifact) -> str:
+    """Why it cannot, and what to do."""
+    if previous.config["index"] == "flat":
+        return "a flat index is a copy of the keys: leave --update out"
+    if datastore.config["forget"]:
+        return "what it learned of forgotten keys cannot be taken out of it: leave --update out, and it is built anew"
+    return "its kind does not take more keys: leave --update out, and it is built anew"
+
+
+def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
+    """Settings of a changed index: what it learned stays; lists to probe, and queries to measure, may be others."""
+    probe = before["probe"] if config.probe in ("auto", None) else config.probe
+    assert isinstance(probe, int)
+    check_probe(probe, before["lists"], before["index"])
+    taken = {name: before[name] for name in ("index", *LEARNED)}
+    return config.model_copy(update={**taken, "probe": probe})
+
+
+def compared(
+    job: Job[IndexConfig], merge: str, recall: Mapping[str, float], error: Mapping[str, float]
+) -> dict[str, Any]:
+    """How a changed index compares with the one whose lists were learned; nothing of one that was built anew.
+
+    Args:
+        merge: key of the shard whose record tells how even the lists are.
+        recall: found of exact search, by k.
+        error: of these shares.
+    """
+    if PREVIOUS not in job.inputs:
+        return {}
+    before, lists = job.inputs[PREVIOUS].metrics, job.draft.record(merge)
+    first = Learned(before["rows"], before.get("recall", {}), lists["imbalance_before"])
+    learned = Learned(**before["learned"]) if "learned" in before else first
+    reason = no_longer_fits(learned, described_keys(job.inputs["datastore"]).rows, recall, error, lists["imbalance"])
+    if reason is not None:
+        datastore = job.inputs["datastore"]
+        job.reporter.warning(
+            f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
+            f"Learn new ones: {advised(datastore.store.root, 'build-index', datastore.reference, '--update', 'none')}"
+        )
+    sure = {"recall_error": dict(error)} if error else {}
+    return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}
