@@ -166,7 +166,7 @@ def test_answers_are_learnt_without_samples(method: str, store: Store, answers: 
     made = stream_model(store, answers, method, **settings)
     (row,) = scored(store, made, after="last", score="exact").metrics["rows"]
     first, last = row["matrix"][0]
-    assert last > 0.6 and (first > 0.6) == (method == "multitask"), row
+    assert last > 0.6 and (first > 0.25) == (method == "multitask"), row
 
 
 def test_text_alone_is_learnt_by_the_method_that_reads_no_labels(store: Store, tmp_path: Path) -> None:

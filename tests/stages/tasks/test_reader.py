@@ -33,7 +33,10 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
             name: (weight - 0.1 * (0 if gradient is None else gradient)).detach()
             for (name, weight), gradient in zip(tensors.items(), gradients, strict=True)
         }
-    settings, given = Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25), None if weights is None else torch.tensor(weights)
+    settings, given = (
+        Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25),
+        weights and torch.tensor(weights, dtype=torch.float64),
+    )
     with adapted(model, [batch] * steps, settings, weights=given):
         for name, weight in model.named_parameters():
             torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
