@@ -48,7 +48,8 @@ def prepare(folder: Path, source: str) -> str:
     model = {"backbone": "transformer", "max_positions": 128, "positions": "learned", **shape}
     encoder = artificial(store, Model(), {"tokens": tokens}, model=model, segment_length=128, context=128, stride=128)
     datastore = make(BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, cpu).artifact
-    return make(BuildIndex(), IndexConfig(index="ivf-flat"), {"source": datastore.reference}, store, cpu).artifact.reference
+    lists = IndexConfig(index="ivf-flat")
+    return make(BuildIndex(), lists, {"source": datastore.reference}, store, cpu).artifact.reference
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
