@@ -1,7 +1,7 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
@@ -79,6 +79,10 @@ class Memory:
         return self.rows[self.tasks < after]
 
 
+class _NoNumbers(Exception):
+    """Scores of labels are no numbers."""
+
+
 class StreamReader:
     """Answers of a model; weights are loaded when another place in the stream is asked for."""
 
@@ -133,7 +137,24 @@ class StreamReader:
 
         Args:
             among: labels among which that of each example is sought, by number; None: all.
+        Raises: UsageError where an adaptation leaves weights that give none; ArtifactError where the model's own do.
         """
+        try:
+            return self._answers(reading, examples, which, among)
+        except _NoNumbers:
+            with suppress(_NoNumbers):
+                self._chosen(examples, which, among)
+                raise UsageError(
+                    f"--memory {reading.spelled}: the adapted weights give labels no probability that is a number: "
+                    "choose a smaller lr."
+                ) from None
+            raise ArtifactError(
+                f"{self._artifact.reference} gives labels no probability that is a number: train it again."
+            ) from None
+
+    def _answers(
+        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None
+    ) -> list[int] | list[str]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, examples, which)
@@ -163,7 +184,7 @@ class StreamReader:
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
-                self._require_numbers(False)
+                raise _NoNumbers
             spans = best_spans(scores).tolist()
             found += [
                 self._text(row[a : b + 1] if b else row[:0]) for row, (a, b) in zip(batch.inputs, spans, strict=True)
@@ -182,15 +203,9 @@ class StreamReader:
                 batch = examples.batch(which[start : start + size]).to(self._device)
                 found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
         probabilities: np.ndarray = torch.cat(found).numpy()
-        self._require_numbers(bool(np.isfinite(probabilities).all()))
+        if not np.isfinite(probabilities).all():  # the largest of numbers that are none would be the first label
+            raise _NoNumbers
         return probabilities
-
-    def _require_numbers(self, finite: bool) -> None:
-        if not finite:  # the largest of numbers that are none would be the first label
-            raise ArtifactError(
-                f"{self._artifact.reference} gives labels no probability that is a number: train it again; where "
-                "--memory adapts it, adapt it with a smaller lr."
-            )
 
     def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> list[Any]:
         """The label that the model writes for each example, -1: it writes none; or the answer as text.

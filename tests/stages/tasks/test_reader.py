@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.memory.episodic import nearest, squared_distances
-from stages.tasks.config import Mbpa, Part, RandomAdaptation
+from stages.tasks.config import Mbpa, NoReading, Part, RandomAdaptation
 from stages.tasks.reader import Memory, StreamReader, adapted, document_keys
 from tests.stages.methods.stream.updates import model_for, stream
 
@@ -102,5 +102,12 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     reader._artifact = SimpleNamespace(reference="model/m")
     reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
     assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
-    with pytest.raises(ArtifactError, match="smaller lr"):
-        reader.answers(RandomAdaptation(name="random", k=3, steps=4, lr=1e200), examples, np.arange(2))
+    astray = RandomAdaptation(name="random", k=3, steps=4, lr=1e200)
+    with pytest.raises(UsageError, match=r"random:.*lr=1e\+200"):
+        reader.answers(astray, examples, np.arange(2))
+    assert len(reader.answers(NoReading(), examples, np.arange(2))) == 2  # the weights are those of before
+    with torch.no_grad():
+        next(model.head.parameters()).fill_(torch.nan)
+    for reading in (NoReading(), astray):
+        with pytest.raises(ArtifactError, match="model/m"):
+            reader.answers(reading, examples, np.arange(2))
