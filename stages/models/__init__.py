@@ -32,6 +32,8 @@ TRANSLATOR = "huggingface-encoder-decoder"
 """The backbone that is imported, too, and reads sources."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
+FACTORED = (IMPORTED, ENCODER, DEFAULT_BACKBONE)
+"""The backbones whose layers leave their matrices to `nn.Linear`, beside which factors can stand (LoRA)."""
 NAMED = {
     "compressive-transformer": "compressive",
     "memorizing-transformer": "memorizing",

@@ -104,8 +104,8 @@ def splits_read(tokens: Artifact) -> list[str]:
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
     """A model to start from.
 
-    Raises: ArtifactError if its tokens mean something else than these, or it scores none and must; UsageError if it has another
-        backbone than the settings name, or a gate that the method has no neighbours for.
+    Raises: ArtifactError if its tokens mean something else than these, or it scores none and must; UsageError if it has
+        another backbone than the settings name, or a gate that the method has no neighbours for.
     """
     require = require_scoring if config.method_settings.scores_tokens else require_text
     require(init)

@@ -172,5 +172,7 @@ class TextEncoderConfig(Stateless, BackboneConfig):
         if not self.architecture:
             raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
         if self.longest is not None and segment_length > self.longest:
-            raise UsageError(f"The model reads {self.longest} tokens at once, less than {segment_length} of a document.")
+            raise UsageError(
+                f"The model reads {self.longest} tokens at once, less than {segment_length} of a document."
+            )
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
