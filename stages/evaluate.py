@@ -17,7 +17,7 @@ from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import REPORT, EvaluateConfig
-from stages.evaluation.decoding import SEARCHED, resolve_decoding, searched
+from stages.evaluation.decoding import resolve_decoding, why_no_bleu
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -114,8 +114,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
         if "index" in job.inputs and "neighbors" not in job.inputs:
             tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not searched(job.config.readings):
-            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-mt of an index is")
+        if (reason := why_no_bleu(job.config, model_of(job.inputs["model"]))) is not None:
+            job.reporter.warning(f"no BLEU is computed: {reason}")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:
@@ -180,8 +180,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.evaluation.score_range import score_range, shard_record, token_scores
 
         scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
-        gate = policies[0].search_gate if policies else None
-        result = scoring.read_range(shard, work.reader, work.states, output, gate)
+        where = policies[0].searches_where if policies else None
+        result = scoring.read_range(shard, work.reader, work.states, output, where)
         scored = score_range(work.reader, result, policies)
         if scores is not None:
             scores.write(output, scoring.number(shard), token_scores(scored))
@@ -238,7 +238,7 @@ def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int)
         return
     made["translation"], changed = translated
     _write(job, CHANGED, {"sentences": changed})
-    # the gate's row without neighbours, behind these, is not translated
+    # the row of a spalm model without neighbours, behind these, is not translated
     for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
         row |= {name: figures[name] for name in ("bleu", "chrf")}
 
