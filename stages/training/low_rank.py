@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stages.errors import UsageError
+from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
 from stages.models.language_model import LanguageModel
 from stages.models.weights import ADDED_WEIGHTS
@@ -40,7 +40,7 @@ def add_factors(model: LanguageModel, rank: int) -> None:
             warnings.simplefilter("ignore")  # that the products of GPT-2 are written the other way round
             inject_adapter_in_model(settings, blocks)
     except ValueError as error:
-        raise UsageError(f"--lora does not fit this model ({str(error).splitlines()[0]}): leave it out.") from None
+        raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
 
 
 def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
