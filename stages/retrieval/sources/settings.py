@@ -6,7 +6,7 @@ what followed the longest matches of a context; `external` the nearest entries o
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,9 +22,6 @@ from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling
 from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
 from stages.retrieval.grammar import shortest
 from stages.retrieval.reading import Past, Reading, SourceSettings
-
-if TYPE_CHECKING:
-    from stages.retrieval.reading import Reading
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
