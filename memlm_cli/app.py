@@ -58,7 +58,7 @@ class AllCommands(CommandsByName):
         "doctor",
     )
     package = "memlm_cli.commands"
-    modules: ClassVar = {"try": "try_text"}
+    modules: ClassVar = {"try": "try_text", "presets": "listings:presets", "recipes": "listings:recipes"}
     settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:

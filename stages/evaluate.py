@@ -200,7 +200,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.tuned import tuning_figures
+        from stages.evaluation.figures.report import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
         from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights

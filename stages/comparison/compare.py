@@ -148,7 +148,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Pr
         a, b: reports with token scores.
         settings: what is compared, and how the bootstrap draws.
         progress: hears how many tokens are read, and how often units are drawn.
-    Returns: JSON; its fields are in `stages/comparison/fields.py`.
+    Returns: JSON; its fields are in `stages/comparison/settings.py`.
     Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))

@@ -10,7 +10,7 @@ from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.tuned import learned_figures
+from stages.evaluation.figures.report import learned_figures
 from stages.lineage.evaluation import reads_neighbors
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods import METHODS

@@ -9,8 +9,8 @@ from torch import Tensor
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.range_reader import RangeReader
 from stages.inspection.contexts import Context, Contexts, EnteredContext, EnteredContexts
-from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader
+from stages.inspection.request import PASSAGE, Passage
 from stages.models.layers.settings import reads_in_pieces
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs

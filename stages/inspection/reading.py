@@ -19,8 +19,7 @@ from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
 from stages.examples.examples import Corpus
-from stages.inspection.passages import LONGEST, PASSAGE, Passage
-from stages.inspection.request import Request, Resolved, find
+from stages.inspection.request import LONGEST, PASSAGE, Passage, Request, Resolved, find
 from stages.lineage.corpus import token_text
 from stages.lineage.indexes import TEXT
 from stages.lineage.rows import DatastoreRows

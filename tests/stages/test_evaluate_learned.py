@@ -16,9 +16,8 @@ from stages.evaluation import plan as evaluation_plan
 from stages.generation.stream import dense_log_probs
 from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_passages
-from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
-from stages.inspection.request import reported_readings
+from stages.inspection.request import PASSAGE, Passage, reported_readings
 from stages.inspection.settings import Request
 from stages.memory import weight_network
 from stages.models.weights import load_model

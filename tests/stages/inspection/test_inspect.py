@@ -9,9 +9,8 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.generation.stream import dense_log_probs
 from stages.inspection.inspect import inspect_split, inspect_text
-from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import open_reader
-from stages.inspection.request import Request
+from stages.inspection.request import PASSAGE, Passage, Request
 from stages.methods.defaults import trained_temperature
 from stages.models.weights import load_model
 from tests.stages.slow_evaluation import evaluated, metrics
