@@ -172,8 +172,7 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     from stages.pages.headline import headline
     from stages.pages.lineage import lineage_of
     from stages.pages.source import read_sources
-    from stages.pages.tables import bucket_table, results_table
-    from stages.pages.title import page_title
+    from stages.pages.tables import bucket_table, page_title, results_table
 
     (source,) = read_sources([artifact], lineage_of([artifact]), baseline_remarks)
     rows = headline([source])

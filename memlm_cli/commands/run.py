@@ -89,7 +89,7 @@ def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
 def show_plan(recipe: "Recipe", common: Common) -> None:
     """Print what of a recipe is done, what would run, and why, on stdout."""
     from pipelines.estimates import estimates, tasks_of
-    from pipelines.plan import require_named
+    from pipelines.recipe import require_named
     from stages.reporting import Silent
 
     if recipe.description:

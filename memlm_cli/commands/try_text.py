@@ -149,7 +149,7 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
     from stages.pages.page import build_page, write_page
-    from stages.pages.title import short_title
+    from stages.pages.tables import short_title
     from stages.reports.remarks.table import remark
 
     found = find_reports(references, common.open_store())

@@ -115,18 +115,14 @@ class WordTokenizer(TrainableTokenizer):
         return ids[split.places], split.counts
 
     def huggingface(self) -> "Tokenizer":
-        return _word_layout(self.vocabulary, self.lowercase)
+        """A `tokenizer.json` of words; a newline becomes `<eos>`."""
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-
-def _word_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of words; a newline becomes `<eos>`."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
-    newline = normalizers.Replace("\n", f" {EOS} ")
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * lowercase + [newline])
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer
+        tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
+        newline = normalizers.Replace("\n", f" {EOS} ")
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * self.lowercase + [newline])
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return tokenizer
 
 
 _CODE_POINTS = 0x110000
@@ -164,19 +160,15 @@ class CharTokenizer(TrainableTokenizer):
         return self._ids[code_points], counts
 
     def huggingface(self) -> "Tokenizer":
-        return _char_layout(self.vocabulary, self.lowercase)
+        """A `tokenizer.json` of characters."""
+        from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-
-def _char_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of characters."""
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
-    if lowercase:
-        tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer
+        tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
+        if self.lowercase:
+            tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = decoders.Fuse()
+        return tokenizer
 
 
 class ByteTokenizer(TrainableTokenizer):
@@ -201,20 +193,16 @@ class ByteTokenizer(TrainableTokenizer):
         return np.frombuffer(b"".join(encoded), np.uint8), counts
 
     def huggingface(self) -> "Tokenizer":
-        return _byte_layout(self.lowercase)
+        """A `tokenizer.json` of bytes: byte-level BPE without merges."""
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-
-def _byte_layout(lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of bytes: byte-level BPE without merges."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    if lowercase:
-        tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+        vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
+        tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+        if self.lowercase:
+            tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
 
 
 def _symbol(byte: int) -> str:
