@@ -40,7 +40,7 @@ def baseline_name(report: Figures) -> str:
     return f"{baseline['row']['row']} ({of})"
 
 
-LAYERS = PROBES.targets.keys() - {"gate"}
+LAYERS = [probe for probe in PROBES.targets if probe != "gate"]
 """Probes of layers with a memory."""
 FIELDS = {
     "split": "The split that was scored.",
