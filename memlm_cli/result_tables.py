@@ -14,7 +14,7 @@ from stages.text.tokens import SPLITS
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.source import Source
-    from stages.reports.remarks.remark import Remark
+    from stages.reports.remarks import Remark
 
 Figures = Mapping[str, Any]
 
@@ -198,7 +198,7 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
     What the table itself cannot say of its figures comes with them.
     """
-    from stages.reports.remarks.remark import Severity
+    from stages.reports.remarks import Severity
 
     severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
     first = severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]

@@ -19,7 +19,7 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.forecasts import Cost, Forecast, Work
 from stages.numbers import size
 from stages.text.tokens import SPLITS
 

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from pipelines.catalogue import stage_of
-from pipelines.command_words import command_words, on_top_of_preset
 from pipelines.executor import LocalExecutor, Reporters, StageExecutor, StageRun
+from pipelines.options import command_words, on_top_of_preset
 from pipelines.recipe import Recipe, bound, require_named
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import Status

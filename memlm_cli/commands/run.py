@@ -18,7 +18,7 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
-from pipelines.command_words import command_words
+from pipelines.options import command_words
 from stages.artifacts.references import store_words
 from stages.numbers import duration
 

@@ -126,7 +126,7 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
     from memlm_cli.arguments import publish_name
     from memlm_cli.exit_codes import resumable
     from memlm_cli.progress import ConsoleReporter
-    from pipelines.command_words import command_words
+    from pipelines.options import command_words
     from stages.artifacts.make import make
 
     store = common.open_store()

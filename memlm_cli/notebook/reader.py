@@ -60,8 +60,8 @@ class Reader:
             options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of `memlm generate`.
         """
         from pipelines.settings import validated
+        from stages.generation import GenerationRequest
         from stages.generation.generate import generate
-        from stages.generation.request import GenerationRequest
         from stages.text.excerpt import TextStream
 
         text_of(prompt, "prompt")

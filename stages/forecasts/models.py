@@ -9,7 +9,7 @@ from stages.artifacts.stage import Inputs
 from stages.encoding.window_settings import state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
-from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.forecasts import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.indexes import EXACT
 from stages.models.config import shape_of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.artifacts.stage import Inputs
-from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.forecasts import Cost, Forecast, Work
 from stages.text.config import TokenizeConfig
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
 from stages.text.records import TextFile, beginnings

@@ -7,7 +7,7 @@ import numpy as np
 
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.generation.request import GenerationRequest
+from stages.generation import GenerationRequest
 from stages.generation.stream import Attributed, Attribution, Stream
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, find

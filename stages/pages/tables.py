@@ -86,11 +86,11 @@ def _against(row: Row, first: Row) -> str:
     if change is None or (row.over_seeds and first.baseline):  # which is not what means are against
         return ""
     if change < 0:
-        return f", {_percent(-change)}{_interval(-around[1], -around[0]) if around else ''} below {first.name}"
-    return f", {_percent(change)}{_interval(*around) if around else ''} above {first.name}" if first.baseline else ""
+        return f", {_percent(-change)}{_in_brackets(-around[1], -around[0]) if around else ''} below {first.name}"
+    return f", {_percent(change)}{_in_brackets(*around) if around else ''} above {first.name}" if first.baseline else ""
 
 
-def _interval(low: float, high: float) -> str:
+def _in_brackets(low: float, high: float) -> str:
     return f" [{_percent(low)}, {_percent(high)}]"
 
 

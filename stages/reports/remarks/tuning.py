@@ -9,8 +9,8 @@ from math import exp
 
 from stages.metrics import undertrained
 from stages.numbers import joined, number, passes
+from stages.reports.remarks import NOTABLE_GAIN, Figures, Finding, Values
 from stages.reports.remarks.gains import row_worse_than_trigram
-from stages.reports.remarks.remark import NOTABLE_GAIN, Figures, Finding, Values
 
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:
