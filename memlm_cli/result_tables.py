@@ -157,13 +157,11 @@ def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[st
     """Headers and cells: a row a split of tokens; rates and shares in percent."""
     columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
     rows = [
-        [split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits
+        [split, *(f"{v:.2%}" if isinstance(v, float) else cell_text(v) for v in map(splits[split].get, columns))]
+        for split in SPLITS
+        if split in splits
     ]
     return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
-
-
-def _split_value(value: Any) -> str:
-    return f"{value:.2%}" if isinstance(value, float) else cell_text(value)
 
 
 def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> None:

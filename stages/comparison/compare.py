@@ -74,7 +74,11 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
                 f"{of_b!r}. Evaluate both on the same."
             )
     if _same_bytes(a.tokens, b.tokens, a.split):
-        _require_as_many(a, b)
+        if len(a) != len(b):
+            raise ArtifactError(
+                f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
+                "evaluate both on the same."
+            )
         return True
     _require_same_text(a, b)
     return False
@@ -85,14 +89,6 @@ def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
     if a.record == b.record:
         return True
     return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
-
-
-def _require_as_many(a: TokenScores, b: TokenScores) -> None:
-    if len(a) != len(b):
-        raise ArtifactError(
-            f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
-            "evaluate both on the same."
-        )
 
 
 def _require_same_text(a: TokenScores, b: TokenScores) -> None:
@@ -237,7 +233,10 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if they are of other tasks.
     """
     found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    measures = [(found.get("score"), _by_task(found)) for found in (found_a, found_b)]
+    measures = [
+        (found.get("score"), dict(zip(found["tasks"], found.get("scores", ()), strict=False)))
+        for found in (found_a, found_b)
+    ]
     if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or measures[0] != measures[1]:
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
@@ -253,11 +252,6 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
         rows.append({"rows": list(names), "figures": figures, "tests": tests})
     score = {"score": found_a["score"]} if "score" in found_a else {}
     return {"a": a.reference, "b": b.reference, **score, "rows": rows}
-
-
-def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
-    """The score of each task, where answers are in words."""
-    return dict(zip(found["tasks"], found["scores"], strict=True)) if "scores" in found else {}
 
 
 def matrices_table(found: Mapping[str, Any]) -> Table:

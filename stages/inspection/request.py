@@ -224,7 +224,7 @@ def find(
         _numbers(request),
         windows,
         _options(read, report, split),
-        _by_document(report),
+        report is not None and report.config["reset"] == "document",
         None if report is None or request.memory is not None else reported_choices(report),
         (report and report.config.get("exclude")) or "self",
     )
@@ -266,7 +266,3 @@ def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str |
     """Options of probes: those of the report; for a text that is no split nothing is stored."""
     asked = reported_options({} if report is None else report.config)
     return resolve_options(asked, read, () if split is None else (split,))
-
-
-def _by_document(report: Artifact | None) -> bool:
-    return report is not None and report.config["reset"] == "document"

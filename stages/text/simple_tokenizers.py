@@ -58,17 +58,14 @@ class _WordCounts:
     """How often each word is in the texts so far."""
 
     def __init__(self) -> None:
-        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self._counts = np.zeros(0, np.int64)
+        self.numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self.counts = np.zeros(0, np.int64)
 
     def add(self, split: SplitText) -> None:
         # Counted by number: Python does one step a type of the text, not one a word.
-        numbers = np.fromiter(map(self._numbers.__getitem__, split.words), np.int64, len(split.words))
-        self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
-        self._counts[numbers] += np.bincount(split.places, minlength=len(numbers))
-
-    def by_word(self) -> Counter[str]:
-        return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
+        numbers = np.fromiter(map(self.numbers.__getitem__, split.words), np.int64, len(split.words))
+        self.counts = np.pad(self.counts, (0, len(self.numbers) - len(self.counts)))
+        self.counts[numbers] += np.bincount(split.places, minlength=len(numbers))
 
 
 class _WithUnknown(dict[str, int]):
@@ -102,7 +99,7 @@ class WordTokenizer(TrainableTokenizer):
         for split, lines in texts:
             counted.add(split)
             ends += lines
-        counts = counted.by_word()
+        counts = Counter(dict(zip(counted.numbers, counted.counts.tolist(), strict=True)))
         counts[EOS] += ends
         return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 
