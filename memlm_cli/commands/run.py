@@ -23,8 +23,8 @@ from stages.artifacts.references import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:
+    from pipelines.executor import Result
     from pipelines.recipe import Recipe, StageRecipe
-    from pipelines.run import Result
 
 
 FileList = list[str] | None
