@@ -14,10 +14,9 @@ import typer
 from typer.completion import shell_complete
 
 from memlm_cli.command import Commands, CommandsByName
-from memlm_cli.console import answer, open_closed_streams
+from memlm_cli.console import answer, close_log, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
-from memlm_cli.log_file import close_log
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated

@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from memlm_cli.console import say
+from memlm_cli.console import open_log, say
 from memlm_cli.defaults import FILE, Default
-from memlm_cli.log_file import open_log
 from memlm_cli.options import Asked, Common, OptionsOf, everywhere, parameters_of
 from memlm_cli.progress import telling
 from stages.errors import UsageError

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, printable, say
+from memlm_cli.console import answer, answers_on_terminal, check_output_file, printable, say, write_html
 from memlm_cli.options import Asked, OptionsOf
-from memlm_cli.output_files import check_output_file, write_html
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import table
 from stages.errors import ArtifactError, UsageError

@@ -8,9 +8,8 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.arguments import read_question
-from memlm_cli.console import answer, answers_on_terminal
+from memlm_cli.console import answer, answers_on_terminal, check_output_file, write_html
 from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
-from memlm_cli.output_files import check_output_file, write_html
 from stages.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, open_page, say
 from memlm_cli.options import Asked
-from memlm_cli.output_files import open_page
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact

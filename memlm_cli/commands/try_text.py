@@ -16,9 +16,8 @@ from memlm_cli.arguments import given_settings, publish_name
 from memlm_cli.commands.plan import show_estimates
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.commands.run import as_asked, run_all, show_again, show_groups, show_plan
-from memlm_cli.console import answer, on_terminal, say
+from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
-from memlm_cli.output_files import has_display, open_page
 from stages.errors import UsageError
 from stages.numbers import duration, joined, size
 

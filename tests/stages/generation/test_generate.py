@@ -8,8 +8,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.generation import stream
-from stages.generation.generate import GenerationRequest, generate, open_writer
-from stages.generation.stream import Stream
+from stages.generation.generate import GenerationRequest, Stream, generate, open_writer
 from stages.index import BuildIndex
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
