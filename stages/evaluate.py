@@ -17,7 +17,7 @@ from stages.diagnostics.options import resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import REPORT, EvaluateConfig
-from stages.evaluation.decoding import SEARCHED, resolve_decoding, searched
+from stages.evaluation.decoding import resolve_decoding, why_no_bleu
 from stages.lineage.corpus import require_split, require_tune_split
 from stages.lineage.evaluation import (
     artifacts_read,
@@ -113,8 +113,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
         if "index" in job.inputs and "neighbors" not in job.inputs:
             tell_of_large(job.inputs["index"].file("index.faiss"), job.reporter)
-        if job.config.beam == 0 and model_of(job.inputs["model"]).reads.decodes and not searched(job.config.readings):
-            job.reporter.warning(f"no BLEU is computed: {SEARCHED}; --memory knn-mt of an index is")
+        if (reason := why_no_bleu(job.config, model_of(job.inputs["model"]))) is not None:
+            job.reporter.warning(f"no BLEU is computed: {reason}")
         return plan_evaluation(job)
 
     def open(self, job: ShardJob[EvaluateConfig], plan: "Plan") -> Work:

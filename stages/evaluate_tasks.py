@@ -14,11 +14,11 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.examples.form import answers_file
+from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
 from stages.models.devices import resolve_device
-from stages.tasks.answers import read_accepted, score_matrices, scores_of
+from stages.tasks.answers import read_accepted, read_candidates, score_matrices, scores_of
 from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors, Score
 from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
@@ -64,8 +64,10 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             )
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
-        plan_stream(config, model, tokens)
+        plan = plan_stream(config, model, tokens)
         _require_scores(config, model, tokens)
+        if config.candidates:
+            _require_candidates(model, tokens, {config.split, *([config.tune_split] if plan.tuned else [])})
         read = {"model": model, "tokens": tokens}
         if any(reading.reads_keys for reading in config.readings):
             read["episodes"] = _fitting_episodes(references.get("episodes"), tokens, store)
@@ -102,8 +104,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             nats, tokens = work.reader.nats(documents, which)
             return ShardOutput(job.folder, {"nats": nats, "tokens": tokens})
         choice = chosen(work.plan, shard.row, job.record) if shard.choice is None else shard.choice
-        answers = work.reader.answers(job.config.rows[shard.row].readings[choice], documents, which)
-        numbers = documents.chosen[which]
+        numbers, reading = documents.chosen[which], job.config.rows[shard.row].readings[choice]
+        among = None
+        if job.config.candidates:
+            every = read_candidates(job.inputs["tokens"].file(candidates_file(split)))
+            among = [every[number] for number in numbers.tolist()]
+        answers = work.reader.answers(reading, documents, which, among)
         if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
             accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
             # A range may cut a dialogue: where goals are scored, numbers are chosen by F1.
@@ -215,6 +221,17 @@ def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifa
         name = tokens.metrics["tasks"][number]
         if scores[name] == GOAL and one.dialogue is None:
             raise UsageError(f"--score goal: records of task {name} name no dialogue: score it with f1 or exact.")
+
+
+def _require_candidates(model: Artifact, tokens: Artifact, splits: set[str]) -> None:
+    """Raises: UsageError for a model that chooses no labels; ArtifactError for a split without candidates."""
+    if model.config["model"]["head"]["name"] in ("language", "span"):
+        raise UsageError(f"--candidates: {model.reference} chooses none of the labels: leave it out.")
+    for split in sorted(splits):
+        if candidates_file(split) not in tokens.manifest.files:
+            raise ArtifactError(
+                f"{tokens.reference} has no candidates in {split!r}: name their field with --candidates of tokenize."
+            )
 
 
 def scores_text(model: Artifact) -> bool:

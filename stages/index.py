@@ -21,7 +21,7 @@ from pydantic import Field, model_validator
 
 from stages.artifacts.arrays import ArrayLayout, rows_per_shard
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.kinds import KINDS, PREVIOUS
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.schema import Count, Expected, Figures, Positive, Schema, Share, between
 from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, ShardJob, ShardPlan
@@ -142,6 +142,11 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         if config.split is not None:
             raise UsageError("--split is of --index exact: a datastore knows the split that it is of.")
+        if store.open(references["source"]).kind == "tokens":
+            raise ArtifactError(
+                f"{references['source']} is of kind tokens, whose contexts --index {EXACT} sorts; other kinds of index "
+                f"are of keys: needed here: datastore (memlm {KINDS['datastore'].command})."
+            )
         datastore = store.get(references["source"], "datastore")
         named, merge = references.get("update"), references.get("merge")
         if merge is not None or config.keep < 1:

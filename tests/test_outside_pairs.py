@@ -38,7 +38,7 @@ from stages.models.weights import load_model
 from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenize import TOKENS
-from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
+from tests.cli.conftest import Memlm, logs, memlm, told  # noqa: F401
 from tests.stages.artifacts.test_reading import rewritten
 
 V, EOS, LONGEST = 24, 0, 7
@@ -219,6 +219,7 @@ def test_pairs_are_trained_stored_searched_and_evaluated(tokens: Artifact, memlm
     assert report.code == 0, report.err
     plain, read = (row["perplexity"] for row in json.loads(report.out)["metrics"]["rows"])
     assert read <= plain < 5  # of 22 words, where who does not read the source knows none
+    assert any("BLEU" in line and "translator" in line for line in told(report.err))
 
 
 def test_a_sentence_is_read_as_it_would_be_alone(tokens: Artifact, memlm: Memlm) -> None:  # noqa: F811

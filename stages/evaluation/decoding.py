@@ -7,7 +7,7 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig, model_of
 from stages.retrieval.reading import Reading
 from stages.translation.settings import DecodingSettings
 
@@ -56,6 +56,15 @@ def resolve_decoding(
     if by_bleu:
         require_few_points(readings)
     return dict(config.decoding)
+
+
+def why_no_bleu(config: EvaluateConfig, model: BackboneConfig) -> str | None:
+    """The reason why a split of pairs is scored without translations; None: it is translated, or is no pairs."""
+    if config.beam != 0:
+        return None
+    if not model.reads.decodes:
+        return f"the backbone {model.backbone} writes no translations"
+    return None if searched(config.readings) else f"{SEARCHED}; --memory knn-mt of an index is"
 
 
 MOST_POINTS = 32

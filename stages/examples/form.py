@@ -111,6 +111,14 @@ QUESTIONS = SplitForm(
 among the tokens of its text, [start, stop), -1 where answers are words."""
 
 
+def candidates_file(split: str) -> str:
+    """Where in a tokens artifact the candidates of a split are: a line for each document, JSON.
+
+    It is a list of numbers of labels; null: all of them.
+    """
+    return f"candidates/{split}.jsonl"
+
+
 def answers_file(split: str) -> str:
     """Where in a tokens artifact the accepted answers of a split are: a line for each document, JSON."""
     return f"answers/{split}.jsonl"

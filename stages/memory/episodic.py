@@ -16,18 +16,33 @@ class EpisodicMemory:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def write(self, rows: Int64[np.ndarray, " B"], task: int, probability: float, random: np.random.Generator) -> None:
+    def write(
+        self,
+        rows: Int64[np.ndarray, " B"],
+        task: int,
+        probability: float,
+        random: np.random.Generator,
+        most: int | None = None,
+    ) -> None:
         """Write each of some documents with a probability; those that are there stay as they are.
+
+        Args:
+            most: documents of the task that there may be; the first stay. None: any number.
 
         >>> memory = EpisodicMemory()
         >>> memory.write(np.array([7, 3]), 0, 1.0, np.random.default_rng(0))
         >>> memory.write(np.array([3, 5]), 1, 1.0, np.random.default_rng(0))
         >>> memory.rows.tolist(), memory.tasks.tolist()
         ([7, 3, 5], [0, 0, 1])
+        >>> memory.write(np.array([8, 2, 9]), 1, 1.0, np.random.default_rng(0), most=2)
+        >>> memory.rows.tolist()
+        [7, 3, 5, 8]
         """
         chosen = rows[(random.random(len(rows)) < probability) & ~np.isin(rows, self.rows)]
         # Where an update goes on into the next epoch, it may read a document twice.
         chosen = chosen[np.sort(np.unique(chosen, return_index=True)[1])]
+        if most is not None:
+            chosen = chosen[: max(0, most - np.count_nonzero(self.tasks == task))]
         self.rows = np.concatenate((self.rows, chosen))
         self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
 

@@ -17,7 +17,7 @@ from stages.reports.tables import Cell, Group, Table, change, figure
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
     `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ by their seed alone are
-    told by their mean. No gain is told of a row that does not beat counting: a remark says why.
+    told by their mean. A row that does not beat counting has no gain: `…, no better than counting (50.00)`.
 
     Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
     """
@@ -33,15 +33,16 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     found, unripe = f"{_perplexity(lowest)}{_of_seeds(lowest)}", "" if _loses(lowest) else _flaw(lowest)
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
     elsewhere = lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference
-    if elsewhere or _loses(lowest):  # means are against the first row of the first model
+    if elsewhere:  # means are against the first row of the first model
         gain = ""
+    gain = _no_better(lowest) or gain
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
         found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{unripe}"
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
         return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
     ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
-    compared = f"{gain}{_on_new_text(lowest, gain)}" or lower
+    compared = f"{gain}{'' if _loses(lowest) else _on_new_text(lowest, gain)}" or lower
     return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
 
 
@@ -50,8 +51,10 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     text = ", ".join(dict.fromkeys(source.scored for source in sources))
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
     lowest = min(finite, key=TYPICAL, default=None)
-    if lowest is None or _loses(lowest):
+    if lowest is None:
         return f"Memory tried on {text}"
+    if _loses(lowest):
+        return f"{lowest.name} is no better than counting on {text}"
     change = (lowest.over_seeds or lowest).change
     if change is None or change >= 0:
         return f"No memory gains on {text}"
@@ -115,6 +118,16 @@ def _on_new_text(row: Row, gain: str) -> str:
 def _loses(row: Row) -> bool:
     """Whether counting in what the row reads finds as much, so that its gain is none."""
     return not row.baseline and loses_to_counting(row.source.metrics, row.reported) is not None
+
+
+def _no_better(row: Row) -> str:
+    """`, no better than counting (50.00)`, on new text if that is compared; empty where the row beats it."""
+    pair = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
+    if pair is None:
+        return ""
+    value, limit = pair
+    on_new_text = "" if value == row.values["perplexity"] else " on new text"
+    return f", no better than counting{on_new_text} ({measured(limit, 'perplexity')})"
 
 
 def _flaw(row: Row) -> str:

@@ -34,6 +34,12 @@ def read_accepted(path: Path) -> list[Accepted]:
         return [Accepted(tuple(line["answers"]), line.get("dialogue")) for line in lines]
 
 
+def read_candidates(path: Path) -> list[list[int] | None]:
+    """The candidates of each document of a split. Raises: ArtifactError for a file of something else."""
+    with content_of(path):
+        return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def normalized(text: str) -> str:
     """Lower case, without punctuation and articles, words apart by one space.
 

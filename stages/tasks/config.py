@@ -79,6 +79,8 @@ class Mbpa(Adaptation):
     reads_keys: ClassVar[bool] = True
 
     name: Literal["mbpa"] = "mbpa"
+    weight: Literal["equal", "distance"] = "equal"
+    """Weights of the documents: all alike, as of MbPA++, or by 1 / (ε + d²), as of MbPA."""
 
 
 class RandomAdaptation(Adaptation):
@@ -195,6 +197,8 @@ class EvaluateTasksConfig(StageConfig):
     score: Annotated[tuple[str, ...], Spelling("[TASK=]f1|exact|goal", repeated=True)] = ()
     """Score of answers in words, of all tasks or of one: F1 of words (f1; where none is said), exact match (exact), or
     whether all turns of a dialogue so far make the right state (goal)."""
+    candidates: bool = False
+    """Whether a label is sought among the candidates of its record alone, instead of among all."""
     after: Literal["each", "last"] | None = None
     """Weights that are scored: before the first task and after each, or after the last alone; None: each, but last
     where a reading adapts."""

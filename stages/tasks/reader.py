@@ -1,18 +1,19 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from stages.artifacts.artifact import Artifact
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import BATCH_TOKENS, Corpus
@@ -27,7 +28,23 @@ from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
 from stages.models.heads import best_spans, pooled
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
-from stages.tasks.config import Adaptation, Coarse, Neighbors, Part, Reading
+from stages.tasks.config import Adaptation, Coarse, Mbpa, Neighbors, Part, Reading
+
+EPSILON = 1e-3
+"""ε of the weights of neighbours by their distance."""
+Candidates = Sequence[Sequence[int] | None]
+"""Labels among which that of each example is sought, by number; None in the place of one: all."""
+
+
+def best_labels(probabilities: Float[np.ndarray, "n Y"], among: Candidates | None = None) -> list[int]:
+    """The most probable label of each example; of equal ones that with the smaller number.
+
+    >>> best_labels(np.array([[0.1, 0.3, 0.6], [0.1, 0.3, 0.6]]), [[1, 0], None])
+    [1, 2]
+    """
+    labels = np.arange(probabilities.shape[1])
+    allowed = [labels if some is None else np.sort(some) for some in among or [None] * len(probabilities)]
+    return [int(some[row[some].argmax()]) for row, some in zip(probabilities, allowed, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,10 @@ class Memory:
     def visible(self, after: int) -> np.ndarray:
         """Rows that were written by the end of the task `after`, counted from 1."""
         return self.rows[self.tasks < after]
+
+
+class _NoNumbers(Exception):
+    """Scores of labels are no numbers."""
 
 
 class StreamReader:
@@ -109,30 +130,51 @@ class StreamReader:
             nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
         return nats, tokens
 
-    def answers(self, reading: Reading, examples: Documents, which: np.ndarray) -> list[int] | list[str]:
-        """The label that is most probable for each of some examples [n], or what is answered in words."""
+    def answers(
+        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None = None
+    ) -> list[int] | list[str]:
+        """The label that is most probable for each of some examples [n], or what is answered in words.
+
+        Args:
+            among: labels among which that of each example is sought, by number; None: all.
+        Raises: UsageError where an adaptation leaves weights that give none; ArtifactError where the model's own do.
+        """
+        try:
+            return self._answers(reading, examples, which, among)
+        except _NoNumbers:
+            with suppress(_NoNumbers):
+                self._chosen(examples, which, among)
+                raise UsageError(
+                    f"--memory {reading.spelled}: the adapted weights give labels no probability that is a number: "
+                    "choose a smaller lr."
+                ) from None
+            raise ArtifactError(
+                f"{self._artifact.reference} gives labels no probability that is a number: train it again."
+            ) from None
+
+    def _answers(
+        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None
+    ) -> list[int] | list[str]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, examples, which)
         visible = self._memory.visible(self._place)
         if isinstance(reading, Coarse) and len(visible):
             with adapted(self.model, self._draws(reading, visible), reading, reading.part):
-                return self._chosen(examples, which)
+                return self._chosen(examples, which, among)
         if isinstance(reading, Adaptation) and len(visible):
-            return self._adapted(reading, examples, which, visible)
+            return self._adapted(reading, examples, which, visible, among)
         if isinstance(reading, Neighbors) and len(visible):
             probabilities = self._probabilities(examples, which)
             memory = self._of_neighbors(reading, examples, which, visible, probabilities.shape[1])
-            mixed: list[int] = (reading.weight * memory + (1 - reading.weight) * probabilities).argmax(1).tolist()
-            return mixed
-        return self._chosen(examples, which)
+            return best_labels(reading.weight * memory + (1 - reading.weight) * probabilities, among)
+        return self._chosen(examples, which, among)
 
-    def _chosen(self, examples: Documents, which: np.ndarray) -> list[Any]:
+    def _chosen(self, examples: Documents, which: np.ndarray, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
         if isinstance(self.model.config.head, SpanSettings):
             return self._spans(examples, which)
-        labels: list[int] = self._probabilities(examples, which).argmax(1).tolist()
-        return labels
+        return best_labels(self._probabilities(examples, which), among)
 
     def _spans(self, examples: Documents, which: np.ndarray) -> list[str]:
         """The text of the most probable span of each example; empty where that is none."""
@@ -142,7 +184,7 @@ class StreamReader:
             with torch.no_grad():
                 scores = self.model.label_scores(batch).double()
             if scores.isnan().any() or scores.isposinf().any():
-                self._require_numbers(False)
+                raise _NoNumbers
             spans = best_spans(scores).tolist()
             found += [
                 self._text(row[a : b + 1] if b else row[:0]) for row, (a, b) in zip(batch.inputs, spans, strict=True)
@@ -161,15 +203,9 @@ class StreamReader:
                 batch = examples.batch(which[start : start + size]).to(self._device)
                 found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
         probabilities: np.ndarray = torch.cat(found).numpy()
-        self._require_numbers(bool(np.isfinite(probabilities).all()))
+        if not np.isfinite(probabilities).all():  # the largest of numbers that are none would be the first label
+            raise _NoNumbers
         return probabilities
-
-    def _require_numbers(self, finite: bool) -> None:
-        if not finite:  # the largest of numbers that are none would be the first label
-            raise ArtifactError(
-                f"{self._artifact.reference} gives labels no probability that is a number: train it again; where "
-                "--memory adapts it, adapt it with a smaller lr."
-            )
 
     def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> list[Any]:
         """The label that the model writes for each example, -1: it writes none; or the answer as text.
@@ -203,20 +239,31 @@ class StreamReader:
             np.add.at(found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum())
         return found
 
-    def _adapted(self, reading: Adaptation, examples: Documents, which: np.ndarray, visible: np.ndarray) -> list[Any]:
+    def _adapted(
+        self,
+        reading: Adaptation,
+        examples: Documents,
+        which: np.ndarray,
+        visible: np.ndarray,
+        among: Candidates | None,
+    ) -> list[Any]:
         found = list[Any]()
         keys = self._keys if reading.reads_keys else None
         queries, stored = (None, None) if keys is None else (keys.of(examples, which), keys.stored[visible])
         for row in range(len(which)):
             one = which[row : row + 1]
+            weights = None
             if queries is None or stored is None:
                 random = np.random.default_rng([0, int(examples.chosen[one[0]])])
                 chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
             else:
-                chosen = nearest(squared_distances(queries[row], stored), reading.k)
+                distances = squared_distances(queries[row], stored)
+                chosen = nearest(distances, reading.k)
+                if isinstance(reading, Mbpa) and reading.weight == "distance":
+                    weights = torch.from_numpy(kernel_weights(distances[chosen])).to(self._device)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
-            with adapted(self.model, [batch] * reading.steps, reading):
-                found += self._chosen(examples, one)
+            with adapted(self.model, [batch] * reading.steps, reading, weights=weights):
+                found += self._chosen(examples, one, among and among[row : row + 1])
         return found
 
     def _draws(self, reading: Coarse, visible: np.ndarray) -> Iterator[LabelledBatch]:
@@ -265,38 +312,62 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
     return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)
 
 
+def kernel_weights(distances: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Weights of neighbours at squared distances, 1 / (ε + d²), that sum to one.
+
+    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as of Pritzel et al. 2017 (arXiv:1703.01988).
+
+    >>> kernel_weights(np.array([0.999, 2.999])).tolist()
+    [0.75, 0.25]
+    """
+    kernel = 1 / (EPSILON + distances)
+    return kernel / kernel.sum()
+
+
 @contextmanager
 def adapted(
-    model: LanguageModel, batches: Iterable[LabelledBatch], settings: Adaptation, part: Part = "all"
+    model: LanguageModel,
+    batches: Iterable[LabelledBatch],
+    settings: Adaptation,
+    part: Part = "all",
+    weights: Float[Tensor, " K"] | None = None,
 ) -> Iterator[None]:
     """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
 
-    W̃ ← W̃ - η ∇((1 / K) Σ ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
+    W̃ ← W̃ - η ∇(Σ w ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
     The gates of ANML-ER and its frozen copy do not adapt, nor do prototypes of EMAR.
 
-    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, where the mean of the neighbours is weighted
-    alike; Sprechmann et al. 2018 (MbPA, arXiv:1802.10542).
+    Args:
+        weights: w of each document of a batch; None: 1 / K.
+
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), equation 1, with equal weights; Sprechmann et al.
+    2018 (MbPA, arXiv:1802.10542).
     """
-    weights = [
+    changed = [
         weight
         for name, weight in model.named_parameters()
         if name.startswith("head." if part == "head" else "") and not name.startswith(("frozen.", "head.modulator."))
     ]
-    before = [weight.detach().clone() for weight in weights]
+    before = [weight.detach().clone() for weight in changed]
     try:
         for batch in batches:
-            _step(model, weights, before, batch, settings)
+            _step(_loss(model, batch, weights), changed, before, settings)
         yield
     finally:
         with torch.no_grad():
-            for weight, own in zip(weights, before, strict=True):
+            for weight, own in zip(changed, before, strict=True):
                 weight.copy_(own)
 
 
-def _step(
-    model: LanguageModel, weights: list[nn.Parameter], before: list[Tensor], batch: LabelledBatch, settings: Adaptation
-) -> None:
-    loss = F.cross_entropy(model.label_scores(batch), batch.labels)
+def _loss(model: LanguageModel, batch: LabelledBatch, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return F.cross_entropy(model.label_scores(batch), batch.labels)
+    each = F.cross_entropy(model.label_scores(batch), batch.labels, reduction="none")
+    each = each.flatten(1).mean(1) if each.dim() > 1 else each  # of a span: the first and the last position
+    return (weights.to(each.dtype) * each).sum()
+
+
+def _step(loss: Tensor, weights: list[nn.Parameter], before: list[Tensor], settings: Adaptation) -> None:
     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
     with torch.no_grad():
         for weight, own, gradient in zip(weights, before, gradients, strict=True):

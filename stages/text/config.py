@@ -68,6 +68,8 @@ class TokenizeConfig(StageConfig):
     (answers), or nothing (text); with an answer also a question, and a dialogue whose turns follow each other."""
     label: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
     """With --tasks: field with the label of a record; None: label_name, else label."""
+    candidates: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
+    """With --tasks: field with the labels among which that of a record is found; None: among all."""
     label_groups: Annotated[int | None, Field(gt=1)] = None
     """With --tasks: the labels of the one folder are dealt into this number of tasks; None: a folder is a task."""
     task_names: tuple[str, ...] = ()
@@ -121,10 +123,13 @@ class TokenizeConfig(StageConfig):
 
     @model_validator(mode="after")
     def _records_are_documents(self) -> Self:
-        if not self.tasks and (self.label or self.label_groups or self.records != "labels"):
-            raise ValueError("label, label_groups and records go with tasks")
-        if self.records != "labels" and (self.label or self.label_groups):
-            raise ValueError(f"label and label_groups are of records with labels, not of records {self.records}")
+        of_labels = self.label or self.label_groups or self.candidates
+        if not self.tasks and (of_labels or self.records != "labels"):
+            raise ValueError("label, label_groups, candidates and records go with tasks")
+        if self.records != "labels" and of_labels:
+            raise ValueError(
+                f"label, label_groups and candidates are of records with labels, not of records {self.records}"
+            )
         unfit = [name for name in ("documents", "split", "files") if getattr(self, name) is not None]
         if self.tasks and unfit:
             raise ValueError(f"the documents of tasks are the records of their files: leave {', '.join(unfit)} out")

@@ -12,7 +12,7 @@ from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.stage import Job
 from stages.errors import DataError
 from stages.examples import DOCUMENTS, QUESTIONS
-from stages.examples.form import answers_file
+from stages.examples.form import answers_file, candidates_file
 from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
@@ -196,6 +196,9 @@ def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[
             splits[split] |= made.figures
             lines = (json.dumps(one.dumped()) + "\n" for one in found.asked[split])
             job.draft.add(answers_file(split)).write_text("".join(lines), "utf-8")
+        if split in found.candidates:
+            lines = (json.dumps(one) + "\n" for one in found.candidates[split])
+            job.draft.add(candidates_file(split)).write_text("".join(lines), "utf-8")
         for name, values in arrays.items():
             write_array(job, f"{split}/{name}", len(values), values.dtype, _rows(values))
     kind = {} if job.config.records == "labels" else {"records": job.config.records}

@@ -145,28 +145,52 @@ class TaskRecord(NamedTuple):
 
     label: str | None = None
     asked: Answered | None = None
+    candidates: tuple[str, ...] | None = None
+    """Labels among which its own is found; None: among all."""
 
 
-def read_records(file: TextFile, kind: Records, field: str | None = None) -> list[TaskRecord]:
+def read_records(
+    file: TextFile, kind: Records, field: str | None = None, candidates: str | None = None
+) -> list[TaskRecord]:
     """The label, or question and answers, of each record of a file.
 
     Args:
         field: the field that holds a label; None: the first of FIELDS that there is.
-    Raises: DataError for a record without text, without a label that is a text or a whole number, or without answer.
+        candidates: the field that holds candidates, if any does; a file has it in each record, or in none.
+    Raises: DataError for a record without text, without a label that is a text or a whole number, or without answer;
+    for one whose candidates are no labels, or lack its own.
     """
     of_label = FIELDS if field is None else (field,)
     fields, found = {"labels": of_label, "text": ()}.get(kind, ASKED), list[TaskRecord]()
-    for number, record in enumerate(records(replace(file, fields=fields)), 1):
+    read = (*fields, *([] if candidates is None else [candidates]))
+    for number, record in enumerate(records(replace(file, fields=read)), 1):
         where, text = f"{file.path}, record {number}", "".join(record.blocks)
         if not text.strip():
             raise DataError(f"{where}: it has no text.")
         if kind == "labels":
-            found.append(TaskRecord(_label(where, record.fields, fields)))
+            label = _label(where, record.fields, fields)
+            found.append(TaskRecord(label, candidates=_candidates(where, record.fields, candidates, label)))
         elif kind == "text":
             found.append(TaskRecord())
         else:
             found.append(TaskRecord(asked=asked_of(where, text, record.fields, in_text=kind == "spans")))
+    lacking = [number for number, one in enumerate(found, 1) if one.candidates is None]
+    if lacking and len(lacking) < len(found):
+        raise DataError(f"{file.path}, record {lacking[0]}: it has no field {candidates}, which others have.")
     return found
+
+
+def _candidates(where: str, record: Mapping[str, Any], field: str | None, label: str) -> tuple[str, ...] | None:
+    if field is None or field not in record:
+        return None
+    given = record[field]
+    if not isinstance(given, list) or not all(type(one) in (str, int) for one in given):
+        raise DataError(f"{where}: expected a list of labels, texts or whole numbers, in its field {field}.")
+    named = tuple(map(str, given))
+    if label not in named or len(set(named)) < len(named):
+        fault = "a label stands twice" if label in named else f"its own label {label!r} is missing"
+        raise DataError(f"{where}: {fault} in its field {field}.")
+    return named
 
 
 def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
@@ -210,6 +234,8 @@ class Tasks(NamedTuple):
     """int32 [documents] each."""
     asked: Mapping[str, list[Answered]]
     """Question and answers of each document; empty where records have none."""
+    candidates: Mapping[str, list[list[int] | None]]
+    """Numbers of the labels among which each document's is found, None: all; only of splits that have some."""
 
 
 def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
@@ -225,16 +251,28 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
     labels = label_names(of_tasks["train"].values())
     numbers: dict[str | None, int] = {None: -1} | {label: number for number, label in enumerate(labels)}
     of_label = {} if groups is None else _dealt(labels, groups, len(names))
-    splits, asked = {}, {}
+    splits, asked, candidates = {}, {}, {}
     for split, by_task in read.items():
         _require_learnt(split, of_tasks[split], of_tasks["train"])
         every = [(number, one) for number, task in enumerate(by_task.values()) for one in task]
         tasks = [of_label.get(one.label or "", number) for number, one in every]
         splits[split] = np.array([numbers[one.label] for _, one in every], np.int32), np.array(tasks, np.int32)
         asked[split] = [one.asked for _, one in every if one.asked is not None]
+        if any(one.candidates for _, one in every):
+            candidates[split] = [_numbered(split, one.candidates, numbers) for _, one in every]
+    if config.candidates is not None and not candidates:
+        raise DataError(f"--candidates {config.candidates}: no record has a field of that name.")
     if groups is not None:
         names = [f"group-{number:02d}" for number in range(1, groups + 1)]
-    return Tasks(labels, names, splits, asked)
+    return Tasks(labels, names, splits, asked, candidates)
+
+
+def _numbered(split: str, named: Sequence[str] | None, numbers: Mapping[str | None, int]) -> list[int] | None:
+    """The numbers of labels. Raises: DataError for a name that no label of train has."""
+    for name in named or ():
+        if name not in numbers:
+            raise DataError(f"{split} has the candidate {name!r}, which is no label of train.")
+    return None if named is None else [numbers[name] for name in named]
 
 
 def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[TaskRecord]]]:
@@ -243,7 +281,9 @@ def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list
     for split in SPLITS:
         for file in text_files(inputs, config, split):
             found.setdefault(split, {name: [] for name in config.task_names})
-            found[split][Path(file.path).parent.name] = read_records(file, config.records, config.label)
+            found[split][Path(file.path).parent.name] = read_records(
+                file, config.records, config.label, config.candidates
+            )
     return found
 
 

@@ -6,18 +6,18 @@ Beside it lie the weights that did best on the validation split.
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stages.artifacts.checksums import file_entry
-from stages.artifacts.durable import fsync, write_atomically
+from stages.artifacts.durable import fsync
 from stages.errors import ArtifactError
 from stages.methods.config import after_file
 from stages.methods.method import Carried, Remembers
@@ -70,7 +70,20 @@ def save_checkpoint(
         tensors |= {f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"progress": json.dumps(progress), "ranks": str(len(ranks)), "method": json.dumps(values)}
-    write_atomically(path, save(tensors, header | {"digest": _digest(tensors, header)}))
+    # Straight into the file: bytes of a file in memory would take the state once more, or twice.
+    _replace(path, lambda file: save_file(tensors, file, header | {"digest": _digest(tensors, header)}))
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Replace a file by one that `write` writes, once all of it is on the disk."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        write(unfinished)
+        fsync(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    fsync(path.parent)
 
 
 def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
@@ -246,8 +259,4 @@ def save_after(model: LanguageModel, folder: Path, place: int) -> None:
     """Write the weights; a run that is resumed before this place writes the same bytes again."""
     file = folder / after_file(place)
     file.parent.mkdir(exist_ok=True)
-    unfinished = file.with_suffix(".tmp")
-    save_weights(whole_weights(model), unfinished)
-    fsync(unfinished)
-    unfinished.replace(file)
-    fsync(file.parent)
+    _replace(file, lambda unfinished: save_weights(whole_weights(model), unfinished))

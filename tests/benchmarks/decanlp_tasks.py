@@ -1,6 +1,6 @@
 """SST-2, QA-SRL and WOZ 2.0 as folders of tasks with answers in words, asked as decaNLP asks them.
 
-    python -m tests.benchmarks.decanlp_tasks CORPORA OUT --train 600 --test 150
+    python -m tests.benchmarks.decanlp_tasks CORPORA OUT --train 1500 --test 200 --longest 32
 
 CORPORA has `sst2/{train,test}.tsv.gz` (sentence, tab, label), `qasrl-gs/{dev,test}.jsonl.gz` (gold standard of 2020,
 dev as train) and `woz/woz_{train,test}_en.json.gz`; dialogues stay whole.
@@ -12,6 +12,7 @@ import argparse
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,17 @@ def sst(corpora: Path, split: str, count: int) -> list[Record]:
     return [{"text": text, **asked, "answer": ("negative", "positive")[int(label)]} for text, label in rows]
 
 
-def qasrl(corpora: Path, split: str, count: int) -> list[Record]:
-    """Some questions, evenly over all."""
+def qasrl(corpora: Path, split: str, count: int, longest: int | None = None) -> list[Record]:
+    """Some questions, evenly over all whose text has `longest` words at most, and whose first answer a fourth."""
     name = {"train": "dev"}.get(split, split)
-    rows = [json.loads(line) for line in _lines(corpora / f"qasrl-gs/{name}.jsonl.gz")]
-    some = [row for row in rows[:: max(1, len(rows) // count)] if row["answers"]][:count]
+    every = (json.loads(line) for line in _lines(corpora / f"qasrl-gs/{name}.jsonl.gz"))
+    rows = [row for row in every if row["answers"] and (longest is None or _short(row, longest))]
+    some = rows[:: max(1, len(rows) // count)][:count]
     return [{"text": row["context"], "question": row["question"], "answers": row["answers"]} for row in some]
+
+
+def _short(row: Record, longest: int) -> bool:
+    return len(row["context"].split()) <= longest and len(row["answers"][0].split()) <= longest // 4
 
 
 def change(state: Mapping[str, str], before: Mapping[str, str], requests: Sequence[str]) -> str:
@@ -75,8 +81,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--train", type=int, default=600)
     parser.add_argument("--test", type=int, default=150)
+    parser.add_argument("--longest", type=int, help="Words of the longest text of QA-SRL; its answers have a fourth.")
     given = parser.parse_args()
-    for name, made in {"sst": sst, "qasrl": qasrl, "woz": woz}.items():
+    for name, made in {"sst": sst, "qasrl": partial(qasrl, longest=given.longest), "woz": woz}.items():
         (given.out / name).mkdir(parents=True)
         for split in ("train", "test"):
             lines = (json.dumps(record) + "\n" for record in made(given.corpora, split, getattr(given, split)))

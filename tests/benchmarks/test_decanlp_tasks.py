@@ -45,3 +45,5 @@ def test_dialogues_stay_whole_and_answers_say_what_changed(tmp_path: Path, monke
     assert [one["text"] for one in test] == ["thai please", "area -- hm", "food: thai -- west, and the phone"]
     assert json.loads((out / "sst" / "test.jsonl").read_text())["answer"] == "positive"
     assert json.loads((out / "qasrl" / "train.jsonl").read_text())["answers"] == ["a", "b"]
+    assert decanlp_tasks.qasrl(corpora, "test", 1, longest=1) == []
+    assert len(decanlp_tasks.qasrl(corpora, "test", 1, longest=4)) == 1

@@ -92,6 +92,8 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
         (("--records", "text", "--label", "topic"), 2, "label"),
         (("--label-groups", 99), 2, "one folder"),
         (("--label", "topic"), 3, "--label"),
+        (("--candidates", "among"), 3, "among"),
+        (("--records", "text", "--candidates", "among"), 2, "candidates"),
     ],
 )
 def test_records_of_another_kind_are_refused(

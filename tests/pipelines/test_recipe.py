@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.recipe import Recipe, find_recipe, load_recipe, read_recipe, shipped_recipes
 from stages.errors import UsageError
+from stages.methods.config import Batches
 from stages.methods.settings import SpalmConfig
 from stages.training.config import TrainConfig
 
@@ -241,6 +242,16 @@ def test_spalm_differs_from_its_transformer_xl_in_the_neighbours_alone(name: str
     assert trained["spalm"] == trained["xl"]
     shared = ("steps", "segment_length", "batch_tokens", "accumulate", "optimizer", "schedule")
     assert all(config[setting] == trained["xl"][setting] for config in trained.values() for setting in shared)
+
+
+def test_only_recipes_at_the_papers_size_train_spalm_as_the_paper_with_all_neighbours() -> None:
+    hidden = {}
+    for name in SPALM:
+        config = cast(TrainConfig, load_recipe(find_recipe(name), SPLITS, {}).config("spalm"))
+        settings = config.method_settings.sized(config.model, Batches(config.batch_segments))
+        hidden[name] = cast(SpalmConfig, settings).neighbor_dropout
+    papers = {"spalm-wikitext103": 0.0, "spalm-enwik8": 0.0}
+    assert hidden == {name: papers.get(name, 0.5) for name in SPALM}
 
 
 @pytest.mark.parametrize("name", SPALM)

@@ -144,6 +144,15 @@ def test_knn_lm_is_what_float64_makes_of_the_stored_keys(store, model, datastore
     assert metrics(report)["perplexity"] == pytest.approx(math.exp(-logp.astype(float).mean()), rel=1e-6)
 
 
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_neighbours_weigh_as_the_index_compares(store, model, datastore, metric):
+    """exp(-d²/τ), as the paper, or exp(q·k/τ) of an index of inner products."""
+    found = made(store, BuildIndex(), IndexConfig(index="flat", metric=metric), datastore)
+    report = evaluated(store, found, "external:k=20,lambda=0.3,temperature=1.7", save_token_scores=True)
+    _, memory = slow_knn_lm(model, datastore, "test", 20, 0.3, 1.7, metric)
+    np.testing.assert_allclose(np.exp(array(report, "scores.zarr", "logp_memory")[:, 0]), memory, atol=1e-4)
+
+
 def test_stored_neighbours_give_what_a_search_gives(store, index, neighbors):
     for split in ("test", "train"):
         searched = metrics(evaluated(store, index, LINES, split=split, exclude="self"))

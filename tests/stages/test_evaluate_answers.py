@@ -160,6 +160,15 @@ def test_answers_are_written_after_the_question(store: Store, answers: Artifact)
         scored(store, made, score="goal", examples=3)
 
 
+@pytest.mark.parametrize("method", ["seq", "multitask"])
+def test_answers_are_learnt_without_samples(method: str, store: Store, answers: Artifact) -> None:
+    settings: dict[str, Any] = {"segment_length": 16, "batch_tokens": 128, "epochs": 30, "optimizer": {"lr": 0.01}}
+    made = stream_model(store, answers, method, **settings)
+    (row,) = scored(store, made, after="last", score="exact").metrics["rows"]
+    first, last = row["matrix"][0]
+    assert last > 0.6 and (first > 0.25) == (method == "multitask"), row
+
+
 def test_text_alone_is_learnt_by_the_method_that_reads_no_labels(store: Store, tmp_path: Path) -> None:
     tokens = tokenized(store, folders(tmp_path), "text")
     memory = {"wider": (), "deeper": (), "recovery": 1}
@@ -202,7 +211,7 @@ def test_records_without_an_answer_in_the_text_are_refused(
 def test_methods_that_do_not_fit_are_refused(
     store: Store, spans: Artifact, answers: Artifact, pointing: Artifact
 ) -> None:
-    for tokens, method, able in ((spans, "emar", "seq"), (answers, "replay", "lamol, elle")):
+    for tokens, method, able in ((spans, "emar", "seq"), (answers, "replay", "seq, multitask, lamol, elle")):
         with pytest.raises(UsageError, match=able):
             stream_model(store, tokens, method, steps=8)
     with pytest.raises(UsageError, match="episodic"):

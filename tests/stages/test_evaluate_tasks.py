@@ -26,6 +26,7 @@ from stages.methods import METHODS
 from stages.models.weights import load_model
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
+from stages.tasks import reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
 from stages.tasks.plan import drawn
@@ -171,8 +172,9 @@ def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, 
         assert {one["begin"] for one in made["samples"]} <= {f"<task:{name}>" for name in ORDER[: place - 1]}
         fitting = [one["answer"] in one["text"].split() for one in made["samples"]]
         assert all(fitting) if samples == "real" else any(fitting)
-    with pytest.raises(UsageError, match="answers in words"):
-        scored(store, model, memory="random")
+    for refused, named in ({"memory": "random"}, "answers in words"), ({"candidates": True}, "none of the labels"):
+        with pytest.raises(UsageError, match=named):
+            scored(store, model, **refused)
 
 
 @pytest.fixture(scope="module")
@@ -382,6 +384,55 @@ def test_neighbors_are_of_what_was_learnt_before(store: Store, sequential: Artif
     assert (none[0] == neighbors[0]).all()  # nothing is in memory before the first
     assert rows[1]["average"] > rows[0]["average"] + 0.2, rows
     assert neighbors[1, 2] == 0  # no document of a task that comes later is seen
+
+
+def test_near_documents_weigh_more(
+    store: Store, sequential: Artifact, episodes: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = ("mbpa:k=4,steps=3,lr=0.2", "mbpa:k=4,steps=3,lr=0.2,weight=distance")
+    seen, adapting = [], reader.adapted
+
+    def watched(*given: object, weights: torch.Tensor | None = None) -> object:
+        seen.append(weights)
+        return adapting(*given, weights=weights)
+
+    monkeypatch.setattr(reader, "adapted", watched)
+    scored(store, sequential, memory=memory, examples=2, episodes=episodes)
+    assert seen[:6] == [None] * 6
+    assert all((one.diff() <= 0).all() and float(one.sum()) == pytest.approx(1) for one in seen[6:]) and len(seen) == 12
+
+
+def with_candidates(folder: Path, counts: dict[str, int]) -> Path:
+    """The task of beasts, with two candidates of three at test."""
+    lines = (write_task(folder, TASKS["beasts"], counts) / "test.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for number, record in enumerate(records):
+        others = [name for name in TASKS["beasts"] if name != record["label"]]
+        record["among"] = [others[number % 2], record["label"]]
+    (folder / "test.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+@pytest.mark.parametrize("method", ["seq", "emar"])
+def test_a_label_is_sought_among_the_candidates_of_its_record(method: str, store: Store, tmp_path: Path) -> None:
+    folder = with_candidates(tmp_path / "beasts", {"train": 40, "test": 30})
+    tokens = tokenized(store, [folder], candidates="among")
+    model = stream_model(store, tokens, method, steps=1)
+    every, among = (scored(store, model, after="last", candidates=value) for value in (False, True))
+    records = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()]
+    loaded, names = load_model(model.path, torch.device("cpu")).double(), tokens.metrics["labels"]
+    documents = reader.all_documents(model, tokens, "test", 12)
+    wanted = []
+    for number, record in enumerate(records):
+        with torch.no_grad():
+            scores = loaded.label_scores(documents.batch(np.array([number])))[0]
+        wanted.append(max(record["among"], key=lambda name: float(scores[names.index(name)])))
+    (said,) = json.loads(among.file("answers.json").read_text())
+    assert [names[number] for number in said["answers"]] == wanted
+    right = np.mean([one == record["label"] for one, record in zip(wanted, records, strict=True)])
+    assert average(among) == pytest.approx(right) and average(among) > average(every)
+    with pytest.raises(ArtifactError, match="no candidates in 'train'"):
+        scored(store, model, split="train", candidates=True)
 
 
 def test_random_documents_need_no_keys(store: Store, sequential: Artifact) -> None:

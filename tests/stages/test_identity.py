@@ -12,9 +12,12 @@ import pytest
 
 from stages.artifacts.kinds import KINDS, STAGES
 from stages.config import Settings, StageConfig
+from stages.memory.readers import READERS
 from stages.methods import METHODS
 from stages.models import BACKBONES
 from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
+from stages.retrieval.sources import SOURCES
+from stages.tasks.config import GRIDS, READINGS, TUNE
 from stages.training.presets import choose_preset, preset_names
 
 NOTED = Path(__file__).parent / "defaults.json"
@@ -26,6 +29,11 @@ def settings_classes(kind: str) -> Iterator[type[Settings]]:
     yield from (stage.Config for stage in map(STAGES.load, STAGES.names()) if stage.kind == kind)
     if kind == "model":
         yield from (registry.settings(name) for registry in PARTS for name in registry.names())
+    # A row says `mbpa` or `external` alone where all its numbers are the usual ones.
+    if kind == "matrix":
+        yield from READINGS.values()
+    if kind == "report":
+        yield from (registry.settings(name) for registry in (SOURCES, READERS) for name in registry.names())
 
 
 def defaults_of(kind: str) -> dict[str, Any]:
@@ -44,6 +52,8 @@ def defaults_of(kind: str) -> dict[str, Any]:
                 waiting.append(type(value))
                 value = type(value).__name__
             found[f"{one.__name__}.{name}"] = value
+    if kind == "matrix":
+        found |= {f"{TUNE} {name}": values for name, values in GRIDS.items()}
     return json.loads(json.dumps(dict(sorted(found.items()))))
 
 

@@ -1,6 +1,7 @@
 """Learning the labels of documents: the base of all methods for streams of tasks, and plain steps."""
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -8,19 +9,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stages.examples.batching import shuffled_order
-from stages.examples.documents import LabelledBatch
-from stages.examples.examples import Batch, Examples
+from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import (
     BatchIndex,
     BatchLayout,
     Carried,
     EncodedTokens,
+    LearnsTasks,
     Method,
     ParameterGroup,
     Update,
 )
-from stages.methods.stream.config import TaskSettings
+from stages.methods.stream.config import PlainSettings, TaskSettings
+from stages.methods.stream.spelled import SpelledBatch, Spelling, answer_loss
 from stages.models.config import BackboneConfig
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel
 
 T = TypeVar("T", bound=TaskSettings)
@@ -62,5 +66,32 @@ def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:
     return torch.stack(losses).sum(), read
 
 
-class Plain(Classifying[TaskSettings]):
-    """Nothing but the loss: sequential and multitask learning differ in the order of the examples."""
+class Plain(Classifying[PlainSettings], LearnsTasks):
+    """Nothing but the loss: sequential and multitask learning differ in the order of the examples.
+
+    Where answers are words, it is that of each answer and its `<eos>`.
+    """
+
+    _spelling: Spelling | None = None
+
+    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
+        if isinstance(head := model.config.head, LanguageSettings):
+            self._spelling = Spelling.of(head, cast(Documents, tasks[0].examples))
+
+    def begin_task(self, task: Task) -> None:
+        """Nothing begins."""
+
+    def end_task(self, task: Task) -> None:
+        """Nothing ends."""
+
+    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        read = super().batch(examples, which, index)
+        if self._spelling is None:
+            return read
+        assert isinstance(read, LabelledBatch)
+        return self._spelling.batch(self._spelling.examples(read, [self._spelling.any_task] * len(which)))
+
+    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
+        if isinstance(batch, SpelledBatch):
+            return answer_loss(model, batch), Carried()
+        return super().loss(model, batch, carried)

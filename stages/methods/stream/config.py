@@ -69,13 +69,23 @@ class TaskSettings(WithoutNeighbors):
         return ClassifierSettings(labels=labels, pool=self.pool)
 
 
-class SequentialConfig(TaskSettings):
+class PlainSettings(TaskSettings):
+    """Nothing but the loss; what is answered in words is learnt by the vocabulary itself."""
+
+    learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
+
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        words = self.require_records(tokens) == "answers"
+        return writing(model, tokens, self) if words else super().for_tasks(model, tokens)
+
+
+class SequentialConfig(PlainSettings):
     """Each task after the other, and nothing else: the lower bound."""
 
     method: Literal["seq"] = "seq"
 
 
-class MultitaskConfig(TaskSettings):
+class MultitaskConfig(PlainSettings):
     """All tasks shuffled together: the upper bound."""
 
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "joint tasks"
@@ -95,6 +105,8 @@ class ReplaySettings(TaskSettings):
     """Examples of a draw, as a share of `every`: r (in the paper 0.01)."""
     write: Share = 1.0
     """Probability that an example is written."""
+    size: Positive | None = None
+    """Documents of a task that are kept, the first that are written; None: all."""
 
 
 class ReplayConfig(ReplaySettings):
@@ -234,23 +246,30 @@ class LamolConfig(TaskSettings):
     """Times that what is no example is written again (in the paper 0: a large model hardly ever fails)."""
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """Its vocabulary has tokens more: `<ans>`, `<gen>`, and one a task."""
-        asks = self.require_records(tokens) != "labels"
-        names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
-        if model.cutoffs:
-            raise UsageError("Method 'lamol' adds tokens to a full softmax: leave model.cutoffs out.")
-        tokenizer = tokenizer_of(tokens)
-        answers = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
-        for name, answer in zip(names, answers, strict=True):
-            if not answer or tokenizer.unk_id in answer:
-                raise UsageError(
-                    f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so method 'lamol' "
-                    "cannot write it: tokenize with --tokenizer bpe, or a smaller --min-count."
-                )
-        longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
-        head = LanguageSettings(answers=answers, longest=longest, first=types)
-        size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
-        return model.model_copy(update={"head": head, "vocab_size": size})
+        return writing(model, tokens, self)
+
+
+def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -> BackboneConfig:
+    """The model with an answer in its own words; its vocabulary has tokens more: `<ans>`, `<gen>`, and one a task.
+
+    Raises: UsageError for records that the method does not learn, and for labels that cannot be written.
+    """
+    asks = settings.require_records(tokens) != "labels"
+    names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
+    if model.cutoffs:
+        raise UsageError("Answers in words add tokens to a full softmax: leave model.cutoffs out.")
+    tokenizer = tokenizer_of(tokens)
+    answers = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
+    for name, answer in zip(names, answers, strict=True):
+        if not answer or tokenizer.unk_id in answer:
+            raise UsageError(
+                f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so no model can write "
+                "it: tokenize with --tokenizer bpe, or a smaller --min-count."
+            )
+    longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
+    head = LanguageSettings(answers=answers, longest=longest, first=types)
+    size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
+    return model.model_copy(update={"head": head, "vocab_size": size})
 
 
 class ElleConfig(TaskSettings):

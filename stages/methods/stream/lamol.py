@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.errors import UsageError
 from stages.examples.documents import Documents
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import samples_file
 from stages.methods.method import BatchIndex, Carried, LearnsTasks, Remembers, SideInputs, WritesFiles
 from stages.methods.stream.classifying import Classifying
 from stages.methods.stream.config import LamolConfig
-from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, write
+from stages.methods.stream.spelled import Example, SpelledBatch, Spelling, answer_loss, write
 from stages.models.language_model import LanguageModel
 
 WRITE, ORDER, REAL = range(3)
@@ -51,12 +50,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         assert isinstance(first, Documents)
         assert model.config.head is not None
         self._model, self._tasks, self._seed = model, tasks, seed
-        self._spelling = Spelling(model.config.head, first.eos, first.cutting.context)
-        if self._spelling.room < 1:
-            raise UsageError(
-                f"Of {first.cutting.context} tokens the longest label and two more leave no room for text: raise "
-                "--segment-length."
-            )
+        self._spelling = Spelling.of(model.config.head, first)
 
     def begin_task(self, task: Task) -> None:
         """Write the samples that the task is learnt with."""
@@ -131,9 +125,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, SpelledBatch)
-        assert batch.mask is not None
-        hidden = model.read(batch).hidden
-        loss = model.loss(hidden[batch.answered], batch.targets[batch.answered])
+        loss = answer_loss(model, batch)
         if self.settings.lm_weight:
             hidden = model.encode(batch.written).hidden
             loss = loss + self.settings.lm_weight * self._of_text(model, hidden, batch)

@@ -78,9 +78,9 @@ class DrawsDocuments(KeepsDocuments[R]):
         return draws_due(*self.count(batches), self.settings.every)
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
-        """Write the examples of an update, each with the probability `write`."""
-        rows = np.concatenate([batch.documents for batch in batches])
-        self.memory.write(rows, self.task, self.settings.write, self.random(WRITE, update.number))
+        """Write the examples of an update, each with the probability `write`, until memory has `size` of the task."""
+        rows, random = np.concatenate([batch.documents for batch in batches]), self.random(WRITE, update.number)
+        self.memory.write(rows, self.task, self.settings.write, random, self.settings.size)
 
     def draw(self, update: Update, number: int, size: int) -> Iterator[LabelledBatch]:
         """The examples of one draw of an update, in batches of `size`; none while memory is empty."""

@@ -138,7 +138,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         while len(self._waiting) >= size:
             block, self._waiting = self._waiting[:size], self._waiting[size:]
             for document, task in self._chosen(block, random):
-                self.memory.write(np.array([document]), int(task), 1.0, random)
+                self.memory.write(np.array([document]), int(task), 1.0, random, self.settings.size)
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Those of a block that are written, [n, 2]."""

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from stages.errors import UsageError
 from stages.examples.batching import padded
-from stages.examples.documents import LabelledBatch
+from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch
 from stages.examples.questions import QuestionBatch
 from stages.models.head_settings import LanguageSettings
@@ -46,6 +47,17 @@ class Spelling:
     head: LanguageSettings
     eos: int
     length: int
+
+    @classmethod
+    def of(cls, head: LanguageSettings, examples: Documents) -> Self:
+        """That of examples of a model. Raises: UsageError if the longest label leaves no room for text."""
+        found = cls(head, examples.eos, examples.cutting.context)
+        if found.room < 1:
+            raise UsageError(
+                f"Of {found.length} tokens the longest label and two more leave no room for text: raise "
+                "--segment-length."
+            )
+        return found
 
     @property
     def answer(self) -> int:
@@ -123,6 +135,12 @@ class Spelling:
         return Example(text, answer, begin) if len(text) and len(answer) else None
 
 
+def answer_loss(model: LanguageModel, batch: SpelledBatch) -> Tensor:
+    """The mean of -log p of the tokens of answers, `<eos>` included, in nats; a scalar."""
+    hidden = model.read(batch).hidden
+    return model.loss(hidden[batch.answered], batch.targets[batch.answered])
+
+
 @torch.no_grad()
 def write(
     model: LanguageModel, begins: np.ndarray, spelling: Spelling, top_k: int, random: np.random.Generator
@@ -163,6 +181,8 @@ def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spellin
         read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
         last = model.encode(read).hidden[torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)]
         found[:, step] = model.log_probs(last).argmax(1).cpu().numpy()
+        if (found[:, : step + 1] == spelling.eos).any(1).all():
+            break
         if step < longest:
             rows[np.arange(len(rows)), lengths + step] = found[:, step]
     return [tuple(int(one) for one in row[: [*row, spelling.eos].index(spelling.eos)]) for row in found]

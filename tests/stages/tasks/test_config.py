@@ -13,7 +13,8 @@ def test_a_name_alone_is_a_reading_with_defaults(name: str) -> None:
 
 def test_settings_are_those_of_the_reading() -> None:
     found = parse_reading("mbpa:k=3,steps=0,lr=0.5")
-    assert found.model_dump() == {"name": "mbpa", "k": 3, "steps": 0, "lr": 0.5, "anchor": 0.001}
+    own = {"name": "mbpa", "k": 3, "steps": 0, "lr": 0.5, "anchor": 0.001, "weight": "equal"}
+    assert found.model_dump() == own
     assert parse_reading(found.spelled) == found
 
 

@@ -5,17 +5,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.memory.episodic import nearest, squared_distances
-from stages.tasks.config import Mbpa, Part, RandomAdaptation
+from stages.tasks.config import Mbpa, NoReading, Part, RandomAdaptation
 from stages.tasks.reader import Memory, StreamReader, adapted, document_keys
 from tests.stages.methods.stream.updates import model_for, stream
 
 
+@pytest.mark.parametrize("weights", [None, (0.5, 0.2, 0.3)])
 @pytest.mark.parametrize("steps", [0, 1, 3])
-def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_were(steps: int) -> None:
+def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_were(
+    steps: int, weights: tuple[float, ...] | None
+) -> None:
     model, _ = model_for("seq")
     batch = stream()[0].examples.batch(np.array([3, 1, 4]))
     own = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -23,14 +25,19 @@ def test_steps_are_those_of_the_formula_and_leave_the_weights_behind_as_they_wer
     for _ in range(steps):
         tensors = {name: weight.requires_grad_() for name, weight in wanted.items()}
         scores = torch.func.functional_call(_Scores(model), {f"model.{n}": w for n, w in tensors.items()}, (batch,))
-        loss = F.cross_entropy(scores, batch.labels)
+        each = [-scores[row].log_softmax(0)[label] for row, label in enumerate(batch.labels.tolist())]
+        loss = sum(weight * one for weight, one in zip(weights or [1 / 3] * 3, each, strict=True))
         loss = loss + 0.25 * sum(((weight - own[name]) ** 2).sum() for name, weight in tensors.items())
         gradients = torch.autograd.grad(loss, list(tensors.values()), allow_unused=True)
         wanted = {
             name: (weight - 0.1 * (0 if gradient is None else gradient)).detach()
             for (name, weight), gradient in zip(tensors.items(), gradients, strict=True)
         }
-    with adapted(model, [batch] * steps, Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25)):
+    settings, given = (
+        Mbpa(k=3, steps=steps, lr=0.1, anchor=0.25),
+        weights and torch.tensor(weights, dtype=torch.float64),
+    )
+    with adapted(model, [batch] * steps, settings, weights=given):
         for name, weight in model.named_parameters():
             torch.testing.assert_close(weight.detach(), wanted[name].detach(), rtol=1e-12, atol=1e-14)
     assert all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
@@ -95,5 +102,12 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     reader._artifact = SimpleNamespace(reference="model/m")
     reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
     assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
-    with pytest.raises(ArtifactError, match="smaller lr"):
-        reader.answers(RandomAdaptation(name="random", k=3, steps=4, lr=1e200), examples, np.arange(2))
+    astray = RandomAdaptation(name="random", k=3, steps=4, lr=1e200)
+    with pytest.raises(UsageError, match=r"random:.*lr=1e\+200"):
+        reader.answers(astray, examples, np.arange(2))
+    assert len(reader.answers(NoReading(), examples, np.arange(2))) == 2  # the weights are those of before
+    with torch.no_grad():
+        next(model.head.parameters()).fill_(torch.nan)
+    for reading in (NoReading(), astray):
+        with pytest.raises(ArtifactError, match="model/m"):
+            reader.answers(reading, examples, np.arange(2))

@@ -13,6 +13,28 @@ from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 
+GIVEN = {"text": "x", "label": "old"}
+
+
+@pytest.mark.parametrize(
+    ("records", "named"),
+    [
+        ([{"among": ["odd", "new"]}], "'old' is missing"),
+        ([{"among": ["old", "old"]}], "twice"),
+        ([{"among": "old"}], "record 1: expected a list"),
+        ([{"among": ["old", 1.5]}], "record 1: expected a list"),
+        ([{"among": ["old", "odd"]}, {}], "record 2: it has no field among"),
+        ([{"among": ["old", "new"]}], "'new', which is no label"),
+        ([{}], "no record has a field"),
+    ],
+)
+def test_wrong_candidates_are_refused(tmp_path: Path, records: list[dict[str, Any]], named: str) -> None:
+    labelled(tmp_path / "train.jsonl", "old", "odd")
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(GIVEN | record) + "\n" for record in records))
+    config = TokenizeConfig(tasks=True, tokenizer="word", candidates="among")
+    with pytest.raises(DataError, match=named):
+        make(Tokenize(), config, {"source": [str(tmp_path)]}, Store(tmp_path / "store"), Execution())
+
 
 def labelled(file: Path, *labels: str) -> None:
     file.write_text("".join(json.dumps({"text": f"of {label}", "label": label}) + "\n" for label in labels))

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from stages.models.config import parse_model
-from stages.training.rows import RowAdam, clip
+from stages.training.rows import RowAdam, clip, step_rows
 from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
 
 RATE, BETAS, EPS = 0.1, (0.8, 0.9), 1e-8
@@ -52,6 +52,20 @@ def test_each_row_has_an_adam_of_its_own():
                 mean, square = m / (1 - BETAS[0] ** times[row]), v / (1 - BETAS[1] ** times[row])
                 expected[row][place] -= RATE * mean / (square**0.5 + EPS)
     torch.testing.assert_close(table.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-14)
+
+
+def test_a_step_in_float32_is_off_by_less_than_a_fifty_thousandth_of_it():
+    """1 - β^t has few digits at the first updates of a row; β₂ is that of the presets, the largest."""
+    torch.manual_seed(0)
+    updates = torch.cat([torch.arange(1000.0), torch.tensor([1e5, 1e6])])
+    drawn = {"exp_avg": torch.randn(len(updates), 4), "exp_avg_sq": torch.rand(len(updates), 4) + 0.1}
+    gradients, steps = torch.randn(len(updates), 4), []
+    for dtype in (torch.float32, torch.float64):
+        table = torch.zeros(len(updates), 4, dtype=dtype)
+        state = {name: moment.to(dtype, copy=True) for name, moment in (drawn | {"step": updates}).items()}
+        step_rows(table, state, torch.arange(len(updates)), gradients.to(dtype), 1.0, (0.9, 0.999), 1e-8)
+        steps.append(table.double())
+    assert ((steps[0] - steps[1]).abs() < 2e-5 * steps[1].abs() + 1e-6).all()
 
 
 def test_rows_that_are_not_read_stay_as_they_are():

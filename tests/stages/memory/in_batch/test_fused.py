@@ -130,12 +130,17 @@ def test_constants_have_no_gradient(constant):
     torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-5)
 
 
-def test_products_of_half_precision_are_close_to_fp32():
-    """In float16: Triton's interpreter multiplies none in bf16."""
+IN_BF16 = pytest.param(
+    torch.bfloat16, marks=pytest.mark.skipif(DEVICE == "cpu", reason="Triton's interpreter multiplies none in bf16")
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, IN_BF16])
+def test_products_of_half_precision_are_close_to_fp32(dtype):
     visible = segments([20, 25], "others+local")
     queries, _, ids, _ = batch(45, 1, width=16, dtype=torch.float32)
     exact = own_memory(in_float32, queries, ids, visible)
-    with torch.autocast(DEVICE, dtype=torch.float16):
+    with torch.autocast(DEVICE, dtype=dtype):
         half = own_memory(in_float32, queries, ids, visible)
     assert {one.dtype for one in half} == {torch.float32}
     torch.testing.assert_close(half[1], exact[1], rtol=0.01, atol=0.03)

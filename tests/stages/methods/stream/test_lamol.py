@@ -62,6 +62,18 @@ def test_the_loss_is_that_of_both_formats(samples: str, weight: float) -> None:
     assert float(loss.detach()) == pytest.approx(wanted, rel=1e-10)
 
 
+@pytest.mark.parametrize("name", ["seq", "multitask"])
+def test_without_samples_the_loss_is_that_of_the_answers_alone(name: str) -> None:
+    model, method = made(lm_weight=0.0)
+    plain, task, which = METHODS.load(name)(METHODS.settings(name)()), stream()[1], np.array([3, 0, 7])
+    plain.begin_stream(model, stream(), 3)
+    plain._spelling = Spelling(HEAD, EOS, LENGTH)
+    (own, _), (wanted, _) = (
+        one.loss(model, one.batch(task.examples, which, BatchIndex(0, 0, 1, 0)), Carried()) for one in (plain, method)
+    )
+    assert float(own.detach()) == pytest.approx(float(wanted.detach()), rel=1e-10)
+
+
 def test_answers_are_the_most_probable_tokens_one_by_one() -> None:
     model, _ = made()
     model.vocabulary.embedding.data *= 8

@@ -24,6 +24,14 @@ def test_a_draw_follows_every_so_many_examples_and_is_of_what_was_read(every: in
     assert update.steps == len(update.learnt)
 
 
+def test_a_bounded_memory_keeps_the_first_of_each_task() -> None:
+    model, method = model_for("replay", every=8, rate=0.5, size=6)
+    update = Watched(model, method)
+    read_stream(update, stream())
+    assert method.memory.rows.tolist() == [*range(6), *range(20, 26)]
+    assert method.memory.tasks.tolist() == [0] * 6 + [1] * 6
+
+
 def test_draws_depend_on_seed_and_update_alone() -> None:
     model, method = model_for("replay", every=8, rate=0.5, write=0.5)
     update = Watched(model, method)
