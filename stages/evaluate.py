@@ -178,8 +178,8 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.evaluation.score_range import score_range, shard_record, token_scores
 
         scoring, scores, policies = work.plan.scoring, work.plan.scores, work.weights.policies()
-        gate = policies[0].search_gate if policies else None
-        result = scoring.read_range(shard, work.reader, work.states, output, gate)
+        where = policies[0].searches_where if policies else None
+        result = scoring.read_range(shard, work.reader, work.states, output, where)
         scored = score_range(work.reader, result, policies)
         if scores is not None:
             scores.write(output, scoring.number(shard), token_scores(scored))
@@ -236,7 +236,7 @@ def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int)
         return
     made["translation"], changed = translated
     _write(job, CHANGED, {"sentences": changed})
-    # the gate's row without neighbours, behind these, is not translated
+    # the row of a spalm model without neighbours, behind these, is not translated
     for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
         row |= {name: figures[name] for name in ("bleu", "chrf")}
 

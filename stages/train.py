@@ -98,12 +98,15 @@ class Train(SerialStage[TrainConfig]):
 
 def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
     """Raises: ResourceError for what memory cannot hold; UsageError if nothing can be compiled that is to be."""
-    from stages.training.resolve import require_compiler, require_memory, warn_of_bf16
+    from stages.training.resolve import require_memory, warn_of_bf16
 
     require_memory(config, inputs["tokens"], execution)
     warn_of_bf16(config, execution)
     if config.compile:
-        require_compiler(execution.device)
+        from stages.models.devices import device_type
+        from stages.training.compiling import require_compiler
+
+        require_compiler(device_type(execution.device))
 
 
 def _fit(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> "Trainer":

@@ -4,21 +4,16 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from stages.examples.batching import shuffled_order
 from stages.examples.cutting import WindowSettings
-from stages.examples.examples import Batch, Examples
+from stages.examples.examples import Batch
 from stages.methods import METHODS
 from stages.methods.config import Batches, MethodSettings
 from stages.methods.method import (
-    BatchIndex,
-    BatchLayout,
     Carried,
-    EncodedTokens,
     Method,
     OwnsStep,
     ParameterGroup,
@@ -105,21 +100,9 @@ class Damped(Method[DampedConfig], OwnsStep):
             ParameterGroup(list(model.vocabulary.parameters()), lr_factor=0.5),
         ]
 
-    def layout(self, model: BackboneConfig) -> BatchLayout:
-        return BatchLayout(streams=model.carries_state)
-
-    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(count, size, seed, epoch)
-
-    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        return examples.batch(which)
-
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         encoding = model.read(batch, carried.state)
         return model.loss(encoding.hidden.flatten(0, 1), batch.targets.flatten()), Carried(encoding.state)
-
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
-        return model.log_prob(read.key("hidden"), read.targets)[0]
 
     def step(self, update: Update) -> Tensor:
         losses = []

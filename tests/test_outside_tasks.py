@@ -9,20 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from stages.examples.batching import shuffled_order
 from stages.examples.cutting import WindowSettings
-from stages.examples.examples import Batch, Examples, Task
+from stages.examples.examples import Batch, Task
 from stages.examples.streams import Streams
 from stages.methods.config import Batches, WithoutNeighbors
 from stages.methods.method import (
-    BatchIndex,
     BatchLayout,
     Carried,
-    EncodedTokens,
     LearnsTasks,
     Method,
     OwnsStep,
-    ParameterGroup,
     Remembers,
     Update,
 )
@@ -53,23 +49,11 @@ class Replay(Method[ReplayConfig], OwnsStep, Remembers, LearnsTasks):
         self.rows: list[tuple[Tensor, Tensor]] = []
         self.events: list[str] = []
 
-    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return [ParameterGroup(list(model.parameters()))]
-
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(count, size, seed, epoch)
-
-    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        return examples.batch(which)
-
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         return model.loss(batch.rows(model.read(batch).hidden), batch.rows(batch.targets)), Carried()
-
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
-        return model.log_prob(read.key("hidden"), read.targets)[0]
 
     def step(self, update: Update) -> Tensor:
         (batch,) = update.batches()

@@ -40,8 +40,7 @@ NOTABLE_BYTES = 1_000_000
 def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
     """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
     if isinstance(stage, SerialStage):
-        done: dict[str, Any] = stage.run(job)
-        return done
+        return stage.run(job)
     assert isinstance(stage, ShardedStage)
     with job.draft.first_look():
         plan = stage.plan(job)
@@ -52,8 +51,7 @@ def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
             job.reporter.info(f"takes up to {size(plan.bytes)} of disk while it works, in {job.folder.parent}")
         job.draft.expect(plan.bytes)
     run_shards(stage, job, plan)
-    metrics: dict[str, Any] = stage.finish(job, plan)
-    return metrics
+    return stage.finish(job, plan)
 
 
 def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any) -> None:

@@ -91,8 +91,7 @@ class Manifest(BaseModel):
 
         Raises: ValidationError or UsageError for settings that this version does not read.
         """
-        config: StageConfig = STAGES.load(self.stage).Config.model_validate(self.config)
-        return config
+        return STAGES.load(self.stage).Config.model_validate(self.config)
 
     def full_config(self) -> dict[str, Any]:
         """`config`, with the settings that were added later at their defaults. Raises: as `settings`."""

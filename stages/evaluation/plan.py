@@ -21,7 +21,7 @@ from stages.evaluation.figures.token_scores import ScoreFiles
 from stages.evaluation.opening import open_probes, open_rows
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.examples.cutting import WindowSettings
-from stages.memory.search_gate import SearchGate
+from stages.memory.predicted_gain import PredictedGain
 from stages.methods.defaults import is_own_datastore
 from stages.models.devices import resolve_device
 from stages.retrieval.rows import MemoryRow
@@ -90,13 +90,13 @@ class RangePass:
         reader: RangeReader,
         states: StateStore,
         output: ShardOutput,
-        gate: SearchGate | None = None,
+        where: PredictedGain | None = None,
     ) -> RangeResult:
-        """Read a part with the model, resuming from the one before it; a gate says where neighbours are found."""
+        """Read a part with the model, resuming from the one before it; `where` says which tokens are searched for."""
         carried = self._carried_into(part, reader, states)
         probed = self.name == SCORE
         result = reader.read(
-            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, gate=gate
+            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, where=where
         )
         # no later part reaches back to this state, so its file may go
         idle = self.number(part) - self._parts_back - 1

@@ -16,7 +16,7 @@ from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.encoding.probe import Observation, RangeProbe
 from stages.encoding.scoring import LMScores, score_blocks
 from stages.evaluation.figures.places import LastWords
-from stages.memory.search_gate import SearchGate
+from stages.memory.predicted_gain import PredictedGain
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
 from stages.retrieval.neighbors import (
@@ -105,7 +105,7 @@ class RangeReader:
         *,
         probed: bool = False,
         contexts: bool = False,
-        gate: SearchGate | None = None,
+        where: PredictedGain | None = None,
         searches: bool = True,
     ) -> RangeResult:
         """Score tokens [start, stop) with the model alone, and find their neighbours.
@@ -115,14 +115,14 @@ class RangeReader:
         Args:
             probed: whether probes watch.
             contexts: whether features of contexts are computed, if they are needed.
-            gate: the tokens that neighbours are found for, by these features; None: all.
+            where: the tokens that neighbours are found for, by these features; None: all.
             searches: whether neighbours are found at all.
         """
         counted = None
         if self.last_words is not None:
             counted = torch.from_numpy(self.last_words[split].scored(start, stop)).to(self.split_reader.device)
         find = None if self.external is None else partial(self.external.retrieval.find, split, start, stop)
-        stored = self.external is not None and not self.external.retrieval.needs_keys and gate is None
+        stored = self.external is not None and not self.external.retrieval.needs_keys and where is None
         watch = Stopwatch(self.split_reader.device)
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
@@ -135,7 +135,7 @@ class RangeReader:
             context = self._context(split, scored) if known else None
             model = watch.lap()
             queries, encoder_state = self._queries(split, scored, carried)
-            searched = None if gate is None or context is None else gate.opens(context).numpy()
+            searched = None if where is None or context is None else where.worth(context).numpy()
             found = early.result() if early else None
             if found is None and find is not None and searches:
                 found = find(queries, searched)

@@ -73,13 +73,18 @@ class Lengths(NamedTuple):
     None: what is carried has no such length.
     """
 
-    mem_length: int | None = None
-    long_length: int | None = None
+    carried: int | None = None
+    remembered: int | None = None
 
     @property
     def cached(self) -> int:
         """Positions before its segment that an input attends to; 0 where there is no such length."""
-        return self.mem_length or 0
+        return self.carried or 0
+
+    @property
+    def kept(self) -> int:
+        """Slots or entries that layers remember; 0 where there is no such length."""
+        return self.remembered or 0
 
 
 class WindowSettings(NamedTuple):

@@ -159,7 +159,7 @@ def _form_of(model: Artifact) -> Write:
     config = model_of(require_scoring(model))
     if config.reads_neighbors:
         raise UsageError(
-            f"{model.reference} has a gate that lets neighbours' tokens in (SPALM), and no model of transformers has."
+            f"{model.reference} reads neighbours in its hidden states (SPALM), and no model of transformers does."
         )
     if config.backbone not in FORMS:
         raise UsageError(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.export import Form
-from stages.models.backbones.huggingface import causal_model
+from stages.models.backbones.huggingface import CAUSAL, model_of_settings
 from stages.models.backbones.transformer import Transformer
 from stages.models.backbones.window_configs import HuggingFaceConfig, TransformerConfig
 from stages.models.config import model_of
@@ -156,7 +156,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
         raise UsageError(f"{model.reference} has positions of its own: leave --positions out.")
     ours = load_model(model.path, "cpu")
     with quiet():
-        causal = causal_model(config.architecture).eval()
+        causal = model_of_settings(config.architecture, CAUSAL).eval()
         causal.load_state_dict(_weights(causal, ours), assign=True)
         # Loading by assignment has replaced the table that input and output share.
         causal.tie_weights()

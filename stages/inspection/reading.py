@@ -131,8 +131,8 @@ class MemoryReader:
         self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
     ) -> RangeResult:
         """Read tokens [start, stop) of a split, with all that the weights need."""
-        gate = None if self.policy is None else self.policy.search_gate
-        return self.range_reader.read(split, start, stop, carried, probed=probed, contexts=True, gate=gate)
+        where = None if self.policy is None else self.policy.searches_where
+        return self.range_reader.read(split, start, stop, carried, probed=probed, contexts=True, where=where)
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """Read the entries of each token of a range, for a few tokens at a time; the plain model has none."""

@@ -19,7 +19,7 @@ class ReadSettings(Settings):
     index: Annotated[str | None, Spelling("INDEX")] = None
     """Memory of another encoder, searched, or the text that exact memory and drafts match."""
     neighbors: Annotated[str | None, Spelling("NEIGHBORS")] = None
-    """The same, as stored, or what a gate reads; for a text of no split their index is searched."""
+    """The same, as stored, or what a spalm model reads; for a text of no split their index is searched."""
     context: Annotated[int, Field(ge=1)] | None = None
     """Tokens a window reads; None: the model's segment length."""
     stride: Annotated[int, Field(ge=1)] | None = None

@@ -15,8 +15,7 @@ KNN_LM = ("knn-lm",)
 def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
     """Return the defaults of the method that trained a model."""
     with content_of(model.path / "manifest.json", UsageError):
-        found: EvaluationDefaults = METHODS.settings(model.config["method"]).evaluation
-        return found
+        return METHODS.settings(model.config["method"]).evaluation
 
 
 def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stages.encoding.encode import EncodedBlock
+from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import MethodSettings
 from stages.models.backbone import State, each, named_below
@@ -86,19 +88,6 @@ class ParameterGroup(NamedTuple):
     """Whether their gradient is clipped by itself."""
 
 
-class EncodedTokens(Protocol):
-    """Tokens [start, start + n) of the validation split that a model has read."""
-
-    start: int
-
-    @property
-    def targets(self) -> Tensor:
-        """The tokens, int64 [n]."""
-
-    def key(self, name: str) -> Tensor:
-        """A representation of their contexts, `hidden` or `ffn-input`, [n, d]."""
-
-
 @dataclass(frozen=True)
 class SideInputs:
     """Inputs of a method besides tokens.
@@ -133,24 +122,24 @@ class Method(ABC, Generic[S]):
         self.settings = settings
         self.side_inputs = side_inputs or SideInputs()
 
-    @abstractmethod
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        """The parameters that are learnt; all others stay as they are."""
+        """The parameters that are learnt; all others stay as they are. By default all are."""
+        return [ParameterGroup(list(model.parameters()))]
 
-    @abstractmethod
     def layout(self, model: BackboneConfig) -> BatchLayout:
-        """How the rows of its batches belong together."""
+        """How the rows of its batches belong together; by default as streams where the backbone carries a state."""
+        return BatchLayout(streams=model.carries_state)
 
-    @abstractmethod
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Examples of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
 
-        Examples that do not fill the last batch are left out; the next epoch draws others.
+        Examples that do not fill the last batch are left out; the next epoch draws others. By default any are together.
         """
+        return shuffled_order(count, size, seed, epoch)
 
-    @abstractmethod
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         """The batch of some examples [B]."""
+        return examples.batch(which)
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
@@ -163,13 +152,16 @@ class Method(ABC, Generic[S]):
                 begin.
         """
 
-    @abstractmethod
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Log-probability of tokens that validation looks at, float [n], in nats; no gradients.
 
+        By default that of the model alone.
+
         Args:
+            read: the tokens, as the model has read them.
             starts: where each token's segment begins among them, int64 [n].
         """
+        return model.log_prob(read.key("hidden"), read.targets)[0]
 
 
 class Update(Protocol):

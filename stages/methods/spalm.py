@@ -7,12 +7,11 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from stages.examples.batching import shuffled_order
+from stages.encoding.encode import EncodedBlock
 from stages.examples.examples import Batch, Examples
 from stages.methods.config import TRAIN, VALID
-from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import BatchIndex, Carried, Method, ParameterGroup
 from stages.methods.settings import SpalmConfig
-from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
 
@@ -34,15 +33,9 @@ class Spalm(Method[SpalmConfig]):
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         if not self.settings.only_gate:
-            return [ParameterGroup(list(model.parameters()))]
+            return super().parameter_groups(model)
         assert model.gate is not None
         return [ParameterGroup(list(model.gate.parameters()))]
-
-    def layout(self, model: BackboneConfig) -> BatchLayout:
-        return BatchLayout(streams=model.carries_state)
-
-    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(count, size, seed, epoch)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> NeighborBatch:
         batch = examples.batch(which)
@@ -58,7 +51,7 @@ class Spalm(Method[SpalmConfig]):
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
         return model.loss(gated.hidden, batch.targets.flatten()), Carried(encoding.state)
 
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         places = np.arange(read.start, read.start + len(read.targets))
         neighbors = self._neighbor_tokens(VALID, places).to(read.targets.device)
         return model.log_prob(model.gated(read.key("hidden"), neighbors).hidden, read.targets)[0]

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from torch import distributed as ranks
 
+from stages.encoding.encode import EncodedBlock
 from stages.examples.batching import shuffled_order
 from stages.examples.examples import Batch, Examples
 from stages.examples.windows import positions_back
 from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others
-from stages.methods.method import BatchIndex, BatchLayout, Carried, EncodedTokens, Method, ParameterGroup
+from stages.methods.method import BatchIndex, BatchLayout, Carried, Method
 from stages.methods.settings import InBatchConfig, TrimeConfig, TrimeExtConfig, TrimeLongConfig
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
@@ -48,9 +49,6 @@ class InBatch(Method[T]):
     """A method that reads the memory of its own batch."""
 
     hints = "more updates with the plain loss (--set memory.warmup=…), "
-
-    def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        return [ParameterGroup(list(model.parameters()))]
 
     def is_plain(self, index: BatchIndex) -> bool:
         """Whether a batch belongs to the warm-up, whose loss is the plain one."""
@@ -82,7 +80,7 @@ class InBatch(Method[T]):
         return model.joint_loss(batch.rows(hidden), targets, *log_sums)
 
     def joint_log_prob(
-        self, model: LanguageModel, read: EncodedTokens, first: Tensor, stop: Tensor | None = None
+        self, model: LanguageModel, read: EncodedBlock, first: Tensor, stop: Tensor | None = None
     ) -> Tensor:
         """log p of tokens [n] that each read keys from the `first` [n] of them on.
 
@@ -115,9 +113,6 @@ class Trime(InBatch[TrimeConfig]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(count, size, seed, epoch)
-
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> MemoryBatch:
         return MemoryBatch.of(examples.batch(which), plain=self.is_plain(index))
 
@@ -132,7 +127,7 @@ class Trime(InBatch[TrimeConfig]):
         memory = Memory(self.readable(queries), batch.targets.flatten(), earlier(segment, own))
         return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
 
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         return self.joint_log_prob(model, read, starts)
 
 
@@ -196,7 +191,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
             return loss, Carried()
         return loss, Carried(encoding.state, self._past(keys, batch.targets, carried.past))
 
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Validation reads all that is at hand."""
         return self.joint_log_prob(model, read, torch.zeros_like(starts))
 
@@ -266,7 +261,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Batches of groups of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
         if self.side_inputs.packing is None:
-            return shuffled_order(count, size, seed, epoch)
+            return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
         batches = count // size
         first = random.integers(count - batches * size + 1)
@@ -289,7 +284,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         memory = self._of_others(batch, self.readable(queries))
         return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
 
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
+    def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""
         # Without local memory in training, a sentence never read its own past.
         alone = model.config.reads.source and self.settings.local_dropout == 1

@@ -252,8 +252,7 @@ def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
 
     Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
     """
-    model: BackboneConfig = _BACKBONE.parse(settings)
-    return model
+    return _BACKBONE.parse(settings)
 
 
 class Described(Protocol):
@@ -269,11 +268,6 @@ def model_of(artifact: Described) -> BackboneConfig:
     """The model that an artifact says it is. Raises: ArtifactError if there is no such model."""
     with content_of(artifact.path / "manifest.json", UsageError):
         return parse_model(artifact.config["model"])
-
-
-def backbones_with(setting: str) -> list[str]:
-    """The backbones that have a setting."""
-    return [name for name in BACKBONES.names() if setting in BACKBONES.settings(name).model_fields]
 
 
 def settings_left_open() -> set[str]:

@@ -51,8 +51,7 @@ def linear_cross_entropy(
     >>> linear_cross_entropy(torch.zeros(2, 1), torch.ones(4, 1), torch.tensor([0, 3]))
     tensor(2.7726)
     """
-    loss: Tensor = _LinearCrossEntropy.apply(hidden, weight, targets, cap, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
-    return loss
+    return _LinearCrossEntropy.apply(hidden, weight, targets, cap, *(beside or (None,) * 3))  # type: ignore[no-untyped-call]
 
 
 def linear_log_prob(
@@ -70,8 +69,7 @@ def linear_log_prob(
     >>> log_p.exp(), log_z.exp()
     (tensor([0.6667]), tensor([3.]))
     """
-    both: tuple[Tensor, Tensor] = _LinearLogProb.apply(hidden, weight, targets, cap)  # type: ignore[no-untyped-call]
-    return both
+    return _LinearLogProb.apply(hidden, weight, targets, cap)  # type: ignore[no-untyped-call]
 
 
 def capped(scores: Tensor, cap: float | None) -> Tensor:

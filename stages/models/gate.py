@@ -68,8 +68,7 @@ def attend(
     >>> attend(torch.zeros(1, 1), embeddings, rows, torch.tensor([[True, True, False]]))
     tensor([[3.]])
     """
-    memory: Tensor = _Attend.apply(hidden, embeddings, rows, present)  # type: ignore[no-untyped-call]
-    return memory
+    return _Attend.apply(hidden, embeddings, rows, present)  # type: ignore[no-untyped-call]
 
 
 def _blocks(rows: Tensor, width: int) -> Iterator[slice]:

@@ -118,8 +118,7 @@ class LanguageModel(nn.Module):
         """
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
-            gated: Gated = self.gate(self._own(hidden), neighbors, self.vocabulary)
-            return gated
+            return self.gate(self._own(hidden), neighbors, self.vocabulary)
 
     def label_scores(self, batch: Batch) -> Tensor:
         """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax; see the head.
@@ -130,8 +129,7 @@ class LanguageModel(nn.Module):
         read = [self, *([] if self.frozen is None else [self.frozen])]
         hidden = [self._own(model.read(batch).hidden) for model in read]
         with self._without_autocast(hidden[0]):
-            scores: Tensor = self.head(hidden[0], batch.scored, *hidden[1:])
-            return scores
+            return self.head(hidden[0], batch.scored, *hidden[1:])
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats, in training with smoothed labels; hidden [N, d], targets int64 [N]."""
@@ -203,8 +201,13 @@ def parameter_count(config: BackboneConfig) -> int:
 
 
 def _counted(config: BackboneConfig) -> int:
+    return sum(parameter.numel() for parameter in unfilled_model(config).parameters())
+
+
+def unfilled_model(config: BackboneConfig) -> LanguageModel:
+    """A model of shapes alone: its weights are on the meta device, and take no memory."""
     with torch.device("meta"), Unfilled():
-        return sum(parameter.numel() for parameter in LanguageModel(config).parameters())
+        return LanguageModel(config)
 
 
 FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))

@@ -253,5 +253,4 @@ class AdaptiveVocabulary(Vocabulary):
     def _tail(self, cluster: int, hidden: Tensor) -> Tensor:
         """Hidden states [n, d] as a further cluster reads them, [n, d_c]."""
         projections = list(self.projections)[1:] if self.tied else self.tail_projections
-        projected: Tensor = self.tail_dropout(hidden @ projections[cluster - 1])
-        return projected
+        return self.tail_dropout(hidden @ projections[cluster - 1])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError, content_of
 from stages.examples.cutting import WindowSettings
 from stages.models.config import parse_model
-from stages.models.language_model import LanguageModel, Unfilled, parameter_count
+from stages.models.language_model import LanguageModel, parameter_count, unfilled_model
 from stages.models.layers.settings import AttentionConfig
 
 
@@ -36,10 +36,10 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
     # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
-    with content_of(settings, RuntimeError, UsageError), torch.device("meta"), Unfilled():
+    with content_of(settings, RuntimeError, UsageError):
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
-        model = LanguageModel(config)
+        model = unfilled_model(config)
     with content_of(weights):
         _require_weights(model, tensors)
     model.load_state_dict(tensors, assign=True)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from stages.errors import DataError
 from stages.models.backbone import Inputs
+from stages.models.backbones.huggingface import model_of_settings
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
-from stages.pretrained.damage import reading, require_sizes
+from stages.pretrained.damage import reading, require_parameters, require_sizes
 from stages.pretrained.location import Location
 
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
@@ -109,11 +110,19 @@ def architecture(settings: Any) -> dict[str, Any]:
     return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
 
 
+def unfilled(location: Location, architecture: dict[str, Any], kind: str) -> Any:
+    """A model of shapes alone. Raises: DataError for one that is larger than its files can be, however packed."""
+    with torch.device("meta"):
+        model = model_of_settings(architecture, kind)
+    require_parameters(location, sum(weight.numel() for weight in model.parameters()))
+    return model
+
+
 def load(location: Location, kind: str) -> Loaded:
     """A model with its weights, in evaluation mode.
 
     Args:
-        kind: the class of transformers that chooses its own by the settings.
+        kind: as of `model_of_settings`.
     Raises: DataError if it cannot be read, or holds weights of other shapes than its settings say, or that are no
         numbers.
     """

@@ -8,15 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import DataError
-from stages.models.backbones.huggingface import encoder_blocks, model_of_settings, pooled
+from stages.models.backbones.huggingface import ENCODES, encoder_blocks, pooled
 from stages.models.backbones.window_configs import TextEncoderConfig
-from stages.pretrained.checkpoint import PROBE, architecture, as_stored, load, longest_window, require_all, require_same
-from stages.pretrained.damage import reading, require_parameters
+from stages.pretrained.checkpoint import (
+    PROBE,
+    architecture,
+    as_stored,
+    load,
+    longest_window,
+    require_all,
+    require_same,
+    unfilled,
+)
+from stages.pretrained.damage import reading
 from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
 from stages.pretrained.tokenizer import tokens_around
 
-KIND = "AutoModel"
-"""The class of transformers that has no head."""
 HEAD = "pooler."
 """Prefix of weights above the hidden states, which no key reads; a checkpoint may lack them."""
 POOLING: dict[str, Literal["mean", "cls", "max"]] = {
@@ -51,9 +58,7 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
     before, after = tokens_around(location)
     with reading(location, "model"):
         found = architecture(settings)
-        with torch.device("meta"):
-            model = model_of_settings(found, KIND)
-        require_parameters(location, sum(weight.numel() for weight in model.parameters()))
+        model = unfilled(location, found, ENCODES)
         rows, width = model.get_input_embeddings().weight.shape
         if width != settings.hidden_size:
             raise DataError(
@@ -79,7 +84,7 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
 
     Raises: DataError also if keys made with them are not what transformers computes.
     """
-    model, dtype, missing = load(location, KIND)
+    model, dtype, missing = load(location, ENCODES)
     require_all(location, [name for name in missing if not name.startswith(HEAD)])
     wanted = _keys(model, config)
     table = model.get_input_embeddings().weight.detach()

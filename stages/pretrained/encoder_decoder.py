@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError, UsageError, did_you_mean
-from stages.models.backbones.huggingface import encoder_decoder, sides_of
+from stages.models.backbones.huggingface import TRANSLATES, sides_of
 from stages.models.backbones.window_configs import HuggingFaceEncoderDecoderConfig
 from stages.models.language_model import LanguageModel
 from stages.pretrained.checkpoint import (
@@ -19,12 +19,12 @@ from stages.pretrained.checkpoint import (
     longest_window,
     require_all,
     require_same,
+    unfilled,
 )
-from stages.pretrained.damage import reading, require_parameters
+from stages.pretrained.damage import reading
 from stages.pretrained.location import Location
 from stages.pretrained.tokenizer import ids_of, vocabulary_of
 
-KIND = "AutoModelForSeq2SeqLM"
 MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe")
 """Kinds of models that are given the languages of both sides as tokens."""
 SOURCES, TARGETS = ((9, 4), (5, 7))
@@ -54,9 +54,7 @@ def describe_encoder_decoder(
     prefix, target = _prompts(location, settings, languages)
     with reading(location, "model"):
         found = architecture(settings)
-        with torch.device("meta"):
-            model = encoder_decoder(found)
-        require_parameters(location, sum(weight.numel() for weight in model.parameters()))
+        model = unfilled(location, found, TRANSLATES)
         start = _start(model)
         if start is None:
             raise DataError(f"{location.spec} does not say which token begins a target (decoder_start_token_id).")
@@ -88,7 +86,7 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
 
     Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
     """
-    model, dtype, missing = load(location, KIND)
+    model, dtype, missing = load(location, TRANSLATES)
     require_all(location, missing)
     wanted = _scores(model, config)
     tables = {"embedding": model.get_input_embeddings().weight, "output": model.get_output_embeddings().weight}

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from stages.errors import DataError, UsageError
-from stages.models.backbones.huggingface import blocks_of, causal_model
+from stages.models.backbones.huggingface import CAUSAL, blocks_of
 from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import unfilled_model
 from stages.pretrained.checkpoint import (
     architecture,
     as_stored,
@@ -23,8 +23,9 @@ from stages.pretrained.checkpoint import (
     require_all,
     require_same,
     scores_of,
+    unfilled,
 )
-from stages.pretrained.damage import reading, require_parameters
+from stages.pretrained.damage import reading
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
 from stages.pretrained.encoder_decoder import (
     NO_LANGUAGES,
@@ -63,7 +64,7 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
         return encoder_weights(location, config)
     if isinstance(config, HuggingFaceEncoderDecoderConfig):
         return encoder_decoder_weights(location, config)
-    causal, dtype, missing = load(location, "AutoModelForCausalLM")
+    causal, dtype, missing = load(location, CAUSAL)
     # Asked of the scores, not of the settings: a causal class may hold an encoder.
     if reads_ahead(causal):
         raise DataError(
@@ -82,9 +83,7 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
     """Those of a causal model."""
     with reading(location, "model"):
         found = architecture(settings)
-        with torch.device("meta"):
-            causal = causal_model(found)
-        require_parameters(location, sum(weight.numel() for weight in causal.parameters()))
+        causal = unfilled(location, found, CAUSAL)
         head = head_settings(causal, location.spec)
         rows, width = causal.get_output_embeddings().weight.shape
         return HuggingFaceConfig(
@@ -142,8 +141,7 @@ class ModelSize(NamedTuple):
 def model_size(location: Location, config: Imported) -> ModelSize:
     """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
     # Shapes alone: the model may not fit, which is what the size is asked for.
-    with torch.device("meta"):
-        weights = LanguageModel(config).state_dict()
+    weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)
     kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
     parameters = sum(weight.numel() for weight in weights.values())

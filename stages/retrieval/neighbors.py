@@ -221,7 +221,7 @@ class PointerSearch:
     def find(
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        assert keys is not None and rows is None, "no gate says which tokens are searched for"
+        assert keys is not None and rows is None, "it is not said which tokens are searched for"
         tokens, values = self.tokens(split, start, stop), self.datastore.values[:-1].cpu().numpy()
         forbidden = self.search.forbidden(split, start, stop)
         found = FoundNeighbors.none(stop - start, self.search.k, self.datastore.metric)

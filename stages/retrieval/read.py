@@ -81,8 +81,7 @@ def read(
     log_p, log_z = _scores(log_p, log_z)
     retrieved = retrieve(entries, torch.as_tensor(targets))
     sums = retrieved.log_sums([1 / temperature], [k or entries.scores.shape[1]]).at(0, 0)
-    found: Tensor = READERS.load(reader)().read(log_p, log_z, sums, weight)
-    return found
+    return READERS.load(reader)().read(log_p, log_z, sums, weight)
 
 
 def tune(

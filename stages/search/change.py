@@ -16,7 +16,7 @@ from stages.search.build import FilledLists, PartFile, Source, grows_in_parts, m
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.keys import widened
-from stages.search.lists import DecodedLists, Lists, ListsInFile, holds_whole_keys
+from stages.search.lists import DecodedLists, Lists, ListsInFile, filled, holds_whole_keys
 
 
 class KeptKeys(Protocol):
@@ -63,7 +63,7 @@ def _move_centroids(ivf: Any, stored: Lists, kept: KeptKeys) -> None:
     """Put the centroid of each list that loses keys into the mean of those that stay; if none do, of all lists."""
     lists, centroids = DecodedLists(ivf, stored), _centroids(ivf)
     emptied = []
-    for number in np.flatnonzero(lists.sizes).tolist():
+    for number in filled(stored):
         stays = kept.contains(lists.ids(number))
         if stays.any() and not stays.all():
             centroids[number] = widened(lists.keys(number)[stays]).mean(axis=0)
@@ -107,7 +107,7 @@ class KeptLists:
     def __init__(self, lists: Lists, kept: KeptKeys, width: int) -> None:
         self._lists, self._kept, self._width = lists, kept, width
         self.sizes = np.zeros_like(lists.sizes)
-        for number in np.flatnonzero(lists.sizes).tolist():
+        for number in filled(lists):
             self.sizes[number] = kept.contains(lists.ids(number)).sum()
 
     def read(self, lists: slice) -> FilledLists:

@@ -269,8 +269,7 @@ class GroupedSearcher(ScanningSearcher):
 
     def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
         """Nearest lists of each query, bool [n, probe], that give a bound, by the rows that it sees of each."""
-        looked_at: np.ndarray = np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
-        return looked_at
+        return np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
 
     def _smallest(
         self,

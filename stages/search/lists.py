@@ -100,6 +100,19 @@ class ListsInFile:
         return found
 
 
+def lists_in_file(path: Path) -> ListsInFile | None:
+    """The lists that an index file ends with; None: it has none, or is not whole, and FAISS says what is wrong."""
+    try:
+        return ListsInFile(path)
+    except ValueError:
+        return None
+
+
+def filled(lists: Lists) -> list[int]:
+    """The lists that are not empty."""
+    return np.flatnonzero(lists.sizes).tolist()
+
+
 def write_with_lists(
     trained: Any, rows: int, sizes: np.ndarray, lists: Iterable[tuple[np.ndarray, np.ndarray]], path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher, can_group
 from stages.search.keys import StoredKeys
-from stages.search.lists import Lists, ListsInFile, ListsInMemory, holds_whole_keys
+from stages.search.lists import Lists, ListsInMemory, filled, holds_whole_keys, lists_in_file
 from stages.search.ranking import allowed_rows, best_first, score_to_distance, slack, without
 from stages.search.searcher import Attempt, Searcher
 
@@ -113,7 +113,7 @@ def open_searcher(
         held: how many of the rows it holds; None: all.
     Raises: ArtifactError if the file is no index that FAISS can read.
     """
-    lists = _lists_on_disk(index) if stays_on_disk(index) else None
+    lists = lists_in_file(index) if stays_on_disk(index) else None
     # lists are read again and again: what malloc keeps of them would not be given back
     if lists is not None:
         return_large_blocks(PIECE)
@@ -152,14 +152,6 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
         )
 
 
-def _lists_on_disk(index: Path) -> ListsInFile | None:
-    """None for a file that is not whole: FAISS says of it what is wrong."""
-    try:
-        return ListsInFile(index)
-    except ValueError:
-        return None
-
-
 def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None, held: int) -> None:
     """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
     rows, dim = keys
@@ -169,15 +161,12 @@ def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists 
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)
     if ivf is not None:
-        _require_rows(_listed_rows(lists or ListsInMemory(ivf)), rows, lowest=0)
+        lists = lists or ListsInMemory(ivf)
+        _require_rows(map(lists.ids, filled(lists)), rows, lowest=0)
     graph = getattr(faiss.downcast_index(index), "hnsw", None)
     if graph is not None:
         _require_rows([faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1)
         _require_rows([np.array([graph.entry_point])], rows, lowest=0)
-
-
-def _listed_rows(lists: Lists) -> Iterator[np.ndarray]:
-    return (lists.ids(number) for number in np.flatnonzero(lists.sizes).tolist())
 
 
 def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:

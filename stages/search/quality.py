@@ -14,7 +14,7 @@ from stages.search.build import grows_in_parts
 from stages.search.exact import ExactSearcher
 from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys, widened
-from stages.search.lists import DecodedLists, Lists, ListsInFile, ListsInMemory
+from stages.search.lists import DecodedLists, Lists, ListsInMemory, filled, lists_in_file
 from stages.search.open import read_index
 from stages.search.searcher import Searcher
 
@@ -155,11 +155,13 @@ def wrong_rows(path: Path, keys: StoredKeys, counts: np.ndarray | None = None) -
         counts: rows that each row stands for, int32 [rows], 0 of those that are not held; None: all are.
     Raises: ArtifactError if the file is no index.
     """
-    lists = _lists_of(path)
+    lists = lists_in_file(path)
     index = read_index(path) if lists is None else lists.index()
     ivf: Any = faiss.try_extract_index_ivf(index)
     listed: Lists | None = None if ivf is None else lists or ListsInMemory(ivf)
-    rows_held = np.arange(index.ntotal) if listed is None else _rows_of(listed)
+    rows_held = np.arange(index.ntotal)
+    if listed is not None:
+        rows_held = np.concatenate([np.empty(0, np.int64), *map(listed.ids, filled(listed))])
     wanted, distinct = np.arange(keys.rows) if counts is None else np.flatnonzero(counts), np.unique(rows_held)
     if len(rows_held) != len(wanted) or not np.array_equal(distinct, wanted):
         return f"it has {len(rows_held):,} keys of {len(distinct):,} rows, and its datastore {len(wanted):,}"
@@ -169,19 +171,6 @@ def wrong_rows(path: Path, keys: StoredKeys, counts: np.ndarray | None = None) -
     if not len(rows):
         return None
     return f"{len(rows):,} of its keys are not those of its datastore's rows, {rows[0]:,} the first"
-
-
-def _rows_of(lists: Lists) -> np.ndarray:
-    """The rows that lists hold, in any order, int64."""
-    filled = [lists.ids(number) for number in np.flatnonzero(lists.sizes).tolist()]
-    return np.concatenate([np.empty(0, np.int64), *filled])
-
-
-def _lists_of(path: Path) -> ListsInFile | None:
-    try:
-        return ListsInFile(path)
-    except ValueError:  # no lists, or a file that FAISS itself refuses
-        return None
 
 
 def _sample(keys: StoredKeys) -> _Sample:
@@ -202,7 +191,7 @@ def _in_lists(index: Any, lists: Lists, sample: _Sample) -> Iterator[np.ndarray]
         for step in range(chain.size()):
             keys = chain.at(step).apply(keys)
     stored = DecodedLists(ivf, lists)
-    for number in np.flatnonzero(lists.sizes).tolist():
+    for number in filled(lists):
         rows = lists.ids(number)
         places = np.searchsorted(sample.rows, rows).clip(max=len(sample.rows) - 1)
         among = np.flatnonzero(sample.rows[places] == rows)
@@ -236,5 +225,4 @@ def _differ(keys: np.ndarray, stored: np.ndarray, ideal: np.ndarray) -> np.ndarr
     """Which stored keys are farther from the keys than what their codes can hold of them, bool [n]."""
     error, least = (np.square(one.astype(np.float32) - keys).sum(axis=1) for one in (stored, ideal))
     slack = np.where(least > 0, WORSE * least + OF_LENGTH * np.square(keys).sum(axis=1), 0)
-    found: np.ndarray = error > least + slack
-    return found
+    return error > least + slack

@@ -176,8 +176,7 @@ class ExampleOrder:
         epoch, row = divmod(number, self.batches_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = epoch, self._of_epoch(epoch)
-        examples: np.ndarray = self._epoch[1][row]
-        return examples
+        return self._epoch[1][row]
 
     def share(self, number: int, rank: int, ranks: int) -> np.ndarray:
         """The examples of a batch that one rank reads."""

@@ -7,6 +7,7 @@ from pydantic import Field, WrapValidator, model_validator
 from stages.artifacts.schema import Figures, Schema
 from stages.artifacts.schema import Positive as PositiveCount
 from stages.config import Settings, Spelling, StageConfig
+from stages.examples.cutting import Cutting, WindowSettings
 from stages.methods import METHODS
 from stages.methods.config import MemoryConfig, MethodSettings, with_method
 from stages.models import NAMED, trainable_backbones
@@ -113,10 +114,14 @@ class TrainConfig(StageConfig):
         return self.batch_tokens // self.segment_length
 
     @property
+    def cutting(self) -> Cutting:
+        """How the model reads the text: in segments, one behind the other."""
+        return self.model.cutting(WindowSettings(self.segment_length, self.segment_length))
+
+    @property
     def method_settings(self) -> MethodSettings:
         """Settings of the method: its `memory`, or the method alone."""
-        settings: MethodSettings = self.memory or METHODS.settings(self.method)()
-        return settings
+        return self.memory or METHODS.settings(self.method)()
 
     @model_validator(mode="before")
     @classmethod

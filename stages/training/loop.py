@@ -244,8 +244,7 @@ class Updates:
     @property
     def learning_rate(self) -> float:
         """The learning rate of the first group, at the latest update."""
-        rate: float = self.bare_optimizer.param_groups[0]["lr"]
-        return rate
+        return self.bare_optimizer.param_groups[0]["lr"]
 
     # What follows is what a method makes an update with.
 

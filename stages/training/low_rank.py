@@ -53,7 +53,7 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
     learnt = {id(weight) for name, weight in weights if ADDED in name or name.startswith(ADDED_WEIGHTS)}
     left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
     if sum(len(group.parameters) for group in left) < len(learnt):
-        raise UsageError("memory.only_gate leaves the model as it is: --lora would learn nothing, leave it out.")
+        raise UsageError("The method leaves the model as it is: --lora would learn nothing, leave it out.")
     return left
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
-from stages.models.config import backbones_with, settings_left_open, spelled_out
-from stages.models.layers.settings import lengthened_layers
+from stages.models.backbones.stream_configs import carrying_backbones, remembering_layers
+from stages.models.config import settings_left_open, spelled_out
 
 DEFAULT = "tiny"
 """The default backbone's; that of another is called tiny-BACKBONE."""
@@ -57,7 +57,8 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     if name is None:
         if backbone is None and method is not None:
             backbone = METHODS.settings(method).usual_backbone
-        return _without_steps(_smallest(backbone or DEFAULT_BACKBONE))
+        # How long to train is then chosen from the text.
+        return {name: value for name, value in _smallest(backbone or DEFAULT_BACKBONE).items() if name != "steps"}
     preset = load_preset(name)
     own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
     if backbone not in (None, own):
@@ -94,7 +95,7 @@ def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[st
 
 def _require_carried(backbone: str, *, other: bool) -> None:
     """Raises: UsageError for a backbone that carries no positions; `other`: another may be chosen."""
-    able = backbones_with("mem_length")
+    able = carrying_backbones()
     if backbone not in able:
         instead = f", or add --backbone {able[0]}" if other else ""
         raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
@@ -106,17 +107,12 @@ def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
     if settled:
         attention = spelled_out(init).get("attention", {}).get("name")
         lengths = ["--segment-length"]
-        lengths += ["--mem-length"] * (init["backbone"] in backbones_with("mem_length"))
-        lengths += ["--long-length"] * (attention in lengthened_layers())
+        lengths += ["--mem-length"] * (init["backbone"] in carrying_backbones())
+        lengths += ["--long-length"] * (attention in remembering_layers())
         raise UsageError(
             f"--init-from takes over how that model is made: leave {', '.join(settled)} out. What may be another: "
             f"{', '.join(lengths)}."
         )
-
-
-def _without_steps(preset: dict[str, Any]) -> dict[str, Any]:
-    """A preset that nobody named, without how long to train: that is chosen from the text."""
-    return {name: value for name, value in preset.items() if name != "steps"}
 
 
 def _smallest(backbone: str) -> dict[str, Any]:

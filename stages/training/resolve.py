@@ -16,8 +16,8 @@ from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import TaskSettings
 from stages.metrics import MOST_PASSES
 from stages.models import NAMED
+from stages.models.backbones.stream_configs import asked_length, remembering_layers
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.settings import asked_length, lengthened_layers
 from stages.numbers import passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
@@ -52,12 +52,9 @@ def validations(steps: int) -> int:
 
 def weights(model: BackboneConfig) -> int:
     """How many numbers a model learns, its sizes being known."""
-    import torch
+    from stages.models.language_model import unfilled_model
 
-    from stages.models.language_model import LanguageModel
-
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in LanguageModel(model).parameters())
+    return sum(parameter.numel() for parameter in unfilled_model(model).parameters())
 
 
 def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
@@ -102,13 +99,13 @@ def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
     """The model with layers that remember as much as `long_length` asks. Raises: UsageError if none remembers."""
     if config.long_length is None:
         return model
-    if model.lengths.long_length is None:
-        able = " or ".join(backbone for backbone, name in NAMED.items() if name in lengthened_layers())
+    if model.lengths.remembered is None:
+        able = " or ".join(backbone for backbone, name in NAMED.items() if name in remembering_layers())
         raise UsageError(
             f"The model has no layer that remembers a number of slots or entries, as those of a {able} do: "
             "leave --long-length out."
         )
-    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.mem_length, config.long_length)
+    windows = WindowSettings(config.segment_length, config.segment_length, model.lengths.carried, config.long_length)
     return model.reading(windows)
 
 
@@ -119,7 +116,7 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
     model = model_of(init).reading_neighbors(config.model, init.reference)
     if config.wider > 1 or config.deeper > 1:
         model = grown_config(model, config.wider, config.deeper)
-    length, carried = config.segment_length, config.model.lengths.mem_length
+    length, carried = config.segment_length, config.model.lengths.carried
     return model.reading(WindowSettings(length, length, carried, asked_length(config.model)))
 
 
@@ -216,13 +213,6 @@ def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
             "this processor has no products in bf16; on another without them a training took 2.7 times as long as with "
             "--precision fp32."
         )
-
-
-def require_compiler(device: str) -> None:
-    from stages.models.devices import device_type
-    from stages.training.compiling import require_compiler as require
-
-    require(device_type(device))
 
 
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:

@@ -147,14 +147,11 @@ MOST_MOMENTS = 2
 
 def saved_bytes(config: TrainConfig) -> tuple[int, int]:
     """Bytes of a file of weights, and how many numbers of it are learnt."""
-    import torch
+    from stages.models.language_model import unfilled_model
 
-    from stages.models.language_model import LanguageModel
-
-    with torch.device("meta"):
-        model = LanguageModel(config.model)
-        held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
-        learnt = sum(parameter.numel() for parameter in model.parameters())
+    model = unfilled_model(config.model)
+    held = {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}
+    learnt = sum(parameter.numel() for parameter in model.parameters())
     return sum(tensor.numel() * tensor.element_size() for tensor in held.values()), learnt
 
 
@@ -202,17 +199,20 @@ def cut_by_tokens(tokens: Artifact) -> bool:
 
 def _batches_by_tokens(config: TrainConfig, inputs: Inputs) -> "list[np.ndarray]":
     """The batches of a pass over examples of unequal length."""
-    import numpy as np
-
-    from stages.examples.cutting import WindowSettings
     from stages.examples.examples import Corpus
     from stages.training.batches import batches_by_tokens
 
-    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
-    packed: Any = inputs["batches"].zarr("batches.zarr") if "batches" in inputs else None
-    packing = None if packed is None else np.asarray(packed["order"][:])
-    examples = Corpus.of(inputs["tokens"]).examples(TRAIN, cutting)
+    packing = packing_of(inputs) if "batches" in inputs else None
+    examples = Corpus.of(inputs["tokens"]).examples(TRAIN, config.cutting)
     return batches_by_tokens(examples, config.batch_tokens, config.seed, packing)
+
+
+def packing_of(inputs: Inputs) -> "np.ndarray":
+    """The packed examples in order, int64 [S]."""
+    import numpy as np
+
+    packed: Any = inputs["batches"].zarr("batches.zarr")
+    return np.asarray(packed["order"][:])
 
 
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:

@@ -105,7 +105,7 @@ def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artif
     """A model to start from.
 
     Raises: ArtifactError if its tokens mean something else than these, or it scores none; UsageError if it has another
-        backbone than the settings name, or a gate that the method has no neighbours for.
+        backbone than the settings name, or reads neighbours and the method has none.
     """
     require_scoring(init)
     _require_backbone(config, init)
@@ -146,7 +146,7 @@ def _require_attention(config: TrainConfig, init: Artifact) -> None:
 def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
     if model_of(init).reads_neighbors and not config.method_settings.neighbors_read:
         raise UsageError(
-            f"{init.reference} has a gate, which cannot be left out, but method {config.method!r} reads no neighbours: "
+            f"{init.reference} reads neighbours, which cannot be left out, but method {config.method!r} reads none: "
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "
-            "model without a gate."
+            "model that reads none."
         )

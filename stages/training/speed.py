@@ -68,7 +68,6 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     """
     import numpy as np
 
-    from stages.examples.cutting import WindowSettings
     from stages.examples.examples import Task
     from stages.examples.streams import Streams
     from stages.methods import METHODS
@@ -90,8 +89,7 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
     )
     ids = np.random.default_rng(0).integers(vocabulary, size=FEWEST * config.batch_tokens)
     method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
-    cutting = timed.model.cutting(WindowSettings(timed.segment_length, timed.segment_length))
-    model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, cutting))]
+    model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, timed.cutting))]
     stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))
     with TemporaryDirectory() as folder:
         trainer = Trainer(Run(make_fabric(place), timed, model, method, tasks, None, Path(folder), stopwatch, 3600.0))

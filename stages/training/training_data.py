@@ -20,7 +20,6 @@ from stages.artifacts.durable import fsync, write_atomically
 from stages.artifacts.reading import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
-from stages.examples.cutting import WindowSettings
 from stages.examples.examples import Corpus, Examples, Task
 from stages.methods import METHODS
 from stages.methods.config import TRAIN, VALID
@@ -37,6 +36,7 @@ from stages.retrieval.neighbors import neighbor_tokens
 from stages.training.config import TrainConfig
 from stages.training.low_rank import add_factors
 from stages.training.ranks import make_fabric
+from stages.training.sizes import packing_of
 from stages.training.sources import splits_read
 
 
@@ -77,7 +77,7 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
     learns_text = config.method_settings.learns == "text"
     if not learns_text and fabric.world_size > 1:
         raise UsageError(f"Method {config.method!r} learns in one process: start it without torchrun.")
-    cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
+    cutting = config.cutting
     return Run(
         fabric,
         config,
@@ -144,11 +144,9 @@ def _token_counts(ids: np.ndarray, types: int) -> Tensor:
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
     """The packing, the neighbours or the keys that a run was given; large arrays are mapped into `folder`."""
     if "batches" in inputs:
-        packed: Any = inputs["batches"].zarr("batches.zarr")
-        return SideInputs(packing=np.asarray(packed["order"][:]))
+        return SideInputs(packing=packing_of(inputs))
     if config.method_settings.reads_background:
-        cutting = config.model.cutting(WindowSettings(config.segment_length, config.segment_length))
-        return SideInputs(background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, cutting))
+        return SideInputs(background=Corpus.of(inputs["init"].input("tokens")).examples(TRAIN, config.cutting))
     if "episodes" in inputs:
         return SideInputs(keys=np.asarray(inputs["episodes"].zarr("episodes.zarr")["keys"][:]))
     if "neighbors" in inputs:

@@ -46,7 +46,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
     method = METHODS.load(config.method)(config.method_settings, SideInputs())
     if method.layout(model).streams:
         return None
-    without = "" if model.lengths.long_length is None else ", or evaluate with --long-length 0"
+    without = "" if model.lengths.remembered is None else ", or evaluate with --long-length 0"
     return (
         f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
         f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"
@@ -80,17 +80,13 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
 
 def cost_of_vocabulary(model: BackboneConfig) -> str | None:
     """Warning about the cost of a full softmax over many types; None for few, or for an adaptive one."""
-    import torch
-
-    from stages.models.language_model import LanguageModel
+    from stages.models.language_model import unfilled_model
     from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
     types = model.vocab_size or 0
     if types <= MANY_TYPES or model.cutoffs:
         return None
-    # Counted without allocating: this is a model that may be too large.
-    with torch.device("meta"):
-        network = LanguageModel(model)
+    network = unfilled_model(model)  # the model itself may be too large
     weights = sum(parameter.numel() for parameter in network.vocabulary.parameters())
     all_weights = sum(parameter.numel() for parameter in network.parameters())
     cost = vocabulary_cost(weights, types * model.width, all_weights - weights)

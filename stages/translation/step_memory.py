@@ -144,8 +144,8 @@ class StepMemory:
     def _retrieve(self, step: Step, sentences: Tensor, targets: Tensor | None = None) -> ScoredRange:
         """Search for all rows at once."""
         queries = search_keys(step.key.to(self.dtype))
-        context, gate = self._context(step) if self.policy.needs.context else None, self.policy.search_gate
-        opened = None if gate is None or context is None else gate.opens(context.cpu()).numpy()
+        context, where = self._context(step) if self.policy.needs.context else None, self.policy.searches_where
+        opened = None if where is None or context is None else where.worth(context.cpu()).numpy()
         self.searches += len(queries) if opened is None else int(opened.sum())
         found = self.search.search(queries, sentences.cpu().numpy(), opened)
         targets = torch.zeros_like(step.tokens) if targets is None else targets

@@ -519,7 +519,7 @@ class TestNeighbors:
     def test_a_trained_gate_without_neighbours_is_refused(self, store, tokens, index, method):
         gated = self.spalm(store, self.neighbors(store, index))
         message = (
-            f"{gated.reference} has a gate, which cannot be left out, but method '{method}' reads no neighbours: "
+            f"{gated.reference} reads neighbours, which cannot be left out, but method '{method}' reads none: "
             f"memlm train NEIGHBORS --method spalm --init-from {gated.reference}"
         )
         with pytest.raises(UsageError, match=message):

@@ -284,18 +284,18 @@ def learned_figures(
 
 
 def _searches(
-    gate: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], nll: Sequence[float], tokens: int
+    gains: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], nll: Sequence[float], tokens: int
 ) -> list[dict[str, Any]] | None:
     """Perplexity where fewer and fewer tokens are searched for: `asked`, the share of the tuning split, and `searched`.
 
     None where nothing is learned of that.
     """
-    if gate is None:
+    if gains is None:
         return None
-    places = range(len(gate["shares"]))
+    places = range(len(gains["shares"]))
     sums = [[sum(shard["by_gain"][place][part] for shard in shards) for part in (0, 1)] for place in places]
-    points = [(0.0, 0, nll[0]), *((share, *one) for share, one in zip(gate["shares"], sums, strict=True))]
-    if gate["searched"] == 1:
+    points = [(0.0, 0, nll[0]), *((share, *one) for share, one in zip(gains["shares"], sums, strict=True))]
+    if gains["searched"] == 1:
         points.append((1.0, tokens, nll[1]))
     return [
         {"asked": share, "searched": searched / tokens, "perplexity": perplexity(nats, tokens)}

@@ -41,10 +41,9 @@ def fused_log_sums(
     Products are made in `dtype`, float32 as three products of tf32, and added up in float32. Its worked example is that
     of `in_batch_log_sums`, whose arguments these are.
     """
-    log_sums: tuple[Tensor, Tensor] = _FusedLogSums.apply(  # type: ignore[no-untyped-call]
+    return _FusedLogSums.apply(  # type: ignore[no-untyped-call]
         queries, keys, targets, values, visible, scale, dtype
     )
-    return log_sums
 
 
 class _FusedLogSums(torch.autograd.Function):

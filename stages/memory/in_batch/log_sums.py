@@ -68,10 +68,9 @@ def in_batch_log_sums(
         from stages.memory.in_batch.fused import fused_log_sums
 
         return fused_log_sums(queries, keys, targets, values, visible, scale, dtype)
-    log_sums: tuple[Tensor, Tensor] = _InBatchLogSums.apply(  # type: ignore[no-untyped-call]
+    return _InBatchLogSums.apply(  # type: ignore[no-untyped-call]
         queries, None if keys is queries else keys, targets, values, visible, scale, dtype
     )
-    return log_sums
 
 
 def _product_dtype(queries: Tensor) -> torch.dtype:

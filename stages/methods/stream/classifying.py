@@ -8,19 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stages.examples.batching import shuffled_order
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch, Examples, Task
-from stages.methods.method import (
-    BatchIndex,
-    BatchLayout,
-    Carried,
-    EncodedTokens,
-    LearnsTasks,
-    Method,
-    ParameterGroup,
-    Update,
-)
+from stages.methods.method import BatchIndex, BatchLayout, Carried, LearnsTasks, Method, ParameterGroup, Update
 from stages.methods.stream.config import PlainSettings, TaskSettings
 from stages.methods.stream.spelled import SpelledBatch, Spelling, answer_loss
 from stages.models.config import BackboneConfig
@@ -39,19 +29,9 @@ class Classifying(Method[T]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        return shuffled_order(count, size, seed, epoch)
-
-    def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        return examples.batch(which)
-
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, LabelledBatch)
         return F.cross_entropy(model.label_scores(batch), batch.labels), Carried()
-
-    def log_prob(self, model: LanguageModel, read: EncodedTokens, starts: Tensor) -> Tensor:
-        """The text's, which it does not learn."""
-        return model.log_prob(read.key("hidden"), read.targets)[0]
 
 
 def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:

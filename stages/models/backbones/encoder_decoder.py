@@ -65,14 +65,12 @@ class EncoderDecoder(Backbone, ReadsSource):
         """Embeddings with the positions from `start` on."""
         stop = start + embedded.shape[1]
         # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
-        placed: Tensor = self.dropout(
+        return self.dropout(
             embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
         )
-        return placed
 
 
 def _feed_forward(config: EncoderDecoderConfig, number: int) -> FeedForward:
     """The feed-forward layer of a block, from 1."""
     settings = config.layer_in("feed_forward", number)
-    made: FeedForward = FEED_FORWARD.load(settings.name)(config, settings)
-    return made
+    return FEED_FORWARD.load(settings.name)(config, settings)

@@ -17,12 +17,15 @@ from stages.models.backbones.window_configs import (
     TextEncoderConfig,
 )
 
+CAUSAL, TRANSLATES, ENCODES = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"
+"""Classes of transformers, which choose their own by the settings of a model."""
+
 
 def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
     """A model of such settings, weights undefined, buffers (rotations, masks) as they are to be.
 
     Args:
-        kind: the class of transformers that chooses its own by the settings (`AutoModel`).
+        kind: one of these classes.
     Raises: UsageError without transformers.
     """
     try:
@@ -55,8 +58,7 @@ def blocks_of(model: Any) -> nn.Module:
     """The part of a model between its embeddings and its head, if it has one; the embeddings are taken out."""
     blocks: Any = model.base_model
     blocks.set_input_embeddings(nn.Identity())
-    found: nn.Module = blocks
-    return found
+    return blocks
 
 
 @contextmanager
@@ -84,7 +86,7 @@ class HuggingFace(Backbone):
         super().__init__()
         self.prefix = config.prefix
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
-        self.model = blocks_of(causal_model(config.architecture))
+        self.model = blocks_of(model_of_settings(config.architecture, CAUSAL))
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
@@ -92,11 +94,6 @@ class HuggingFace(Backbone):
         with inputs_seen(self.model, self.last_ffn) as ffn_inputs:
             hidden: Tensor = self.model(inputs_embeds=embedded, use_cache=False, return_dict=True)[0]
         return Encoding(hidden, ffn_inputs[0].reshape(hidden.shape) if ffn_inputs else None)
-
-
-def causal_model(architecture: dict[str, Any]) -> Any:
-    """A causal model of such settings, as `model_of_settings` makes it."""
-    return model_of_settings(architecture, "AutoModelForCausalLM")
 
 
 LAYER = ("keys", "values", "source_keys", "source_values")
@@ -115,7 +112,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         self.prompt, self.source_prefix = config.prompt, config.source_prefix
         self.last_ffn, self.input_scale = config.last_ffn, config.input_scale
         self.max_positions = config.max_positions
-        self.model: Any = sides_of(encoder_decoder(config.architecture))
+        self.model: Any = sides_of(model_of_settings(config.architecture, TRANSLATES))
         decoder: Any = self.model.decoder
         names = signature(decoder.forward).parameters
         self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
@@ -151,11 +148,6 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
             raise UsageError(
                 f"A sentence has {embedded.shape[1]:,} tokens, and the model reads {self.max_positions:,}: cut it."
             )
-
-
-def encoder_decoder(architecture: dict[str, Any]) -> Any:
-    """An encoder-decoder of such settings, as `model_of_settings` makes it."""
-    return model_of_settings(architecture, "AutoModelForSeq2SeqLM")
 
 
 def sides_of(model: Any) -> nn.ModuleDict:
@@ -194,7 +186,7 @@ class TextEncoder(Backbone):
         self.pooling, self.normalize = config.pooling, config.normalize
         self.before = nn.Parameter(torch.empty(len(config.before), config.width))
         self.after = nn.Parameter(torch.empty(len(config.after), config.width))
-        self.model = encoder_blocks(model_of_settings(config.architecture, "AutoModel"))
+        self.model = encoder_blocks(model_of_settings(config.architecture, ENCODES))
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, 1, d], the pooled hidden states of all inputs, [CLS] and [SEP] among them.

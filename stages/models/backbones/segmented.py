@@ -186,18 +186,15 @@ class SegmentedByDistance(Segmented):
         self.norm = nn.LayerNorm(config.width)
 
     def block_input(self, embedded: Tensor) -> Tensor:
-        x: Tensor = self.dropout(embedded * self.scale)
-        return x
+        return self.dropout(embedded * self.scale)
 
     def distances(self, longest: int, like: Tensor) -> Tensor:
         """Sinusoids, [longest + 1, d]."""
         vectors = sinusoids(longest + 1, like.shape[2], like.device).flip(0).to(like.dtype)
-        dropped: Tensor = self.dropout(vectors)
-        return dropped
+        return self.dropout(vectors)
 
     def left(self, x: Tensor) -> Tensor:
-        f: Tensor = self.norm(x)
-        return f
+        return self.norm(x)
 
 
 def _constant(memory: Any) -> Any:

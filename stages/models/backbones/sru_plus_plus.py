@@ -46,8 +46,7 @@ def cells(
         from stages.models.layers.recurrence_kernels import fused_cells
 
         return fused_cells(candidate, forget, carry, before)
-    made: Tensor = _Cells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
-    return made
+    return _Cells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
 
 
 class _Cells(torch.autograd.Function):
@@ -107,8 +106,7 @@ class Projection(nn.Module):
             z = self.down(raw)
             queries = z[:, passage.cached :]
             mixed = queries + self.alpha * self._attended(queries, z, passage)
-        projected: Tensor = self.out(self.dropout(self.norm(mixed)))
-        return projected
+        return self.out(self.dropout(self.norm(mixed)))
 
     def _attended(self, queries: Tensor, z: Tensor, passage: Passage) -> Tensor:
         assert self.keys_values is not None
@@ -192,5 +190,4 @@ class SRUPlusPlus(Segmented):
         return like.new_empty(0)
 
     def left(self, x: Tensor) -> Tensor:
-        f: Tensor = self.dropout(x)
-        return f
+        return self.dropout(x)

@@ -9,6 +9,7 @@ from stages.config import OneOf, Spelling
 from stages.errors import UsageError
 from stages.examples import Way
 from stages.examples.cutting import WindowSettings
+from stages.models import BACKBONES
 from stages.models.config import BackboneConfig, Probability, Reads, Size, StateArray, require_segments
 from stages.models.layers import STREAM_ATTENTION
 from stages.models.layers.settings import (
@@ -93,7 +94,7 @@ class SegmentedConfig(BackboneConfig):
         lengths: dict[str, Any] = {"segment_length": windows.context, "mem_length": memory}
         if windows.long_length is not None:
             attention: Any = getattr(self, "attention", None)
-            lengths["attention"] = attention.lengthened(windows.long_length)
+            lengths["attention"] = attention.model_copy(update={"long_length": windows.long_length})
         read = self.model_copy(update=lengths)
         # For its errors alone, as in `sizes`.
         read.state_spec(windows.context)
@@ -287,3 +288,19 @@ class MemformerConfig(BlockSizes):
                 f"not {windows.context}."
             )
         return self
+
+
+def carrying_backbones() -> list[str]:
+    """The backbones whose number of cached positions is a setting, `mem_length`."""
+    return [name for name in BACKBONES.names() if "mem_length" in BACKBONES.settings(name).model_fields]
+
+
+def remembering_layers() -> list[str]:
+    """The attention layers whose number of slots or entries is a setting, `long_length`."""
+    return [name for name in STREAM_ATTENTION.names() if "long_length" in STREAM_ATTENTION.settings(name).model_fields]
+
+
+def asked_length(model: BackboneConfig) -> int | None:
+    """How many a description of a model asks for; None: it says nothing of that."""
+    attention = getattr(model, "attention", None)
+    return model.lengths.remembered if "long_length" in getattr(attention, "model_fields_set", ()) else None

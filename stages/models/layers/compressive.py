@@ -49,8 +49,7 @@ class Convolution(nn.Module):
         [2.0, 7.0]
         """
         # One product, of c inputs side by side: a stride as long as the kernel makes no overlap to share.
-        slots: Tensor = self.taps(x.unflatten(1, (-1, self.rate)).flatten(2))
-        return slots
+        return self.taps(x.unflatten(1, (-1, self.rate)).flatten(2))
 
 
 class Pooling(nn.Module):
@@ -88,7 +87,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         super().__init__()
         self.relative = RelativeAttention(config, RelativeSettings())
         self.compress = compressor(settings.compression, config.width, settings.rate)
-        self.most, self.cached = settings.long_length, config.lengths.cached
+        self.most, self.cached = config.lengths.kept, config.lengths.cached
         self.dropout = Dropout(config.dropout)
         self.layers = len(config.blocks_with("attention"))
 
@@ -154,8 +153,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
     def compressed(self, left: Tensor) -> Tensor:
         """[B, r, d] -> [B, r / c, d], in full precision: slots are kept for long."""
         with torch.autocast(left.device.type, enabled=False):
-            new: Tensor = self.compress(left)
-            return new
+            return self.compress(left)
 
     def reconstruction_loss(self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor) -> Tensor:
         """How much less attention, by content alone, can read of the slots than of what they were made of.

@@ -100,5 +100,4 @@ class MemSizer(RecurrentAttention[Summed]):
 
     def weights(self, x: Tensor) -> Tensor:
         """[B, n, d] -> how much each head of a position reads of each slot, [B, n, heads, k]."""
-        shares: Tensor = self.dropout(self.query(x).unflatten(2, (-1, self.slots)).softmax(-1))
-        return shares
+        return self.dropout(self.query(x).unflatten(2, (-1, self.slots)).softmax(-1))

@@ -31,8 +31,7 @@ class SharedBatchNorm(nn.BatchNorm1d):
         centred = input - mean
         variance = _Sum.apply(centred.square().sum(0)) / rows
         self._follow(mean.detach(), variance.detach() * (rows / (rows - 1)))
-        normalized: Tensor = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
-        return normalized
+        return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
 
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
         """Let the running ones take a step towards a batch's mean and unbiased variance."""
@@ -140,8 +139,7 @@ class Lookup(nn.Module):
     def _normalized(self, queries: Tensor) -> Tensor:
         """[B·L, heads · d_q] -> [B·L, heads, d_q]."""
         if isinstance(self.norm, nn.LayerNorm):
-            by_head: Tensor = self.norm(queries.unflatten(1, (self.heads, -1)))
-            return by_head
+            return self.norm(queries.unflatten(1, (self.heads, -1)))
         over_batch: Tensor = self.norm(queries)
         return over_batch.unflatten(1, (self.heads, -1))
 
@@ -239,5 +237,4 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        read: Tensor = self.out(read_slots(self.lookup(x), self.table) * F.silu(self.gate(x)))
-        return read
+        return self.out(read_slots(self.lookup(x), self.table) * F.silu(self.gate(x)))

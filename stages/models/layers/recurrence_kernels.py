@@ -22,8 +22,7 @@ def fused_cells(
     before: Float[Tensor, "B d"],
 ) -> Float[Tensor, "L B d"]:
     """Cells c_1 … c_L, of float32 or float64; arguments as of `recurrence.cells`."""
-    made: Tensor = _FusedCells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
-    return made
+    return _FusedCells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
 
 
 class _FusedCells(torch.autograd.Function):

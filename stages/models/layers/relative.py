@@ -163,8 +163,7 @@ class RelativeAttention(StreamAttention[Nothing]):
         """Compute the term of the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
         read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
-        added: Tensor = self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
-        return added
+        return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
 
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
         """Attention weights of each span's queries on the positions that it sees, [heads, B, queries, positions]."""

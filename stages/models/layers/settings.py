@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from stages.config import OneOf, Settings
 from stages.models.config import BackboneConfig, Probability, Size
-from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION
+from stages.models.layers import FEED_FORWARD, LOOKUP
 
 
 def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,11 +83,6 @@ class StreamAttentionSettings(SublayerSettings):
     def taken_numbers(self, model: "AttentionConfig") -> int:
         """Numbers that training holds of what one position takes from the memory of one layer."""
         return 0
-
-    def lengthened(self, length: int) -> Self:
-        """The same layer that remembers so much; only of one that has such a setting."""
-        assert "long_length" in type(self).model_fields, "it has no length to change"
-        return self.model_copy(update={"long_length": length})
 
 
 class LookupSettings(SublayerSettings):
@@ -224,14 +219,3 @@ def reads_in_pieces(model: BackboneConfig) -> bool:
     if not isinstance(model, AttentionConfig):
         return False
     return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))
-
-
-def lengthened_layers() -> list[str]:
-    """The attention layers whose number of slots or entries is a setting, `long_length`."""
-    return [name for name in STREAM_ATTENTION.names() if "long_length" in STREAM_ATTENTION.settings(name).model_fields]
-
-
-def asked_length(model: BackboneConfig) -> int | None:
-    """How many a description of a model asks for; None: it says nothing of that."""
-    attention = getattr(model, "attention", None)
-    return model.lengths.long_length if "long_length" in getattr(attention, "model_fields_set", ()) else None

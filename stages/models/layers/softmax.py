@@ -64,5 +64,4 @@ class SoftmaxAttention(WindowAttention):
         # Taken apart before it is transposed: so their gradients are put together in place of being copied once more.
         q, k, v = (part.transpose(1, 2) for part in self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2))
         y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
-        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return attended
+        return self.out(y.transpose(1, 2).flatten(2))

@@ -65,8 +65,7 @@ class Attention(nn.Module):
         queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(queries, *read, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-        attended: Tensor = self.out(y.transpose(1, 2).flatten(2))
-        return attended
+        return self.out(y.transpose(1, 2).flatten(2))
 
 
 def lower(length: int, total: int, device: torch.device) -> Tensor:

@@ -227,5 +227,4 @@ class Dense(FeedForward):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        added: Tensor = self.down(self.dropout(self.activation(self.up(x))))
-        return added
+        return self.down(self.dropout(self.activation(self.up(x))))

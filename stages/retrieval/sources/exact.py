@@ -90,8 +90,7 @@ class ExactStreamSource(MatchSource):
     @property
     def sizes(self) -> tuple[int, ...]:
         """Positions back, of which one is chosen."""
-        sizes: tuple[int, ...] = self.reading.value("size")
-        return sizes
+        return self.reading.value("size")
 
     @property
     def about(self) -> About:
@@ -107,8 +106,7 @@ class ExactStreamSource(MatchSource):
 
     @property
     def _matches(self) -> int:
-        most: int = self.reading.value("matches")[-1]
-        return most
+        return self.reading.value("matches")[-1]
 
     def narrowed(self, cutoff: int) -> Self:
         return replace(self, reading=self.reading.changed({self.about.amount: (cutoff,)}))

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stages.memory.search_gate import SearchGate
+from stages.memory.predicted_gain import PredictedGain
 from stages.memory.weight_network import Positions, WeightNetwork, fit_weight
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
@@ -73,10 +73,10 @@ class Learned(PerContext):
     # Searches
 
     @cached_property
-    def gains(self) -> SearchGate | None:
+    def gains(self) -> PredictedGain | None:
         """Expected gains of searches; None where they are not reported, or not known yet."""
         record = self.choices.get(WEIGH.name, {}).get("gate")
-        return None if record is None else SearchGate.of_record(record)
+        return None if record is None else PredictedGain.of_record(record)
 
     def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
         if len(self.row.sources) > 1:
@@ -84,7 +84,7 @@ class Learned(PerContext):
         searched = self.row.searched
         shares = [*(share for share in SHARES if share < searched), *([searched] if searched < 1 else [])]
         contexts = positions.inputs[:, : len(CONTEXT)]
-        return {**SearchGate.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
+        return {**PredictedGain.fitted(contexts, log_p - positions.log_p, shares).record, "searched": searched}
 
     def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
         reads = super().read(block, rows, retrieved)
@@ -142,9 +142,9 @@ def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> 
 class Searched(Learned):
     """The weights of `Learned`; the model's own distribution is read where no search is made.
 
-    Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see `SearchGate`.
+    Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see `PredictedGain`.
     """
 
     @property
-    def search_gate(self) -> SearchGate | None:
+    def searches_where(self) -> PredictedGain | None:
         return self.gains

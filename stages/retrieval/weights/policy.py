@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from stages.memory.entries import LogSums
-from stages.memory.search_gate import SearchGate
+from stages.memory.predicted_gain import PredictedGain
 from stages.retrieval.grids import Best, Point, ReadingGrid, best_at
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import Retrieved, ScoredRange
@@ -140,7 +140,7 @@ class WeightPolicy(ABC):
     # Reading
 
     @property
-    def search_gate(self) -> SearchGate | None:
+    def searches_where(self) -> PredictedGain | None:
         """The positions that neighbours are searched for; None: all."""
         return None
 

@@ -109,10 +109,10 @@ def test_only_segments_with_a_memory_of_a_length_change_at_test():
     xl = TransformerXLConfig(segment_length=8, mem_length=6)
     assert xl.reading(WindowSettings(5, 5)) == TransformerXLConfig(segment_length=5, mem_length=6)
     assert xl.reading(WindowSettings(5, 5, 0)) == TransformerXLConfig(segment_length=5, mem_length=0)
-    assert xl.lengths.mem_length == 6
+    assert xl.lengths.carried == 6
     for other in (TransformerConfig(), LSTMConfig()):
         assert other.reading(WindowSettings(5, 5)) == other
-        assert other.lengths.mem_length is None
+        assert other.lengths.carried is None
 
 
 def test_cutoffs_are_checked_whatever_the_backbone():

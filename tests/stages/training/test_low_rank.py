@@ -88,7 +88,7 @@ def test_the_factors_alone_learn_and_are_counted_before_they_are_made(llama):
 
 def test_a_method_that_leaves_the_model_alone_is_refused(llama):
     add_factors(llama, RANK)
-    with pytest.raises(UsageError, match=r"only_gate.*--lora"):
+    with pytest.raises(UsageError, match="--lora"):
         factors_alone([ParameterGroup([])], llama)
 
 

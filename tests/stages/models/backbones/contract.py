@@ -109,7 +109,7 @@ class BackboneContract:
         told, state, largest = config.state_spec(L), None, 0
         assert bool(told) == config.carries_state
         with torch.no_grad():
-            for _ in range(4 * L + (config.lengths.mem_length or 0)):
+            for _ in range(4 * L + (config.lengths.carried or 0)):
                 state = self.encode(model, self.tokens(1)[:1], state).state
                 carried = state or {}
                 assert carried.keys() == told.keys()

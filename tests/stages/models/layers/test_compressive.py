@@ -147,7 +147,7 @@ def test_what_compresses_learns_apart():
 def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(6, 6, 2, 9))
-    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (6, 2, 9)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.remembered) == (6, 2, 9)
     assert net.config.reading(WindowSettings(4, 4)) == net.config
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())

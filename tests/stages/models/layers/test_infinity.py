@@ -190,7 +190,7 @@ def test_without_a_weight_of_the_loss_none_is_added():
 def test_a_longer_cache_and_other_segments_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(3, 3, 6))
-    assert (longer.segment_length, longer.mem_length, longer.lengths.long_length) == (3, 6, None)
+    assert (longer.segment_length, longer.mem_length, longer.lengths.remembered) == (3, 6, None)
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     wanted, _ = infinity(

@@ -166,7 +166,7 @@ def test_buckets_are_those_of_t5():
 def test_a_longer_memory_at_test():
     net = model(SHAPES[0])
     longer = net.config.reading(WindowSettings(4, 4, 4, 12))
-    assert longer.lengths.long_length == 12
+    assert longer.lengths.remembered == 12
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     shape = SHAPES[0]._replace(entries=12)

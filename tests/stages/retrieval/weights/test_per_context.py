@@ -56,15 +56,15 @@ def test_what_gains_for_sure_is_read():
     policy = after(opened(), positions(0.9, 0.001))
     assert policy.model is not None and policy.points == (Point(8, 1.0, 0.3),)
     assert policy.gains is not None and len(policy.gains.thresholds) == len(learned.SHARES)
-    assert policy.search_gate is None and policy.describe("valid")[-1]["policy"] == "learned"
+    assert policy.searches_where is None and policy.describe("valid")[-1]["policy"] == "learned"
 
 
-def test_half_of_the_searches_open_the_gate_for_half_of_the_contexts(monkeypatch):
+def test_half_of_the_searches_are_worth_it_for_half_of_the_contexts(monkeypatch):
     monkeypatch.setattr("stages.retrieval.rows.MemoryRow.searched", 0.5)
     given = positions(0.9, 0.001)
     policy = after(opened(Searched), given)
-    assert policy.search_gate is not None and policy.search_gate.shares[-1] == 0.5
-    opens = policy.search_gate.opens(given.inputs[:, : len(CONTEXT)].float())
+    assert policy.searches_where is not None and policy.searches_where.shares[-1] == 0.5
+    opens = policy.searches_where.worth(given.inputs[:, : len(CONTEXT)].float())
     assert int(opens.sum()) == pytest.approx(N / 2, abs=2)
     assert (given.inputs[opens, 0] > 0).double().mean() > 0.9
 
@@ -87,7 +87,7 @@ def test_it_is_learned_in_one_thread(monkeypatch, threads):
 def test_no_memory_is_read_that_never_helps():
     policy = after(opened(Searched), positions(0.0, 0.0))
     assert policy.choices["weigh"]["weight"] == 0.0 and policy.gains is None
-    assert policy.model is None and policy.search_gate is None and policy.points == (Point(8, 1.0, 0.0),)
+    assert policy.model is None and policy.searches_where is None and policy.points == (Point(8, 1.0, 0.0),)
 
 
 def test_before_the_pass_the_best_weight_for_all_is_read():

@@ -21,7 +21,7 @@ from stages.memory.small_network import SmallNetwork, fitted
 
 
 @dataclass(frozen=True)
-class SearchGate:
+class PredictedGain:
     """A network that predicts gains, nats, and the gain at which searches begin for each share of the contexts."""
 
     network: SmallNetwork
@@ -41,8 +41,8 @@ class SearchGate:
     def of_record(cls, record: Mapping[str, Any]) -> Self:
         return cls(SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"])
 
-    def opens(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
-        """Whether each context is searched for, where the last share is, on the CPU."""
+    def worth(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
+        """Whether a search for each context is worth it, where the last share is, on the CPU."""
         return self.network.outputs(contexts) >= self.thresholds[-1]
 
     def sums(

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.memory.search_gate import SearchGate, fit_gain, thresholds
+from stages.memory.predicted_gain import PredictedGain, fit_gain, thresholds
 
 
 def test_it_opens_where_most_is_gained():
@@ -12,7 +12,7 @@ def test_it_opens_where_most_is_gained():
     expected = 0.1 * torch.tanh(2 * contexts[:, 0])
     predicts = fit_gain(contexts, expected + torch.randn(4000, generator=random).double())
     (least,) = thresholds(predicts.outputs(contexts), [0.5])
-    opens = SearchGate(predicts, [0.5], [least]).opens(contexts)
+    opens = PredictedGain(predicts, [0.5], [least]).worth(contexts)
     assert int(opens.sum()) == 2000
     assert expected[opens].mean() > 0.05 > -0.05 > expected[~opens].mean()
 
