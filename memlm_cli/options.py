@@ -31,6 +31,11 @@ ReadArgument = Annotated[
 ]
 
 
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a web page, complete in itself.")
+]
+
+
 def _folder(path: str | Path) -> Path:
     if not str(path):
         raise typer.BadParameter("name a folder")

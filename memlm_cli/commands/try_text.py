@@ -130,10 +130,8 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: floa
     if plan.ample and all(result.status == "made" for result in results):
         _say_of_time_left(sum(result.seconds for result in results), 60 * minutes)
     _write_page([result.reference for result in reports], output, common, [*plan.ample, *plan.page])
-    if common.json:
-        answer(json.dumps({"path": str(output), "recipe": str(file), "reports": [r.reference for r in reports]}))
-    else:
-        answer(str(output))
+    fields = {"path": str(output), "recipe": str(file), "reports": [one.reference for one in reports]}
+    answer(json.dumps(fields) if common.json else str(output))
 
 
 def _say_of_time_left(taken: float, given: float) -> None:
