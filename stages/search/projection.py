@@ -18,11 +18,11 @@ from stages.search.scan import ROUNDING, KeyBlock, Pairs, QueryBlock, Scratch, T
 
 SAMPLE = 4096
 """Keys from which axes are learnt."""
-WIDTH = 32
+WIDTH = 48
 """Numbers of a short vector: the axes, the rest, and two of their own that make a product a score."""
 VARIANCE = 0.8
 """Share of the variance that the axes must hold: of less, too many pairs are near in them."""
-NARROWER = 3
+NARROWER = 2
 """Times that keys must be wider than short vectors, so that shorter products pay for looking at more pairs."""
 SLACK = 8 * ROUNDING
 """Rounding of short scores, relative to what they are computed from."""

@@ -5,18 +5,20 @@
     python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only lists exact --profile
     python -m tests.benchmarks.bench_device_search --kernels
 
-Keys are made around random centres, each in the list of its own, 64 of which are read. Told of each k: queries/s of
-the plain search, which is exact; of ours with lists and without; the share of its neighbours that are found;
-the peak of the GPU's memory; and how many ids with lists are those that the CPU finds for a few queries.
+Keys are made around random centres, each in the list of its own, 64 of which are read. Told of each k, as JSON:
+queries/s of the plain search, which is exact; of ours with lists and without; the share of its neighbours that are
+found; the peak of the GPU's memory; and how many ids with lists are those that the CPU finds for a few queries.
 `--profile` shows what the host and the GPU do in one search of ours, `--kernels` what ways there are to compute what
 ours is made of, and `--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`) tries other sizes of its parts.
 """
 
 import argparse
 import importlib
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import faiss
 import numpy as np
@@ -100,7 +102,8 @@ def shortest(search: Callable[[], np.ndarray], device: torch.device, rounds: int
     return min(times), found
 
 
-def measure(arguments: argparse.Namespace, device: torch.device) -> None:
+def measure(arguments: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
+    """A row for each k and kind of search."""
     # PyTorch names the CPU like this too: ours takes the path of a GPU there.
     name = "cuda" if device.type == "cuda" else "cpu:0"
     made = Made(arguments, device)
@@ -110,19 +113,20 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> None:
         "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", name),
     }
     for k in arguments.k:
-        seconds, best = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)
-        print(f"k {k:5} plain {len(best) / seconds:10,.0f} queries/s", flush=True)
+        of_plain, best = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)
         for kind in arguments.only:
             search = partial(_rows, every[kind], made, k)
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             seconds, found = shortest(search, device, arguments.rounds)
-            peak = f", peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB" if device.type == "cuda" else ""
-            shared = f"recall {recall(found[:COMPARED], best[:COMPARED], k):.5f}"
+            row: dict[str, Any] = {"name": f"k = {k:,}, {kind}"}
+            row |= {"plain": round(len(best) / of_plain), "queries": round(len(found) / seconds)}
+            row |= {"ratio": round(of_plain / seconds, 2), "recall": recall(found[:COMPARED], best[:COMPARED], k)}
+            if device.type == "cuda":
+                row["peak"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
             if kind == "lists":
-                same = _rows(on_cpu, made, k, ON_THE_CPU) == found[:ON_THE_CPU]
-                shared += f", {same.mean():.6f} of the CPU's ids"
-            print(f"k {k:5} {kind} {len(found) / seconds:10,.0f} queries/s, {shared}{peak}", flush=True)
+                row["as on the CPU"] = float((_rows(on_cpu, made, k, ON_THE_CPU) == found[:ON_THE_CPU]).mean())
+            yield row
             if arguments.profile:
                 profiled(search, device)
 
@@ -254,7 +258,10 @@ def main() -> None:
     arguments = parser.parse_args()
     change(arguments.set)
     device = resolve_device(arguments.device)
-    (kernels if arguments.kernels else measure)(arguments, device)
+    if arguments.kernels:
+        kernels(arguments, device)
+    else:
+        print(json.dumps({"rows": list(measure(arguments, device))}, indent=1))
 
 
 if __name__ == "__main__":

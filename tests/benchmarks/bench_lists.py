@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.bench_lists [--store STORE --index INDEX] [--k 4,64,1024] [--queries 8192] [--copies 1]
 
-Without an index the keys are those that a small model with random weights makes of Python's documentation. Queries are
-stored keys, a little moved. With --copies each key stands in its list so many times, a little moved, as in
-`bench_on_disk`. The two take turns in one process; the shortest time of each counts, by the clock and by
-the processors, which other processes disturb less. Told beside them: how many of FAISS's neighbours are found, and the
-floor of the machine, the time that the matrix products alone take with one product a list.
+Without an index the keys are those that a small model with random weights makes of a text, Python's documentation or
+`--text FILE`. Queries are stored keys, a little moved. With --copies each key stands in its list so many times, a
+little moved, as in `bench_on_disk`. The two take turns in one process; the shortest time of each counts, by the clock
+and by the processors, which other processes disturb less. Told beside them, as JSON: how many of FAISS's neighbours are
+found, and the floor of the machine, the time that the matrix products alone take with one product a list.
 
-Everything runs twice, each time in a process of its own: with an empty environment, as in a notebook, and with
-OMP_WAIT_POLICY=PASSIVE, which the command line sets.
+Everything runs twice, each time in a process of its own: with an empty environment (`bare`), as in a notebook, and with
+OMP_WAIT_POLICY=PASSIVE, which the command line sets (`passive`).
 """
 
 import argparse
@@ -30,8 +30,8 @@ MOVED = 0.02
 """Of a query's distance from a stored key: times the keys' standard deviation, in every dimension."""
 
 
-def prepare(folder: Path) -> str:
-    """An index of the keys of Python's documentation."""
+def prepare(folder: Path, source: str) -> str:
+    """An index of the keys of a text."""
     from stages.artifacts.make import make
     from stages.artifacts.stage import Execution
     from stages.artifacts.store import Store
@@ -43,12 +43,13 @@ def prepare(folder: Path) -> str:
 
     store, cpu = Store(folder), Execution("cpu")
     config = TokenizeConfig(tokenizer="bpe", vocab_size=2048)
-    tokens = make(Tokenize(), config, {"source": ["builtin:pydocs"]}, store, cpu).artifact
+    tokens = make(Tokenize(), config, {"source": [source]}, store, cpu).artifact
     shape = {"vocab_size": tokens.metrics["vocabulary_size"], "layers": 2, "width": 128, "heads": 4, "ffn_width": 512}
     model = {"backbone": "transformer", "max_positions": 128, "positions": "learned", **shape}
     encoder = artificial(store, Model(), {"tokens": tokens}, model=model, segment_length=128, context=128, stride=128)
     datastore = make(BuildDatastore(), DatastoreConfig(), {"source": encoder.reference}, store, cpu).artifact
-    return make(BuildIndex(), IndexConfig(), {"source": datastore.reference}, store, cpu).artifact.reference
+    lists = IndexConfig(index="ivf-flat")
+    return make(BuildIndex(), lists, {"source": datastore.reference}, store, cpu).artifact.reference
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
@@ -58,8 +59,8 @@ def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.perf_counter() - wall, time.process_time() - cpu, out
 
 
-def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: int, copies: int) -> None:
-    """Print a line for every k, in this process's environment."""
+def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: int, copies: int) -> dict[str, Any]:
+    """Measure every k in this process's environment: what was searched, and a row each."""
     import faiss
 
     from stages.artifacts.store import Store
@@ -79,12 +80,8 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
         theirs: Any = faiss.read_index(str(file))
     theirs.nprobe = index.config["probe"]
     queries = moved(keys, count)
-    print(
-        f"{rows:,} keys x {keys.dim}, {index.config['lists']} lists, {theirs.nprobe} read, {count:,} queries, "
-        f"{faiss.omp_get_max_threads()} threads"
-    )
     floor = min(timed(lambda: products(theirs, queries))[:2] for _ in range(rounds))
-    print(f"products alone {count / floor[0]:9,.0f} queries/s {floor[1] / count * 1e6:8.1f} us of CPU a query")
+    told = []
     for k in ks:
         kinds = {"FAISS": lambda k=k: theirs.search(queries, k)[1], "ours": lambda k=k: ours.search(queries, k)[0]}
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
@@ -93,14 +90,16 @@ def compare(store: str, reference: str, ks: Sequence[int], count: int, rounds: i
             for name, search in kinds.items():
                 wall, cpu, found[name] = timed(search)
                 times[name].append((wall, cpu))
-        best = {name: [min(column) for column in zip(*taken, strict=True)] for name, taken in times.items()}
-        for name, (wall, cpu) in best.items():
-            print(f"k {k:5} {name:6} {count / wall:9,.0f} queries/s {cpu / count * 1e6:8.1f} us of CPU a query")
-        (wall, cpu), (own_wall, own_cpu) = best["FAISS"], best["ours"]
-        shared = recall(found["ours"], found["FAISS"], k)
-        print(
-            f"k {k:5} ours / FAISS: {wall / own_wall:.2f}, by CPU {cpu / own_cpu:.2f}; shared {shared:.5f}", flush=True
+        (wall, cpu), (own_wall, own_cpu) = (
+            [min(column) for column in zip(*times[name], strict=True)] for name in ("FAISS", "ours")
         )
+        seconds = {"FAISS": wall, "ours": own_wall, "products": floor[0]}
+        row: dict[str, Any] = {"k": k, **{name: round(len(queries) / taken) for name, taken in seconds.items()}}
+        row |= {"ratio": round(wall / own_wall, 2), "cpu_ratio": round(cpu / own_cpu, 2)}
+        row |= {"of_floor": round(floor[0] / own_wall, 2), "cpu_of_floor": round(floor[1] / own_cpu, 2)}
+        told.append(row | {"shared": recall(found["ours"], found["FAISS"], k)})
+    shape = {"keys": rows, "dim": keys.dim, "lists": index.config["lists"], "probe": theirs.nprobe}
+    return {**shape, "queries": len(queries), "threads": faiss.omp_get_max_threads(), "rows": told}
 
 
 def moved(keys: Any, count: int) -> np.ndarray:
@@ -126,6 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store")
     parser.add_argument("--index")
+    parser.add_argument("--text", default="builtin:pydocs")
     parser.add_argument("--k", default="4,64,1024")
     parser.add_argument("--queries", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=5)
@@ -134,18 +134,22 @@ def main() -> None:
     arguments = parser.parse_args()
     ks = [int(k) for k in arguments.k.split(",")]
     if arguments.here:
-        compare(arguments.store, arguments.index, ks, arguments.queries, arguments.rounds, arguments.copies)
+        given = arguments.store, arguments.index, ks, arguments.queries, arguments.rounds, arguments.copies
+        print(json.dumps(compare(*given)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        store, index = arguments.store or folder, arguments.index or prepare(Path(folder))
+        store, index = arguments.store or folder, arguments.index or prepare(Path(folder), arguments.text)
         options = {"store": store, "index": index, "k": arguments.k}
         options |= {"queries": str(arguments.queries), "rounds": str(arguments.rounds), "copies": str(arguments.copies)}
-        given = [part for name, value in options.items() for part in (f"--{name}", value)]
+        words = [part for name, value in options.items() for part in (f"--{name}", value)]
+        rows: list[dict[str, Any]] = []
         for name, environment in ENVIRONMENTS.items():
-            print(f"environment: {json.dumps(environment)} ({name})", flush=True)
-            command = [sys.executable, "-m", "tests.benchmarks.bench_lists", "--here", *given]
-            threads = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
-            subprocess.run(command, check=True, env={**environment, **threads, "PYTHONPATH": os.getcwd()})
+            command = [sys.executable, "-m", "tests.benchmarks.bench_lists", "--here", *words]
+            kept = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
+            own = {**environment, **kept, "PYTHONPATH": os.getcwd()}
+            told = json.loads(subprocess.run(command, check=True, env=own, stdout=subprocess.PIPE).stdout)
+            rows += [{"name": f"{name}, k = {row['k']:,}", **row} for row in told.pop("rows")]
+    print(json.dumps({**told, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -47,9 +47,9 @@ class Campaign:
     def run(self, step: Step, seconds: float) -> list[dict[str, Any]]:
         """The rows of a step. Raises: Unfinished."""
         ends = time.monotonic() + seconds
-        return [self._row(step, one, ends) for one in step.runs]
+        return [row for one in step.runs for row in self._rows(step, one, ends)]
 
-    def _row(self, step: Step, run: Run, ends: float) -> dict[str, Any]:
+    def _rows(self, step: Step, run: Run, ends: float) -> list[dict[str, Any]]:
         row = run.row.format(**self.sizes)
         names: dict[str, Any] = {
             "row": row,
@@ -64,7 +64,14 @@ class Campaign:
             if "{steps}" in command:
                 names["steps"] = self._steps(command, names, run, ends)
             output = self._command(command, names, ends)
-        return {"row": row} | {name: found_at(figures_in(output), place) for name, place in step.figures.items()}
+        printed = figures_in(output)
+        named = {row: printed}
+        if run.each is not None:
+            named = {f"{row}, {one['name']}".removeprefix(", "): one for one in found_at(printed, run.each)}
+        return [
+            {"row": name} | {column: found_at(figures, place) for column, place in step.figures.items()}
+            for name, figures in named.items()
+        ]
 
     def _steps(self, command: str, names: dict[str, Any], run: Run, ends: float) -> int:
         """Updates that a training has time for, by a short one, which the store keeps."""

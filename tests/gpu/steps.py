@@ -30,6 +30,7 @@ FULL: Sizes = {
     "lists": 2048,
     "queries": 32768,
     "few_queries": 4096,
+    "host_ks": "4,64,1024",
     "cells_width": 1024,
     "rounds": 5,
     "small_layers": 8,
@@ -68,6 +69,7 @@ TINY: Sizes = {
     "lists": 8,
     "queries": 64,
     "few_queries": 32,
+    "host_ks": "4",
     "cells_width": 8,
     "rounds": 1,
     "small_layers": 1,
@@ -95,6 +97,8 @@ class Run:
     commands: Sequence[str]
     minutes: float | None = None
     """What the training among the commands takes; None: the commands say its steps."""
+    each: str | None = None
+    """Place of a list in the JSON: each of its items is a row of its own, called by `row` and its `name`."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,8 @@ def steps() -> Iterator[Step]:
     for text in TEXTS:
         yield from layers(text)
     yield from search()
+    for text in TEXTS:
+        yield exact(text)
     yield from trime_at_size()
     yield from spalm_at_size()
     yield from open_questions()
@@ -163,12 +169,9 @@ def same_figures() -> Step:
 
 
 def machine() -> Step:
-    return Step(
-        "machine",
-        "What does the machine reach, and what should it?",
-        6,
-        [Run("all kernels", ["python -m tests.benchmarks.bench_machine --device {device}"])],
-    )
+    runs = [Run("", ["python -m tests.benchmarks.bench_machine --device {device}"], each="speed")]
+    figures = {name: name for name in ("measured", "expected", "unit", "source")}
+    return Step("machine", "What does the machine reach, and what should it?", 6, runs, figures)
 
 
 # How fast training is
@@ -275,6 +278,12 @@ LAYERS = {
     "sru-plus-plus": "--backbone sru++",
     "memsizer": "--backbone transformer --set model.attention.name=memsizer",
 }
+EXACT = {
+    "and a cache": "long:size={few},theta=tune,lambda=tune",
+    "and exact-stream": "exact-stream:temperature=tune,lambda=tune",
+    "and exact": "exact:temperature=tune,lambda=length",
+}
+"""Memories, each on top of those before."""
 SHAPE = (
     "--set model.layers={layers} --set model.width={width} --set model.heads={heads} --segment-length {segment} "
     "--batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
@@ -301,24 +310,58 @@ def layers(text: str) -> Iterator[Step]:
         yield Step(f"layers-{row}", f"What does {name} gain on {TEXTS[text]}, in equal time?", 9, runs, QUALITY)
 
 
+def exact(text: str) -> Step:
+    """What matches of tokens add to the Transformer-XL among the layers, beyond a cache."""
+    row = f"{text}-transformer-xl"
+    memories = " ".join(f"--memory {memory}" for memory in EXACT.values())
+    read = [
+        f"memlm build-index tokens/{text} --index exact --name {text}-exact --json",
+        f"{EVALUATE.format_map(Only(row=row))} --index index/{text}-exact --count-orders 5,8 {memories}",
+    ]
+    figures = {"alone": "rows/0/perplexity"} | {
+        name: f"rows/{number}/perplexity" for number, name in enumerate(EXACT, 1)
+    }
+    runs = [Run(row, [*_trained(text, "transformer-xl"), *read], minutes=6)]
+    return Step(f"exact-{text}", f"What do exact matches add on {TEXTS[text]}?", 9, runs, figures)
+
+
 # Search
+
+
+FOUND = {
+    "product and topk, queries/s": "plain",
+    "ours": "queries",
+    "ratio": "ratio",
+    "recall": "recall",
+    "peak, GB": "peak",
+}
+HOST = {
+    "FAISS, queries/s": "FAISS",
+    "ours": "ours",
+    "products alone": "products",
+    "ratio": "ratio",
+    "by CPU": "cpu_ratio",
+    "shared": "shared",
+}
 
 
 def search() -> Iterator[Step]:
     made = "python -m tests.benchmarks.bench_device_search --lists {lists} --queries {queries} --device {device}"
     few = made.replace("{queries}", "{few_queries}") + " --k 4 64 --rounds 1"
-    runs = [Run("{keys} keys x 128", [f"{made} --keys {{keys}} --dim 128 --rounds 2"])]
-    runs += [Run("{keys} keys x 512", [f"{made} --keys {{keys}} --dim 512 --rounds 2"])]
-    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs)
-    runs = [Run("{more_keys} keys x 128", [f"{made} --keys {{more_keys}} --dim 128 --k 4 1024 --rounds 1"])]
-    yield Step("search-more", "And among four times as many keys?", 9, runs)
-    runs = [
-        Run("{most_keys} keys x 128", [f"{few} --keys {{most_keys}} --dim 128"]),
-        Run("{more_keys} keys x 512", [f"{few} --keys {{more_keys}} --dim 512"]),
-    ]
-    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs)
-    lists = "python -m tests.benchmarks.bench_lists --queries {queries} --rounds 2"
-    yield Step("search-host", "How fast is search on the host's threads beside FAISS?", 8, [Run("lists", [lists])])
+
+    def among(keys: str, dim: int, how: str) -> Run:
+        return Run(f"{{{keys}}} keys x {dim}", [f"{how} --keys {{{keys}}} --dim {dim}"], each="rows")
+
+    runs = [among("keys", dim, f"{made} --rounds 2") for dim in (128, 512)]
+    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs, FOUND)
+    runs = [among("more_keys", 128, f"{made} --k 4 1024 --rounds 1")]
+    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND)
+    runs = [among("most_keys", 128, few), among("more_keys", 512, few)]
+    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs, FOUND)
+    lists = "python -m tests.benchmarks.bench_lists --text {texts}/code-train.jsonl.xz --rounds 2"
+    lists += " --queries {queries} --k {host_ks}"
+    asks = "How fast is search on the host's threads beside FAISS?"
+    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST)
 
 
 # The papers' effects at a larger size

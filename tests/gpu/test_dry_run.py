@@ -22,16 +22,15 @@ ELSEWHERE = (
     "suite",
     "same-figures",
     "machine",
-    "training-loop",
     "compiled-training",
     "kernel-tests",
-    "trime-step",
-    "search-host",
 )
 """Steps whose commands have no small form, or are benchmarks with tests of their own."""
 ALIKE = (
     "layers-proofs",
     "layers-novels",
+    "exact-proofs",
+    "exact-novels",
     *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
     "spalm-often-0.",
     "trime-constant",
@@ -76,10 +75,10 @@ def test_a_step_runs_and_has_all_its_figures(name: str, places: tuple[Path, Path
     texts, store = places
     campaign = Campaign(texts, store, "cpu", TINY, in_this_process, probes=False)
     rows = campaign.run(STEPS[name], 600)
-    assert len(rows) == len(STEPS[name].runs)
+    assert len(rows) >= len(STEPS[name].runs)
     for row in rows:
         missing = {column for column in STEPS[name].figures if row[column] is None}
-        assert missing <= {"counting", "right at 1", "pays after, updates"}, row
+        assert missing <= {"counting", "right at 1", "peak, GB"} and len(missing) < len(row) - 1, row
 
 
 def test_steps_are_through_within_nine_minutes_and_have_names_of_their_own() -> None:

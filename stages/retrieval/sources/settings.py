@@ -15,7 +15,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples import PAIRS as PAIRS_OF_SENTENCES
 from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
-from stages.lineage.indexes import require_all
+from stages.lineage.indexes import EXACT, require_all
 from stages.lineage.neighbors import require_neighbors, stored_splits
 from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
@@ -136,7 +136,9 @@ class ExactSettings(SourceSettings):
             if getattr(reading, name) is not None and not any(one.compares_keys for one in reading.source_settings):
                 raise UsageError(f"{reading.spelled}: exact matches compare tokens, no keys: leave {name} out.")
         numbers = MATCHES.grid if self.matches == "tune" else self.matches or (DEFAULT_MATCHES,)
-        return reading.changed({"matches": tuple(int(number) for number in numbers)})
+        texts = [read["tokens"].metrics["splits"][split]["tokens"] for split in splits]
+        most = max(*texts, read[EXACT].metrics["rows"] if EXACT in read else 0)  # no text has more
+        return reading.changed({"matches": tuple(sorted({min(int(number), most) for number in numbers}))})
 
 
 class ExactStreamSettings(ExactSettings):

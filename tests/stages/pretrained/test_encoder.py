@@ -96,6 +96,25 @@ def test_settings_that_are_not_known_are_refused(tmp_path, pooling, modules, mes
         describe(locate(str(tmp_path)), None)
 
 
+@pytest.mark.parametrize(
+    "change", [{"do_lower_case": True}, None], ids=["lower case", "settings outside of the folder"]
+)
+def test_what_would_be_another_model_is_refused(tmp_path, change):
+    folder = tmp_path / "model"
+    saved_encoder(folder)
+    sentence_settings(folder, {"pooling_mode": "mean"})
+    describe(locate(str(folder)), None)
+    if change is None:
+        (folder / "1_Pooling").rename(tmp_path / "1_Pooling")
+        file, change = folder / "modules.json", json.loads((folder / "modules.json").read_text())
+        change[1]["path"] = "../1_Pooling"
+    else:
+        file = folder / "sentence_bert_config.json"
+    file.write_text(json.dumps(change))
+    with pytest.raises(DataError, match=file.name):
+        describe(locate(str(folder)), None)
+
+
 def test_a_checkpoint_with_a_head_is_read_without_it(tmp_path):
     theirs, ours = saved_encoder(tmp_path, kind="AutoModelForMaskedLM"), imported(tmp_path)
     assert not [name for name in ours.state_dict() if "cls" in name or "pooler" in name]

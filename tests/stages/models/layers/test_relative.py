@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.models.layers import relative
 from stages.models.layers.relative import relative_attention
 
 HEADS, B, SIZE = 2, 3, 4
@@ -48,6 +49,18 @@ def test_every_query_reads_its_past_by_content_and_distance(length, before):
 @pytest.mark.parametrize(("length", "keys"), [(1, 1), (4, 4), (3, 8)])
 def test_gradients_are_those_of_small_differences(length, keys):
     assert torch.autograd.gradcheck(relative_attention, operands(length, keys))
+
+
+def test_a_product_for_each_row_gives_the_numbers_of_one_for_all(monkeypatch):
+    """Scores and gradients."""
+    found = []
+    for many in (1, 1 << 20):
+        monkeypatch.setattr(relative, "MANY", many)
+        operands_ = operands(5, 8)
+        read = relative_attention(*operands_)
+        found.append([read, *torch.autograd.grad(read.square().sum(), operands_)])
+    for by_row, at_once in zip(*found, strict=True):
+        torch.testing.assert_close(by_row, at_once, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("length", "keys"), [(64, 64), (64, 128)])
