@@ -94,8 +94,9 @@ class MemoryTokensProbe(LayerProbe):
 
     @classmethod
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
-        has_any = isinstance(model, MemoryTransformerConfig) and model.memory_tokens
-        return tuple(range(1, model.layers + 1)) if has_any else ()
+        if isinstance(model, MemoryTransformerConfig) and model.memory_tokens:
+            return tuple(range(1, model.layers + 1))
+        return ()
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Shares of attention, means over heads and scored tokens."""

@@ -72,7 +72,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
         if tokenizer.token_to_id(EOS) is None:
             tokenizer.add_special_tokens([EOS])
-        super().__init__(tokenizer, tokenizer.token_to_id(EOS))
+        super().__init__(tokenizer, tokenizer.get_vocab()[EOS])
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {EOS}", special_tokens=[(EOS, self.eos_id)]
         )
