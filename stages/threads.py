@@ -69,7 +69,7 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
     """
     with _one_pool:
         controller = ThreadpoolController()
-        count = max((pool["num_threads"] for pool in controller.info()), default=1)
+        count = _threads(controller)
         with _torch_alone(), controller.limit(limits=1):  # torch answers 1 once OpenMP is limited
             if small or count == 1:
                 yield in_turn
@@ -78,6 +78,10 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
             alone = partial(controller.limit, limits=1, user_api="openmp")
             with ThreadPoolExecutor(count, initializer=alone) as pool:
                 yield ThreadPool(count, pool)
+
+
+def _threads(controller: ThreadpoolController) -> int:
+    return max((pool["num_threads"] for pool in controller.info()), default=1)
 
 
 @contextmanager
