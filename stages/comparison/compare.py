@@ -233,10 +233,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if they are of other tasks.
     """
     found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    measures = [
-        (found.get("score"), dict(zip(found["tasks"], found.get("scores", ()), strict=False)))
-        for found in (found_a, found_b)
-    ]
+    measures = [(found.get("score"), found.get("candidates"), _by_task(found)) for found in (found_a, found_b)]
     if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or measures[0] != measures[1]:
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
@@ -252,6 +249,11 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
         rows.append({"rows": list(names), "figures": figures, "tests": tests})
     score = {"score": found_a["score"]} if "score" in found_a else {}
     return {"a": a.reference, "b": b.reference, **score, "rows": rows}
+
+
+def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
+    """The score of each task, where answers are in words."""
+    return dict(zip(found["tasks"], found["scores"], strict=True)) if "scores" in found else {}
 
 
 def matrices_table(found: Mapping[str, Any]) -> Table:

@@ -61,6 +61,20 @@ def test_keys_are_the_mean_of_what_transformers_computes(tmp_path, family):
     assert ours.config.reads.longest_context == 38
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("family", ENCODERS)
+def test_a_document_is_read_by_itself_whatever_it_is_padded_with(tmp_path, family):
+    """Its first input, `<eos>`, is [CLS]."""
+    theirs, ours = saved_encoder(tmp_path, family), imported(tmp_path)
+    lengths = torch.tensor([12, 1, 7])
+    with torch.no_grad():
+        hidden = ours.encode(TOKENS, mask=torch.arange(12) < lengths[:, None]).hidden
+    assert hidden.shape == (3, 12, D)
+    for row, length in enumerate(lengths.tolist()):
+        wanted = hidden_states(theirs, TOKENS[row : row + 1, 1:length], ours.config)[0, :length]
+        torch.testing.assert_close(hidden[row, :length], wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("pooling", "vector"),
     [
