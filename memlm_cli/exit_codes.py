@@ -17,7 +17,7 @@ from memlm_cli.log_file import log_path
 from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
-from stages.errors import ArtifactError, MemlmError, shortened
+from stages.errors import ArtifactError, MemlmError, causes, first_line, shortened
 from stages.interrupts import Terminated
 from stages.registry import OUTSIDE
 
@@ -66,7 +66,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
     rules = (_shortage, _refusal, _removal, _missing_package)
-    known = (failure for rule in rules for link in _chain(error) if (failure := rule(link)) is not None)
+    known = (failure for rule in rules for link in causes(error) if (failure := rule(link)) is not None)
     return next(known, None) or Failure(BUG, _bug_message(error))
 
 
@@ -124,7 +124,7 @@ def _shortage(error: BaseException) -> Failure | None:
     failure = disk_failure(error, Path(str(getattr(error, "filename", None) or ".")))
     if failure is None and _is_out_of_memory(error):
         failure = (
-            f"Out of memory ({_first_line(error)}); what is done is kept. Free memory or choose smaller batches, "
+            f"Out of memory ({first_line(error)}); what is done is kept. Free memory or choose smaller batches, "
             "then run the same command."
         )
     return None if failure is None else Failure(RESOURCES, failure)
@@ -169,22 +169,10 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return named or refused or isinstance(error, MemoryError)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    link: BaseException | None = error
-    while link is not None:
-        yield link
-        link = link.__cause__ or link.__context__
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
-
-
 def _bug_message(error: BaseException) -> str:
     path = log_path() or _traceback_file(error)
     note("".join(traceback.format_exception(error)))
-    said = f"{type(error).__name__}: {_first_line(error)}"
+    said = f"{type(error).__name__}: {first_line(error)}"
     if outside := os.environ.get(OUTSIDE):
         return f"internal error: {said}. This is a bug of {outside} ({OUTSIDE}) or of memlm; the traceback is in {path}"
     return f"internal error: {said}. This is a bug; the traceback is in {path}"

@@ -13,7 +13,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, Shard, ShardedStage, 
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.examples import EXAMPLES, STREAMS
-from stages.lineage.corpus import corpus_of, require_scoring, require_split
+from stages.lineage.corpus import corpus_of, require_split, require_text
 from stages.tasks.episodes import EPISODES, EpisodesConfig, layouts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
     schema = EPISODES
 
     def inputs(self, config: EpisodesConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        encoder = require_scoring(store.get(references["source"], "model"))
+        encoder = require_text(store.get(references["source"], "model"))
         corpus = corpus_of(encoder, references, store)
         require_split(corpus, config.split)
         if not EXAMPLES.settings(corpus.metrics.get("examples", STREAMS)).tasks:

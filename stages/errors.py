@@ -67,6 +67,18 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
         raise ArtifactError(f"{file} holds nothing that memlm wrote ({type(error).__name__}: {reason}).") from error
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it was raised for, back to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; its type, if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suffix for a message about an unknown name: the nearest known one, else the list of them."""
     known = sorted(set(known))

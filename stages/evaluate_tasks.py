@@ -143,6 +143,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             "examples": list(plan.counts),
             **({"score": PERPLEXITY} if text else {}),
             **({"scores": list(score.values())} if words else {}),
+            **({"candidates": True} if job.config.candidates else {}),
             "rows": [
                 {**row, "matrix": own.tolist(), **figures(own, plan.places)}
                 for row, own in zip(rows, matrix, strict=True)

@@ -69,7 +69,11 @@ def measure(metrics: Mapping[str, Any]) -> str:
 
     >>> measure({}), measure({"scores": ["f1", "f1"]}), measure({"scores": ["f1", "goal"]})
     ('accuracy', 'F1 of words', 'score')
+    >>> measure({"candidates": True})
+    'accuracy among candidates'
     """
+    if metrics.get("candidates"):
+        return "accuracy among candidates"
     if len(kinds := set(metrics.get("scores", ()))) > 1:
         return "score"
     name: str = ANSWERS[kinds.pop()] if kinds else metrics.get("score", "accuracy")

@@ -237,7 +237,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if they are of other tasks.
     """
     found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    measures = [(found.get("score"), _by_task(found)) for found in (found_a, found_b)]
+    measures = [(found.get("score"), found.get("candidates"), _by_task(found)) for found in (found_a, found_b)]
     if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or measures[0] != measures[1]:
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."

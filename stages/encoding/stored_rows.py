@@ -14,8 +14,6 @@ from stages.models.config import model_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from stages.artifacts.artifact import Artifact
-
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
 """Most rows of a shard where every key has a window of its own: a row then takes as long as a whole window."""

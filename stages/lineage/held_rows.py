@@ -17,8 +17,10 @@ from stages.search.merging import HeldRows, merged_rows, random_rows
 def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
     """Settings of an index that leaves rows out; its recall is not measured, since other rows stand for those.
 
-    Raises: UsageError for a kind that does not name the rows that it holds.
+    Raises: UsageError for a kind that does not name the rows that it holds, and for recall that is asked for.
     """
+    if config.recall not in (0, IndexConfig().recall):
+        raise UsageError("--recall: other rows stand for those that are left out, so it is not measured: leave it out.")
     if not grows_in_parts(empty_index(config, keys.dim, keys.dtype)):
         raise UsageError(
             f"{config.index!r} holds all rows in their order: give --index ivf-flat, or another with lists."

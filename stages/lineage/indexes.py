@@ -109,13 +109,17 @@ def require_all(index: Artifact, purpose: str) -> Artifact:
 
 def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
     """Neighbours by which the rows of a datastore are merged. Raises: ArtifactError if they are not of all its rows."""
-    own = neighbors.find("datastore").record == datastore.record and not is_updated(datastore)
-    if not own or datastore.config["split"] not in neighbors.metrics["splits"]:
+    if is_updated(datastore):
         raise ArtifactError(
-            f"{neighbors.reference} does not have the neighbours of each row of {datastore.reference}; rows are merged "
-            "by those of the one split that they are of: "
-            f"{datastore.advise('build-index', datastore.reference)} | memlm precompute-neighbors --queries "
-            f"{datastore.config['split'] if not is_updated(datastore) else 'train'} --k 16"
+            f"{datastore.reference} was made from another one, so that its rows are of no one split whose neighbours "
+            "could be named with --merge; --keep SHARE leaves rows of it out."
+        )
+    split = str(datastore.config["split"])
+    if neighbors.find("datastore").record != datastore.record or split not in neighbors.metrics["splits"]:
+        raise ArtifactError(
+            f"{neighbors.reference} does not have the neighbours of each row of {datastore.reference}, by which rows "
+            f"are merged: {datastore.advise('build-index', datastore.reference)} | memlm precompute-neighbors "
+            f"--queries {split} --k 16"
         )
     return neighbors
 

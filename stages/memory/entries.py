@@ -38,6 +38,12 @@ class Entries:
         least, counts = (None if part is None else part[positions] for part in (self.least, self.counts))
         return Entries(self.scores[positions], self.values[positions], least, counts)
 
+    def read(self, cutoff: int) -> Tensor:
+        """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
+        reach = cutoff if self.least is None else self.least.clamp(min=cutoff)[:, None]
+        places = torch.arange(self.scores.shape[1], device=self.scores.device)
+        return self.scores.float().masked_fill(places >= reach, -torch.inf)
+
 
 class Matches(NamedTuple):
     """The entries that hold their position's target, in order of position, then place; both [h]."""
@@ -147,10 +153,7 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
     tensor([[0.5000, 0.5000, 0.0000]])
     """
-    reach = cutoff if entries.least is None else entries.least.clamp(min=cutoff)[:, None]
-    places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
-    scores = entries.scores.float().masked_fill(places >= reach, -torch.inf)
-    tokens = entries.values.long().clamp(min=0)
+    scores, tokens = entries.read(cutoff), entries.values.long().clamp(min=0)
     none = scores.new_full((len(scores), vocabulary), -torch.inf)
     peaks = none.scatter_reduce(1, tokens, scores, "amax").gather(1, tokens)
     weights = _counted(_exponentials(scores - _finite(peaks), scale), entries.counts)

@@ -78,6 +78,8 @@ class MethodSettings(Settings):
     """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
     """Text is learnt, or the labels of tasks, one task after the other or all at once."""
+    scores_tokens: ClassVar[bool] = True
+    """Whether its models score tokens, as those of an encoder do not."""
     grows: ClassVar[bool] = False
     """Whether it makes the network anew while it learns; compiled passes would go on with the one before."""
     reads_background: ClassVar[bool] = False

@@ -7,8 +7,9 @@ Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from stages.memory.in_batch.log_sums import best_log_sums, in_batch_log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others
 from stages.methods.method import BatchIndex, BatchLayout, Carried, Method
 from stages.methods.settings import InBatchConfig, TrimeConfig, TrimeExtConfig, TrimeLongConfig
+from stages.models.backbone import Encoding
 from stages.models.config import BackboneConfig
 from stages.models.language_model import LanguageModel
 
@@ -58,26 +60,23 @@ class InBatch(Method[T]):
         """The representation that memory is searched with."""
         return self.settings.key or model.config.reads.keys[0]
 
-    def readable(self, keys: Tensor) -> Tensor:
-        """Keys as the positions of a batch read them: with gradient or without."""
-        return keys if self.settings.backpropagate else keys.detach()
-
-    def plain_loss(self, model: LanguageModel, batch: Batch, hidden: Tensor) -> Tensor:
-        """The loss without memory of a batch whose contexts are `hidden` [B, L, d]."""
-        return model.loss(batch.rows(hidden), batch.rows(batch.targets))
-
-    def joint_loss(self, model: LanguageModel, batch: Batch, hidden: Tensor, queries: Tensor, memory: Memory) -> Tensor:
-        """Mean of -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)), over a batch.
+    def joint_loss(
+        self, model: LanguageModel, batch: MemoryBatch, encoding: Encoding, memory_of: Callable[[Tensor], Memory]
+    ) -> Tensor:
+        """Mean of -log p, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(q·k_j/(√d τ)), over a batch; a plain one has no sum.
 
         Args:
-            hidden: f of the batch's contexts, [B, L, d].
-            queries: q of the same, [n, d], n the tokens that count.
-            memory: k and v.
+            encoding: f and q of the batch's contexts.
+            memory_of: k and v, of keys [n, d] of the n tokens that count, with gradient or without.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
-        targets = batch.rows(batch.targets)
+        hidden, targets = batch.rows(encoding.hidden), batch.rows(batch.targets)
+        if batch.plain:
+            return model.loss(hidden, targets)
+        queries = batch.rows(encoding.key(self.key_name(model)))
+        memory = memory_of(queries if self.settings.backpropagate else queries.detach())
         log_sums = self._log_sums(queries, memory.keys, targets, memory.values, memory.visible)
-        return model.joint_loss(batch.rows(hidden), targets, *log_sums)
+        return model.joint_loss(hidden, targets, *log_sums)
 
     def joint_log_prob(
         self, model: LanguageModel, read: EncodedBlock, first: Tensor, stop: Tensor | None = None
@@ -118,14 +117,13 @@ class Trime(InBatch[TrimeConfig]):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, MemoryBatch)
-        encoding = model.read(batch)
-        if batch.plain:
-            return self.plain_loss(model, batch, encoding.hidden), Carried()
-        queries = batch.rows(encoding.key(self.key_name(model)))
-        own = torch.arange(len(queries), device=queries.device)
-        segment = own - own % batch.targets.shape[1]
-        memory = Memory(self.readable(queries), batch.targets.flatten(), earlier(segment, own))
-        return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
+        targets = batch.targets
+
+        def earlier_ones(keys: Tensor) -> Memory:
+            own = torch.arange(len(keys), device=keys.device)
+            return Memory(keys, targets.flatten(), earlier(own - own % targets.shape[1], own))
+
+        return self.joint_loss(model, batch, model.read(batch), earlier_ones), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         return self.joint_log_prob(model, read, starts)
@@ -179,16 +177,12 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         """The past is the keys [B, P, d] and values [B, P] of the latest segments."""
         assert isinstance(batch, LongBatch)
         encoding = model.read(batch, carried.state)
-        keys = encoding.key(self.key_name(model))
         layout = self.layout(model.config)
-        if batch.plain:
-            loss = self.plain_loss(model, batch, encoding.hidden)
-        else:
-            queries = keys.flatten(0, 1)
-            memory = _chained(batch, self.readable(queries), carried.past, layout.rows_together)
-            loss = self.joint_loss(model, batch, encoding.hidden, queries, memory)
+        chained = partial(_chained, batch, past=carried.past, together=layout.rows_together)
+        loss = self.joint_loss(model, batch, encoding, chained)
         if not layout.streams:
             return loss, Carried()
+        keys = encoding.key(self.key_name(model))
         return loss, Carried(encoding.state, self._past(keys, batch.targets, carried.past))
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
@@ -277,12 +271,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
         assert isinstance(batch, ExtBatch)
-        encoding = model.read(batch)
-        if batch.plain:
-            return self.plain_loss(model, batch, encoding.hidden), Carried()
-        queries = batch.rows(encoding.key(self.key_name(model)))
-        memory = self._of_others(batch, self.readable(queries))
-        return self.joint_loss(model, batch, encoding.hidden, queries, memory), Carried()
+        return self.joint_loss(model, batch, model.read(batch), partial(self._of_others, batch)), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
         """Validation reads earlier segments beside the local part, for want of a datastore."""

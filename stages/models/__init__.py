@@ -27,11 +27,13 @@ BACKBONES = Registry(
 IMPORTED = "huggingface"
 """The backbone whose weights never begin at random: they come from elsewhere."""
 ENCODER = "text-encoder"
-"""The backbone that is imported, too, and makes keys alone: it is never trained."""
+"""The backbone that is imported, too, and scores no tokens: it makes keys, and learns labels."""
 TRANSLATOR = "huggingface-encoder-decoder"
 """The backbone that is imported, too, and reads sources."""
 DEFAULT_BACKBONE = "transformer"
 """Where none is named."""
+FACTORED = (IMPORTED, ENCODER, DEFAULT_BACKBONE)
+"""The backbones whose layers leave their matrices to `nn.Linear`, beside which factors can stand (LoRA)."""
 NAMED = {
     "compressive-transformer": "compressive",
     "memorizing-transformer": "memorizing",

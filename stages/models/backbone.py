@@ -44,6 +44,8 @@ class Inputs(NamedTuple):
     """Embeddings of these tokens by the model's own vocabulary, [B, S, d]."""
     tokens: Tensor | None = None
     """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
+    mask: Tensor | None = None
+    """Inputs that count, bool [B, L], of examples that are padded at the end; a causal network needs none."""
 
 
 @dataclass

@@ -4,8 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +14,9 @@ from stages.examples import Way
 from stages.examples.cutting import Cutting, Lengths, WindowSettings
 from stages.models import BACKBONES, DEFAULT_BACKBONE, NAMED, backbone_of
 from stages.models.head_settings import HEADS
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 
 class NeighborSettings(Settings):
@@ -255,16 +257,7 @@ def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
     return _BACKBONE.parse(settings)
 
 
-class Described(Protocol):
-    """An artifact that describes a model."""
-
-    path: Path
-
-    @property
-    def config(self) -> dict[str, Any]: ...
-
-
-def model_of(artifact: Described) -> BackboneConfig:
+def model_of(artifact: "Artifact") -> BackboneConfig:
     """The model that an artifact says it is. Raises: ArtifactError if there is no such model."""
     with content_of(artifact.path / "manifest.json", UsageError):
         return parse_model(artifact.config["model"])
@@ -275,6 +268,6 @@ def settings_left_open() -> set[str]:
     return {"backbone"}.union(*(BACKBONES.settings(name).left_open for name in BACKBONES.names()))
 
 
-def shape_of(artifact: Described) -> dict[str, Any]:
+def shape_of(artifact: "Artifact") -> dict[str, Any]:
     """Settings of a model that the time of a forward pass depends on: all but dropout."""
     return {name: value for name, value in artifact.config["model"].items() if "dropout" not in name}

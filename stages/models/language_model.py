@@ -46,6 +46,7 @@ class LanguageModel(nn.Module):
         document_offset: Tensor | None = None,
         source: Tensor | None = None,
         source_mask: Tensor | None = None,
+        mask: Tensor | None = None,
     ) -> Encoding:
         """Read tokens int64 [B, L], with what stands before or beside them; see `Inputs`.
 
@@ -59,7 +60,7 @@ class LanguageModel(nn.Module):
         if prompt and state is None:
             tokens = torch.cat((tokens.new_tensor(prompt).expand(len(tokens), -1), tokens[:, 1:]), 1)
         if prefix is None:
-            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens))
+            encoding: Encoding = self.backbone(Inputs(self.vocabulary.embed(tokens), *context, tokens, mask))
             return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
@@ -81,7 +82,7 @@ class LanguageModel(nn.Module):
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Read a batch, going on from `state`."""
-        return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask)
+        return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask, batch.mask)
 
     def advance(self, batch: Batch, state: State) -> State:
         """The state after a batch, by the shortest way there; only of a model that replays."""

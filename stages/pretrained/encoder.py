@@ -137,7 +137,13 @@ def _pooling(location: Location) -> Pooling:
 
     Raises: DataError if they name what is not known here.
     """
-    longest = _read(location, SENTENCE_SETTINGS).get("max_seq_length")
+    sentences = _read(location, SENTENCE_SETTINGS)
+    longest = sentences.get("max_seq_length")
+    if sentences.get("do_lower_case"):
+        raise DataError(
+            f"{location.spec} is given texts in lower case ({SENTENCE_SETTINGS}: do_lower_case), which its tokenizer "
+            "does not do: memlm tokenize --lowercase does; leave the setting out of a copy of that file."
+        )
     how: Literal["mean", "cls", "max"] = "mean"
     normalize = False
     for module in _read(location, MODULES):
@@ -170,4 +176,6 @@ def _how(location: Location, settings: dict[str, Any]) -> Literal["mean", "cls",
 def _read(location: Location, name: str) -> Any:
     """Settings in a file of the folder; where it is missing, none."""
     path = Path(location.folder, name)
+    if not path.parent.resolve().is_relative_to(location.folder.resolve()):
+        raise DataError(f"{location.spec} names settings that lie outside of it ({name}, in {MODULES}).")
     return json.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stages.errors import DataError, MemlmError, UsageError
+from stages.errors import DataError, MemlmError, UsageError, causes, first_line
 
 
 def require_extra() -> None:
@@ -69,7 +69,7 @@ def _reason(error: Exception, by_hand: str) -> str:
     """Message about an error of the hub, with advice; the errors of other libraries often hide the hub's own."""
     from huggingface_hub import errors
 
-    chain = list(_chain(error))
+    chain = list(causes(error))
     if _among(chain, errors.GatedRepoError) or "is a gated dataset" in str(error):
         return "is gated: accept its terms on the hub, and log in with `hf auth login`"
     if _among(chain, errors.RepositoryNotFoundError):
@@ -88,16 +88,10 @@ def _reason(error: Exception, by_hand: str) -> str:
     return f"cannot be fetched ({_first_line(error)}): is there no network? Then {by_hand}"
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _among(chain: list[BaseException], kind: type[BaseException]) -> bool:
     return any(isinstance(error, kind) for error in chain)
 
 
 def _first_line(error: Exception) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")[:200]
-    return re.sub(r"^Got: (\w+: )?", "", first)  # what the library puts before another error
+    # what the library puts before another error
+    return re.sub(r"^Got: (\w+: )?", "", first_line(error).rstrip(".:")[:200])

@@ -127,8 +127,11 @@ def score_spread(scores: Tensor, similarity: str) -> float:
     (3.0, 4.0)
     """
     last = scores.masked_fill(scores.isneginf(), torch.inf).amin(-1)
-    spread = -last if similarity == "l2" else scores[:, 0] - last
-    # a position that retrieves nothing has no spread
+    return positive_median(-last if similarity == "l2" else scores[:, 0] - last)
+
+
+def positive_median(spread: Tensor) -> float:
+    """Median of the numbers [n] that are finite, as of positions that retrieve something; 1 if it is not positive."""
     spread = spread[spread.isfinite()]
     median = float(spread.median()) if len(spread) else 0.0
     return median if median > 0 else 1.0

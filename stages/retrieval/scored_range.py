@@ -49,16 +49,11 @@ class MatchedEntries(NamedTuple):
 
     def scores_read(self, cutoff: int) -> Tensor:
         """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
-        entries, reads = self.entries, cutoff if self.reads is None else self.reads
-        reach = reads if entries.least is None else entries.least.clamp(min=reads)[:, None]
-        places = torch.arange(entries.scores.shape[1], device=entries.scores.device)
-        return entries.scores.float().masked_fill(places >= reach, -torch.inf)
+        return self.entries.read(cutoff if self.reads is None else self.reads)
 
     def logits(self, scale: float, cutoff: int) -> Tensor:
         """Logs of the weights of entries before they are normalized, [n, k]; -inf of those that are not read."""
-        scores, counts = self.scores_read(cutoff), self.entries.counts
-        # θ may be 0, and 0 · -inf is no number
-        scaled = torch.where(scores.isneginf(), scores, scores * scale)
+        scaled, counts = _scaled(self.scores_read(cutoff), scale), self.entries.counts
         return scaled if counts is None else scaled + counts.log()
 
     def taken(self, rows: Tensor, targets: Tensor) -> "MatchedEntries":
@@ -66,6 +61,11 @@ class MatchedEntries(NamedTuple):
         entries = self.entries[rows]
         ids = None if self.ids is None else self.ids[rows]
         return MatchedEntries(entries, find_matches(entries, targets), self.reads, ids, self.role)
+
+
+def _scaled(scores: Tensor, scale: float) -> Tensor:
+    # θ may be 0, and 0 · -inf is no number
+    return torch.where(scores.isneginf(), scores, scores * scale)
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class Retrieved:
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n] of the targets in all parts together, for every scale and cut-off."""
         return joined([part.log_sums(scales, cutoffs) for part in self.parts])
+
+    def scored(self, cutoff: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+        """Scores, -inf of entries that are not read, and tokens of the entries of all parts together, [n, k]."""
+        scores = torch.cat([part.scores_read(cutoff) for part in self.parts], -1)
+        return _scaled(scores, scale), torch.cat([part.entries.values.long() for part in self.parts], -1)
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
         """The tokens that entries of all parts together hold, for some of the positions; see `held_log_sums`."""

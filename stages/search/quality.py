@@ -204,8 +204,9 @@ def _in_lists(index: Any, lists: Lists, sample: _Sample) -> Iterator[np.ndarray]
 def _codes(ivf: Any, keys: np.ndarray, number: int) -> np.ndarray:
     """Codes of keys in a list, uint8 [n, bytes of a code]."""
     codes = np.empty((len(keys), ivf.code_size), np.uint8)
-    pointers = map(faiss.swig_ptr, (np.ascontiguousarray(keys), np.full(len(keys), number, np.int64), codes))
-    ivf.encode_vectors(len(keys), *pointers)
+    keys, lists = np.ascontiguousarray(keys), np.full(len(keys), number, np.int64)
+    # FAISS gets bare addresses: each array needs a name, so that it lives as long as the call.
+    ivf.encode_vectors(len(keys), faiss.swig_ptr(keys), faiss.swig_ptr(lists), faiss.swig_ptr(codes))
     return codes
 
 

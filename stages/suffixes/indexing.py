@@ -197,7 +197,7 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
 
 
 LEFT_OUT = ("lists", "probe", "code_bytes", "code_bits", "links", "train_keys")
-VECTORS = (*LEFT_OUT, "metric", "seed", "keep")
+VECTORS = (*LEFT_OUT, "metric", "seed", "keep", "recall")
 """Settings that mean nothing to it."""
 
 

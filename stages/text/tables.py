@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stages.errors import DataError
+from stages.errors import DataError, first_line
 from stages.text.files import PARQUET, file_digest
 
 if TYPE_CHECKING:
@@ -153,6 +153,6 @@ def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
         if digest is not None and Path(path).is_file() and file_digest(path) != digest:
             raise DataError(f"{path} changed while it was being read; run the same command again.") from error
         kind = "Parquet" if path.endswith(PARQUET) else "Arrow"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
+        reason = first_line(error).rstrip(".")[:200]
         failed = getattr(error, "errno", None) is not None  # what Arrow itself finds wrong is often an OSError, too
         raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error if failed else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from stages.errors import UsageError
+from stages.errors import UsageError, first_line
 from stages.models.backbone import Backbone, Compilable
 
 CXX = {"darwin": "clang++", "win32": "cl"}
@@ -61,7 +61,7 @@ class Compiled:
             yield
         except (FailOnRecompileLimitHit, TorchDynamoException) as error:
             raise UsageError(
-                f"The model cannot be compiled: {_first_line(error)} Train it without --compile."
+                f"The model cannot be compiled: {first_line(error).rstrip('.: ')}. Train it without --compile."
             ) from error
         finally:
             for part, _ in self._passes:
@@ -73,9 +73,3 @@ def compiled(backbone: Backbone, name: str) -> Compiled:
     if not isinstance(backbone, Compilable):
         raise UsageError(f"The backbone {name!r} has no part that is worth compiling: train it without --compile.")
     return Compiled(backbone.compiled_parts())
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of a compiler's error, as a sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".:") + "."

@@ -30,7 +30,7 @@ from stages.training.optimizer import (
     set_apart,
     set_learning_rates,
 )
-from stages.training.progress import Progress, UpdateFigures
+from stages.training.progress import CopiedNumber, Progress, UpdateFigures
 from stages.training.ranks import mean_over_ranks
 from stages.training.replay import replay_step
 from stages.training.rows import clip
@@ -115,9 +115,9 @@ class Trainer:
         """Wait for the losses of all updates but the latest `unread`, and count them."""
         while len(self._made) > unread:
             made = self._made.popleft()
-            loss = made.loss
+            loss, auxiliary = made.loss.value(), None if made.auxiliary is None else made.auxiliary.value()
             self._require_finite(loss, made.step)
-            self.progress.add(loss, made.auxiliary, made.documents)
+            self.progress.add(loss, auxiliary, made.documents)
 
     def _settle(self) -> None:
         """Count all losses; the wait for them is time spent in updates."""
@@ -238,8 +238,8 @@ class Updates:
             loss = method.step(self)
         else:
             loss = replay_step(self) if self.replays else plain_step(self)
-        auxiliary = reduce(torch.add, self._auxiliary) if self._auxiliary else None
-        return UpdateFigures(step + 1, loss, auxiliary, documents)
+        auxiliary = CopiedNumber(reduce(torch.add, self._auxiliary)) if self._auxiliary else None
+        return UpdateFigures(step + 1, CopiedNumber(loss), auxiliary, documents)
 
     @property
     def learning_rate(self) -> float:

@@ -1,4 +1,4 @@
-"""Training few numbers beside those of an imported model, which stay as they are (LoRA), by the package peft.
+"""Training few numbers beside those of a model, which stay as they are (LoRA), by the package peft.
 
 A product with W becomes one with W + 2 B A; B [out, r] begins at 0, so that the model begins as it was, and A [r, in]
 at random. The products themselves are peft's; what is written of the model is W + 2 B A, a model like any other.
@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from stages.errors import UsageError
+from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
-from stages.models.backbones.huggingface import HuggingFace
 from stages.models.language_model import LanguageModel
 from stages.models.weights import ADDED_WEIGHTS
 
@@ -26,7 +25,7 @@ OWN, ADDED = ".base_layer", "lora_"
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:
-    """Put A and B beside every matrix of an imported model's blocks; they alone have gradients there.
+    """Put A and B beside every matrix of a model's blocks; they alone have gradients there.
 
     Raises: UsageError for a model that peft has no factors for, or without the package.
     """
@@ -34,14 +33,14 @@ def add_factors(model: LanguageModel, rank: int) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
         raise UsageError("--lora needs the package peft: pip install 'memlm[hf]'.") from None
-    blocks: Any = model.backbone.model
+    blocks = _blocks(model)
     settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that the products of GPT-2 are written the other way round
             inject_adapter_in_model(settings, blocks)
     except ValueError as error:
-        raise UsageError(f"--lora does not fit this model ({str(error).splitlines()[0]}): leave it out.") from None
+        raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
 
 
 def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
@@ -76,8 +75,12 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
     """How many numbers the factors are."""
-    blocks = model.backbone.model if isinstance(model.backbone, HuggingFace) else nn.Identity()
-    return sum(rank * sum(layer.weight.shape) for _, layer in _products(blocks))
+    return sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
+
+
+def _blocks(model: LanguageModel) -> Any:
+    """An imported model's blocks, or the whole backbone of one that began here."""
+    return getattr(model.backbone, "model", model.backbone)
 
 
 def _products(blocks: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -124,24 +125,13 @@ class CopiedNumber:
         return float(self._copy)
 
 
-class UpdateFigures:
+class UpdateFigures(NamedTuple):
     """Figures that an update reports."""
 
-    def __init__(self, step: int, loss: Tensor, auxiliary: Tensor | None, documents: int) -> None:
-        """Args:
-        step: its number, from 1.
-        loss: a scalar.
-        auxiliary: the part of the loss that layers added, a scalar; None: nothing.
-        documents: number of documents that it has read, in whole or in part.
-        """
-        self.step, self.documents = step, documents
-        self._loss = CopiedNumber(loss)
-        self._auxiliary = None if auxiliary is None else CopiedNumber(auxiliary)
-
-    @property
-    def loss(self) -> float:
-        return self._loss.value()
-
-    @property
-    def auxiliary(self) -> float | None:
-        return None if self._auxiliary is None else self._auxiliary.value()
+    step: int
+    """Its number, from 1."""
+    loss: CopiedNumber
+    auxiliary: CopiedNumber | None
+    """The part of the loss that layers added; None: nothing."""
+    documents: int
+    """Number of documents that it has read, in whole or in part."""

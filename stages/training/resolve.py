@@ -15,14 +15,13 @@ from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
 from stages.methods.stream.config import TaskSettings
 from stages.metrics import MOST_PASSES
-from stages.models import NAMED
+from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import asked_length, remembering_layers
 from stages.models.config import BackboneConfig, model_of
 from stages.numbers import passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
 from stages.training.sizes import cut_by_tokens, epoch_batches, segments
-from stages.training.sources import IMPORTED
 
 PASSES_OF_IMPORTED = 2.0
 """Passes over the text for a model that already knows its language: with more it learns the text by heart."""
@@ -68,12 +67,22 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         raise UsageError("model.head follows from the method: leave it out.")
     if isinstance(config.method_settings, TaskSettings):
         model = config.method_settings.for_tasks(model, inputs["tokens"])
-    if config.lora is not None and model.backbone != IMPORTED:
-        raise UsageError("--lora is for imported models (memlm import-model): train this one whole, without it.")
+    if config.lora is not None:
+        _require_factors(config, model, inputs)
     if model.asks_for_neighbors and not config.method_settings.neighbors_read:
         able = methods_for("neighbors")
         raise UsageError(f"model.gate: method {config.method!r} reads no neighbours; use --method {able}.")
     return model
+
+
+def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> None:
+    """Raises: UsageError for factors beside weights that begin at random, or that layers read themselves."""
+    if "init" not in inputs:
+        raise UsageError("--lora is for a model to begin from, whose weights stay: name it with --init-from.")
+    if model.backbone not in FACTORED:
+        raise UsageError(
+            f"--lora is for the backbones {', '.join(FACTORED)}: train this {model.backbone} whole, without it."
+        )
 
 
 def task_order(config: TrainConfig, tokens: Artifact) -> tuple[str, ...] | None:

@@ -94,7 +94,7 @@ def learning_bytes(config: TrainConfig) -> int:
 
 
 def factor_numbers(model: BackboneConfig, rank: int) -> int:
-    """How many numbers learn beside an imported model's own."""
+    """How many numbers learn beside a model's own."""
     from stages.models.language_model import LanguageModel
     from stages.training.low_rank import added_numbers
 

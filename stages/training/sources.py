@@ -3,10 +3,10 @@
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.examples import EXAMPLES, STREAMS
-from stages.lineage.corpus import require_same_tokenizer, require_scoring
+from stages.lineage.corpus import require_same_tokenizer, require_scoring, require_text
 from stages.lineage.neighbors import require_neighbors, require_some
 from stages.methods.config import TRAIN, VALID, methods_for
-from stages.models import IMPORTED
+from stages.models import ENCODER, IMPORTED
 from stages.models.config import model_of
 from stages.models.layers.settings import AttentionConfig
 from stages.training.config import TrainConfig
@@ -104,15 +104,16 @@ def splits_read(tokens: Artifact) -> list[str]:
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
     """A model to start from.
 
-    Raises: ArtifactError if its tokens mean something else than these, or it scores none; UsageError if it has another
-        backbone than the settings name, or reads neighbours and the method has none.
+    Raises: ArtifactError if its tokens mean something else than these, or it scores none and must; UsageError if it has
+        another backbone than the settings name, or reads neighbours and the method has none.
     """
-    require_scoring(init)
+    require = require_scoring if config.method_settings.scores_tokens else require_text
+    require(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
     # Imported models have rows for tokens that their tokenizer never gives.
-    rows_to_spare = init.config["model"]["backbone"] == IMPORTED and size > types
+    rows_to_spare = init.config["model"]["backbone"] in (IMPORTED, ENCODER) and size > types
     if size != types and not rows_to_spare:
         raise ArtifactError(
             f"{init.reference} has a vocabulary of {size}, but {tokens.reference} one of {types}; "

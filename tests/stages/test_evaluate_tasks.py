@@ -431,6 +431,10 @@ def test_a_label_is_sought_among_the_candidates_of_its_record(method: str, store
     assert [names[number] for number in said["answers"]] == wanted
     right = np.mean([one == record["label"] for one, record in zip(wanted, records, strict=True)])
     assert average(among) == pytest.approx(right) and average(among) > average(every)
+    with pytest.raises(ArtifactError, match="measures"):
+        compare_matrices(every, among)
+    with pytest.raises(ArtifactError, match="among candidates"):
+        find_reports([every.reference, among.reference], store)
     with pytest.raises(ArtifactError, match="no candidates in 'train'"):
         scored(store, model, split="train", candidates=True)
 

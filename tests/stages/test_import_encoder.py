@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
@@ -14,20 +15,26 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding import stored_rows
 from stages.encoding.key_encoder import KeyEncoder
+from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate, EvaluateConfig
+from stages.evaluate_tasks import EvaluateTasks
 from stages.export.export import export
 from stages.forecasts.retrieval import DatastoreForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex, IndexConfig
 from stages.inspection.request import Request, find
+from stages.methods import METHODS
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
+from stages.tasks.config import EvaluateTasksConfig
+from stages.tasks.episodes import EpisodesConfig
 from stages.tokenize import Tokenize, TokenizeConfig
 from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.stages.pretrained.tiny import saved_encoder
+from tests.stages.small_tasks import TASKS, write_task
 
 pytest.importorskip("transformers")
 WORDS = ("the cat sat on the mat and the dog", "the dog sat on the cat", "a mat is no dog and no cat")
@@ -221,7 +228,7 @@ def test_what_scores_refuses_it_and_says_what_it_is_for(store, home, index, neig
         find(Request(source=source.reference), store, "test")
 
 
-def test_it_is_neither_trained_nor_exported(store, home, neighbors, tmp_path):
+def test_it_is_not_exported_and_learns_no_text(store, home, neighbors, tmp_path):
     for method, source in {"lm": home["tokens"], "spalm": neighbors}.items():
         config = TrainConfig.model_validate(SETTINGS | {"method": method})
         with pytest.raises(ArtifactError, match="is an encoder"):
@@ -229,8 +236,65 @@ def test_it_is_neither_trained_nor_exported(store, home, neighbors, tmp_path):
     with pytest.raises(ArtifactError, match="is an encoder"):
         export(home["encoder"], tmp_path / "out")
     config = TrainConfig.model_validate(SETTINGS | {"model": {"backbone": "text-encoder"}})
-    with pytest.raises(UsageError, match="is imported, and makes keys alone"):
+    with pytest.raises(UsageError, match="is imported, not trained from nothing"):
         made(store, Train(), config, source=home["tokens"])
+
+
+@pytest.fixture(scope="module")
+def stream(store, folder, tmp_path_factory) -> tuple[Artifact, Artifact]:
+    """Three tasks in the words of an encoder, and the encoder."""
+    path = tmp_path_factory.mktemp("tasks")
+    folders = [str(write_task(path / name, labels, {"train": 40, "test": 20})) for name, labels in TASKS.items()]
+    config = TokenizeConfig(tasks=True, tokenizer="given")
+    tokens = made(store, Tokenize(), config, source=folders, tokenizer=str(folder[0]))
+    return tokens, made(store, ImportModel(), ImportConfig(), source=tokens, checkpoint=str(folder[0]))
+
+
+def of_tasks(method: str, **settings) -> TrainConfig:
+    small = {"segment_length": 30, "batch_tokens": 240, "epochs": 1, "model": {"backbone": "text-encoder"}}
+    return TrainConfig.model_validate(small | {"method": method, "optimizer": {"lr": 0.01}} | settings)
+
+
+METHODS_OF_LABELS = [
+    name
+    for name in METHODS.names()
+    if METHODS.settings(name).learns != "text" and not METHODS.settings(name).scores_tokens
+]
+
+
+@pytest.mark.parametrize("method", METHODS_OF_LABELS)
+def test_it_learns_labels_by_every_method(store, stream, method):
+    tokens, encoder = stream
+    source = tokens
+    if method == "meta-mbpa":
+        source = made(store, BuildEpisodes(), EpisodesConfig(), source=encoder, tokens=tokens)
+    model = made(store, Train(), of_tasks(method), source=source, init_from=encoder)
+    own, learnt = (load_file(one.file("model.safetensors")) for one in (encoder, model))
+    assert not torch.equal(own["backbone.before"], learnt["backbone.before"])
+    read = made(store, EvaluateTasks(), EvaluateTasksConfig(), source=model)
+    assert 0 <= read.metrics["rows"][0]["average"] <= 1
+
+
+def test_it_learns_them_and_adapts_by_its_own_keys(store, stream):
+    tokens, encoder = stream
+    model = made(store, Train(), of_tasks("multitask", epochs=6), source=tokens, init_from=encoder)
+    keys = made(store, BuildEpisodes(), EpisodesConfig(), source=encoder, tokens=tokens)
+    config = EvaluateTasksConfig(memory=("none", "mbpa:steps=2,lr=0.001", "episodic"))
+    rows = made(store, EvaluateTasks(), config, source=model, episodes=keys).metrics["rows"]
+    assert min(row["average"] for row in rows) > 0.7
+
+
+@pytest.mark.parametrize("method", ["lamol", "elle"])
+def test_a_method_that_writes_refuses_it(store, stream, method):
+    tokens, encoder = stream
+    with pytest.raises(ArtifactError, match="is an encoder"):
+        made(store, Train(), of_tasks(method), source=tokens, init_from=encoder)
+
+
+def test_documents_longer_than_it_reads_are_refused(store, stream):
+    tokens, encoder = stream
+    with pytest.raises(UsageError, match="reads 38 tokens at once"):
+        made(store, Train(), of_tasks("seq", segment_length=39, batch_tokens=390), source=tokens, init_from=encoder)
 
 
 @pytest.mark.parametrize(

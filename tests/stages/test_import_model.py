@@ -141,9 +141,16 @@ def test_factors_that_were_interrupted_end_as_if_they_were_not(store, tokens, mo
     assert trained(store, "lm", tokens, init_from=model, more=more).digest == digest
 
 
-def test_without_an_imported_model_there_is_nothing_for_factors(store, tokens):
-    with pytest.raises(UsageError, match="--lora is for imported models"):
+def test_without_a_model_to_begin_from_there_is_nothing_for_factors(store, tokens):
+    with pytest.raises(UsageError, match="--init-from"):
         trained(store, "lm", tokens, more={"lora": 2})
+
+
+def test_factors_stand_beside_no_layer_that_reads_its_matrices_itself(store, tokens):
+    own = {"model": {"backbone": "transformer-xl", "layers": 1, "width": 16, "heads": 2, "ffn_width": 16}}
+    begun = trained(store, "lm", tokens, more=own)
+    with pytest.raises(UsageError, match="--lora is for the backbones"):
+        trained(store, "lm", tokens, init_from=begun, more={"lora": 2, "model": {"backbone": "transformer-xl"}})
 
 
 def test_its_passes_are_few_and_its_steps_small(store, tokens, model):

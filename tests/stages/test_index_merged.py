@@ -18,6 +18,8 @@ from stages.index import BuildIndex, IndexConfig
 from stages.lineage.indexes import row_counts
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.open import open_searcher
+from stages.update import UpdateDatastore
+from stages.updating.config import UpdateConfig
 from tests.oracles import knn_lm as oracle
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import array, small_model, small_tokens
@@ -119,7 +121,7 @@ def test_verify_compares_it_with_the_rows_that_it_holds(store: Store, merged: Ar
     assert BuildIndex.schema.disagrees(merged) is None
 
 
-@pytest.mark.parametrize("settings", [{"index": "flat"}, {"index": "exact"}, {"keep": 0.5}])
+@pytest.mark.parametrize("settings", [{"index": "flat"}, {"index": "exact"}, {"keep": 0.5}, {"recall": 50}])
 def test_what_cannot_be_merged_is_refused(
     store: Store, whole: Artifact, neighbors: Artifact, settings: dict[str, Any]
 ) -> None:
@@ -147,5 +149,9 @@ def test_it_is_not_read_for_what_needs_all_rows(store: Store, whole: Artifact, m
 
 def test_rows_are_merged_by_their_own_neighbors_alone(store: Store, whole: Artifact) -> None:
     of_valid = made(store, PrecomputeNeighbors(), NeighborsConfig(k=4, queries=("valid",)), whole)
-    with pytest.raises(ArtifactError):
+    with pytest.raises(ArtifactError, match="precompute-neighbors"):
         built(store, whole, of_valid)
+    forgets = UpdateConfig(forget=("0",))
+    changed = made(store, UpdateDatastore(), forgets, whole.input("datastore"))
+    with pytest.raises(ArtifactError, match="--keep"):  # of it there are no neighbours that would do
+        made(store, BuildIndex(), IndexConfig(**LISTS), changed, merge=of_valid.reference)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, UsageError, first_line
 from stages.evaluation.config import BleuSettings
 from stages.evaluation.figures.intervals import Bootstrap
 
@@ -37,8 +37,7 @@ def require_sacrebleu(settings: BleuSettings) -> None:
         metrics.BLEU(**settings.model_dump())
     except Exception as error:  # whatever its tokenizers raise
         known = ", ".join(sorted(metrics.BLEU.TOKENIZERS))
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"--bleu-tokenize {settings.tokenize}: {reason} (known: {known}).") from None
+        raise UsageError(f"--bleu-tokenize {settings.tokenize}: {first_line(error)} (known: {known}).") from None
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> Scores:

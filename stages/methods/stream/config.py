@@ -30,6 +30,7 @@ class TaskSettings(WithoutNeighbors):
 
     padded: ClassVar[bool] = True
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "tasks"
+    scores_tokens: ClassVar[bool] = False
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans"})
     """Kinds of records of tasks that the method learns from."""
@@ -230,6 +231,7 @@ class LamolConfig(TaskSettings):
     """
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
+    scores_tokens: ClassVar[bool] = True
 
     method: Literal["lamol"] = "lamol"
     gamma: Share = 0.2
@@ -279,6 +281,7 @@ class ElleConfig(TaskSettings):
     """
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers", "text"})
+    scores_tokens: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     method: Literal["elle"] = "elle"

@@ -178,7 +178,7 @@ class TextEncoder(Backbone):
     """The blocks of an imported encoder, between the tokens that its tokenizer puts around a text.
 
     Every input sees all others, so a window makes one row, which knows nothing of the token behind it. Windows are
-    read without padding and mask. Weights begin undefined: they are loaded.
+    read without padding and mask, documents with both. Weights begin undefined: they are loaded.
     """
 
     def __init__(self, config: TextEncoderConfig) -> None:
@@ -191,12 +191,32 @@ class TextEncoder(Backbone):
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] -> hidden [B, 1, d], the pooled hidden states of all inputs, [CLS] and [SEP] among them.
 
+        Of documents, which have a mask, hidden is [B, L, d].
+
         Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084), section 3.
         """
         embedded = inputs.embedded
+        if inputs.mask is not None:
+            return Encoding(self._documents(embedded, inputs.mask), None)
         before, after = (part.expand(len(embedded), -1, -1) for part in (self.before, self.after))
         hidden = self.model(inputs_embeds=torch.cat((before, embedded, after), 1), return_dict=True).last_hidden_state
         return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)
+
+    def _documents(self, embedded: Tensor, mask: Tensor) -> Tensor:
+        """Hidden states of the inputs of documents, [B, L, d]; those of padding mean nothing.
+
+        [CLS] stands in place of `<eos>`, the first input, and [SEP] behind the last one that counts.
+        """
+        rows, length = mask.shape
+        first = self.before.expand(rows, -1, -1) if len(self.before) else embedded[:, :1]
+        behind = embedded.new_zeros(rows, len(self.after), embedded.shape[2])
+        placed = torch.cat((first, embedded[:, 1:], behind), 1)
+        stops = mask.sum(1) + first.shape[1] - 1
+        places = stops[:, None] + torch.arange(len(self.after), device=stops.device)
+        placed = placed.scatter(1, places[..., None].expand(behind.shape), self.after.expand(rows, -1, -1))
+        counted = torch.arange(placed.shape[1], device=stops.device) < stops[:, None] + len(self.after)
+        hidden: Tensor = self.model(inputs_embeds=placed, attention_mask=counted.long(), return_dict=True)[0]
+        return hidden[:, first.shape[1] - 1 :][:, :length]
 
 
 def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:

@@ -168,5 +168,11 @@ class TextEncoderConfig(Stateless, BackboneConfig):
         return Reads(longest_context=self.longest)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError, since it predicts nothing that it could be trained on."""
-        raise UsageError("The backbone text-encoder is imported, and makes keys alone: memlm import-model.")
+        """Raises: UsageError if it was not imported, or cannot read documents as long."""
+        if not self.architecture:
+            raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
+        if self.longest is not None and segment_length > self.longest:
+            raise UsageError(
+                f"The model reads {self.longest} tokens at once, less than {segment_length} of a document."
+            )
+        return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens

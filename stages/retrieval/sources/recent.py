@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stages.examples.windows import window_starts
 from stages.memory.recent import Recent, recent_entries, recent_matches
+from stages.retrieval.grids import positive_median
 from stages.retrieval.reading import Reading
 from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retrieved, RetrievedOf, ScoredRange
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
@@ -152,11 +153,9 @@ class RecentSource(Source):
         ahead = []
         for part in sample:
             scores = self.retrieve(part)(slice(0, len(part.lm))).parts[0].entries.scores
-            ahead.append(scores.amax(-1) - _median_where_present(scores))
-        spread = torch.cat(ahead)
-        spread = spread[spread.isfinite()]
-        median = float(spread.median()) if len(spread) else 0.0
-        return median if median > 0 else 1.0
+            present = scores.masked_fill(scores.isneginf(), torch.nan)
+            ahead.append(scores.amax(-1) - present.nanmedian(-1).values)
+        return positive_median(torch.cat(ahead))
 
     def default_scales(self, spread: float) -> tuple[float, ...]:
         """θ, in units of the `spread` of a sample."""
@@ -166,8 +165,3 @@ class RecentSource(Source):
 def open_recent(reading: Reading, inputs: SourceInputs) -> RecentSource:
     """The recent past as a completed reading of `local`, `long` or both has it."""
     return RecentSource(reading, inputs.context, inputs.overlapping, inputs.device)
-
-
-def _median_where_present(scores: Tensor) -> Tensor:
-    """Median of the scores of each position, [n]; nan where it reads nothing."""
-    return scores.masked_fill(scores.isneginf(), torch.nan).nanmedian(-1).values

@@ -6,7 +6,7 @@ what followed the longest matches of a context; `external` the nearest entries o
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,16 +15,13 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples import PAIRS as PAIRS_OF_SENTENCES
 from stages.examples import STREAMS
 from stages.lineage.corpus import require_key
-from stages.lineage.indexes import require_all
+from stages.lineage.indexes import EXACT, require_all
 from stages.lineage.neighbors import require_neighbors, stored_splits
 from stages.lineage.sources import PAIRS_SPLIT, own_splits
 from stages.memory.hyperparameter import Choice, Count, Hyperparameter, doubling_cutoffs
 from stages.methods.defaults import default_key, default_similarity, is_own_datastore, stored_key, trained_temperature
 from stages.retrieval.grammar import shortest
 from stages.retrieval.reading import Past, Reading, SourceSettings
-
-if TYPE_CHECKING:
-    from stages.retrieval.reading import Reading
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
@@ -136,7 +133,9 @@ class ExactSettings(SourceSettings):
             if getattr(reading, name) is not None and not any(one.compares_keys for one in reading.source_settings):
                 raise UsageError(f"{reading.spelled}: exact matches compare tokens, no keys: leave {name} out.")
         numbers = MATCHES.grid if self.matches == "tune" else self.matches or (DEFAULT_MATCHES,)
-        return reading.changed({"matches": tuple(int(number) for number in numbers)})
+        texts = [read["tokens"].metrics["splits"][split]["tokens"] for split in splits]
+        most = max(*texts, read[EXACT].metrics["rows"] if EXACT in read else 0)  # no text has more
+        return reading.changed({"matches": tuple(sorted({min(int(number), most) for number in numbers}))})
 
 
 class ExactStreamSettings(ExactSettings):
@@ -304,13 +303,16 @@ class SimilarPairsSettings(SourceSettings):
         tokens = read["tokens"]
         if tokens.metrics.get("examples", STREAMS) != PAIRS_OF_SENTENCES:
             raise UsageError(f"{reading.spelled}: {tokens.reference} holds no pairs of sentences.")
-        if not tokens.metrics["splits"].get(PAIRS_SPLIT, {}).get("tokens"):
+        found = tokens.metrics["splits"].get(PAIRS_SPLIT, {})
+        if not found.get("tokens"):
             raise ArtifactError(f"{tokens.reference} has no split {PAIRS_SPLIT!r} whose pairs could be found.")
         numbers = doubling_cutoffs(MOST_OF_PAIRS) if self.k == "tune" else self.k or (DEFAULT_OF_PAIRS,)
         return reading.changed(
             {
                 "key": reading.key or stored_key(read["model"]),
                 "similarity": reading.similarity or default_similarity(read["model"], "l2"),
-                "k": tuple(int(number) for number in numbers),
+                # no more than there are
+                "k": tuple(sorted({min(int(number), found["tokens"]) for number in numbers})),
+                "pairs": min(self.pairs, found["documents"]),
             }
         )

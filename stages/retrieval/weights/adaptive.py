@@ -145,8 +145,5 @@ class Adaptive(OnPositions):
 
     def _inputs(self, retrieved: Retrieved) -> Tensor:
         """Features of each context, float64 [n, INPUTS]."""
-        point = self.best.points[-1]
-        scores = torch.cat([part.scores_read(self.numbers[-1]) for part in retrieved.parts], -1)
-        scores = torch.where(scores.isneginf(), scores, scores * point.scale)
-        values = torch.cat([part.entries.values.long() for part in retrieved.parts], -1)
-        return neighbor_inputs(scores, values)[:, :INPUTS].double()
+        read = retrieved.scored(self.numbers[-1], self.best.points[-1].scale)
+        return neighbor_inputs(*read)[:, :INPUTS].double()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -22,6 +21,7 @@ REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
 class DistanceWeights:
     """λ = max(0, 1 − d / reach), where d is the squared distance to the nearest entry.
 
+    >>> import torch
     >>> DistanceWeights(4.0).logits(torch.tensor([[0.0], [1.0], [5.0]])).sigmoid().tolist()
     [0.99, 0.75, 0.0]
     """
@@ -47,9 +47,8 @@ class ByDistance(PerContext):
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n 1"]:
         """The squared distance to the nearest entry, float64; inf where there is none."""
-        cutoff = self.best.points[-1].cutoff
-        best = [part.scores_read(cutoff).amax(-1) for part in retrieved.parts]
-        return -torch.stack(best).amax(0)[:, None].double()
+        scores, _ = retrieved.scored(self.best.points[-1].cutoff)
+        return -scores.amax(-1, keepdim=True).double()
 
     def fit(self, positions: Positions, weight: float) -> DistanceWeights:
         distances = positions.inputs[:, 0]

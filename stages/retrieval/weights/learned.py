@@ -56,10 +56,8 @@ class Learned(PerContext):
         """The inputs of `CONTEXT` and `NEIGHBORS`; 0 of the neighbours where there are none."""
         assert block.context is not None, "a pass that learns weights knows the contexts"
         point = self.best.points[-1]
-        scores = torch.cat([part.scores_read(point.cutoff) for part in retrieved.parts], -1)
-        scores = torch.where(scores.isneginf(), scores, scores * point.scale)  # θ may be 0, and 0 · -inf is no number
-        values = torch.cat([part.entries.values.long() for part in retrieved.parts], -1)
-        return torch.cat((block.context[rows], neighbor_inputs(scores, values)), -1).double()
+        read = neighbor_inputs(*retrieved.scored(point.cutoff, point.scale))
+        return torch.cat((block.context[rows], read), -1).double()
 
     def fit(self, positions: Positions, weight: float) -> WeightNetwork:
         return fit_weight(positions, weight)

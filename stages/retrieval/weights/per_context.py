@@ -161,10 +161,7 @@ class ByLength(PerContext):
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
         """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
-        cutoff = self.best.points[-1].cutoff
-        scores = torch.cat([part.scores_read(cutoff) for part in retrieved.parts], -1)
-        values = torch.cat([part.entries.values for part in retrieved.parts], -1)
-        return match_features(scores, values)
+        return match_features(*retrieved.scored(self.best.points[-1].cutoff))
 
     def fit(self, positions: Positions, weight: float) -> LengthWeights:
         return LengthWeights.fitted(positions, weight)

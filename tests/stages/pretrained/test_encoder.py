@@ -61,6 +61,20 @@ def test_keys_are_the_mean_of_what_transformers_computes(tmp_path, family):
     assert ours.config.reads.longest_context == 38
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("family", ENCODERS)
+def test_a_document_is_read_by_itself_whatever_it_is_padded_with(tmp_path, family):
+    """Its first input, `<eos>`, is [CLS]."""
+    theirs, ours = saved_encoder(tmp_path, family), imported(tmp_path)
+    lengths = torch.tensor([12, 1, 7])
+    with torch.no_grad():
+        hidden = ours.encode(TOKENS, mask=torch.arange(12) < lengths[:, None]).hidden
+    assert hidden.shape == (3, 12, D)
+    for row, length in enumerate(lengths.tolist()):
+        wanted = hidden_states(theirs, TOKENS[row : row + 1, 1:length], ours.config)[0, :length]
+        torch.testing.assert_close(hidden[row, :length], wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("pooling", "vector"),
     [
@@ -94,6 +108,25 @@ def test_settings_that_are_not_known_are_refused(tmp_path, pooling, modules, mes
     sentence_settings(tmp_path, pooling, *modules)
     with pytest.raises(DataError, match=message):
         describe(locate(str(tmp_path)), None)
+
+
+@pytest.mark.parametrize(
+    "change", [{"do_lower_case": True}, None], ids=["lower case", "settings outside of the folder"]
+)
+def test_what_would_be_another_model_is_refused(tmp_path, change):
+    folder = tmp_path / "model"
+    saved_encoder(folder)
+    sentence_settings(folder, {"pooling_mode": "mean"})
+    describe(locate(str(folder)), None)
+    if change is None:
+        (folder / "1_Pooling").rename(tmp_path / "1_Pooling")
+        file, change = folder / "modules.json", json.loads((folder / "modules.json").read_text())
+        change[1]["path"] = "../1_Pooling"
+    else:
+        file = folder / "sentence_bert_config.json"
+    file.write_text(json.dumps(change))
+    with pytest.raises(DataError, match=file.name):
+        describe(locate(str(folder)), None)
 
 
 def test_a_checkpoint_with_a_head_is_read_without_it(tmp_path):

@@ -45,6 +45,13 @@ def test_a_key_that_is_not_that_of_its_row_is_found(tmp_path: Path, kind: str, m
     assert numbers(wrong_rows(path, StoredKeys(keys, 100))) == [2, 17]
 
 
+@pytest.mark.parametrize("kind", ["ivf-pq", "IVF4,SQ8"])
+def test_lists_so_long_that_their_numbers_take_memory_of_their_own_are_read(tmp_path: Path, kind: str) -> None:
+    """NumPy keeps small arrays that nobody names, and gives those of a kilobyte and more back at once."""
+    keys = np.random.default_rng(0).standard_normal((5000, DIM)).astype(np.float16)
+    assert wrong_rows(made(tmp_path, keys, kind), StoredKeys(keys, 2000)) is None
+
+
 @pytest.mark.parametrize("kind", ["IVF4,PQ2x4fs", "PQ2x4fs", "PQ2x4,RFlat", "IVF4,PQ2x4,RFlat", "LSH"])
 def test_kinds_whose_codes_cannot_be_told_apart_are_not_accused(tmp_path: Path, kind: str) -> None:
     keys = np.random.default_rng(0).standard_normal((ROWS, DIM)).astype(np.float16)

@@ -78,8 +78,9 @@ def test_what_cannot_be_is_refused(store: Store) -> None:
     tokens = small_tokens(store, lengths={"train": 0, "valid": 30})
     with pytest.raises(ArtifactError, match=r"no text in split 'train'.*it has: valid"):
         built(store, tokens)
-    with pytest.raises(UsageError, match="lists means nothing to an 'exact' index"):
-        built(store, tokens, split="valid", lists=3)
+    for settings in ({"lists": 3}, {"recall": 5}):
+        with pytest.raises(UsageError, match=f"{next(iter(settings))} means nothing to an 'exact' index"):
+            built(store, tokens, split="valid", **settings)
 
 
 def test_memory_is_as_much_as_is_forecast(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.method import ParameterGroup
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import LanguageModel, new_model
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.training.config import TrainConfig
@@ -63,6 +63,24 @@ def test_what_is_written_computes_what_the_factors_did(tmp_path, family):
     assert (wanted - before).abs().max() > 1e-3
     plain = LanguageModel(model.config)
     plain.load_state_dict(weights)
+    torch.testing.assert_close(plain.eval().encode(TOKENS).hidden, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("feed_forward", ["dense", "product-keys"])
+def test_a_model_that_began_here_has_factors_too(feed_forward):
+    """Every matrix has a gradient through them, and what is written computes what they did."""
+    sizes = {"layers": 2, "width": 16, "heads": 2, "ffn_width": 16, "feed_forward": {"name": feed_forward}}
+    model = new_model(20, 6, backbone="transformer", **sizes).eval()
+    before, expected = model.encode(TOKENS).hidden, added_numbers(model, RANK)
+    add_factors(model, RANK)
+    fill(model)
+    wanted = model.encode(TOKENS).hidden
+    wanted.square().sum().backward()
+    factors = [weight for name, weight in model.named_parameters() if "lora_" in name]
+    assert sum(one.numel() for one in factors) == expected and all(one.grad is not None for one in factors)
+    assert (wanted - before).abs().max() > 1e-3
+    plain = LanguageModel(model.config)
+    plain.load_state_dict(whole_weights(model))
     torch.testing.assert_close(plain.eval().encode(TOKENS).hidden, wanted, rtol=1e-4, atol=1e-5)
 
 

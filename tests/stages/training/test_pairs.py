@@ -77,7 +77,7 @@ def test_all_tokens_of_an_update_weigh_the_same(tmp_path: Path, monkeypatch: pyt
         found.update({name: weight.grad.clone() for name, weight in model.named_parameters()})
 
     monkeypatch.setattr(made.updates, "change_weights", keep)
-    reported = made.updates.make(0).loss
+    reported = made.updates.make(0).loss.value()
     batches = [made.order._orders[0].of_batch(part) for part in range(3)]
     examples = made.run.tasks[0].examples
     assert len({int(examples.lengths[batch].sum()) for batch in batches}) > 1
