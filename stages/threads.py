@@ -28,6 +28,15 @@ class ThreadPool(Protocol):
         """Call it with every item, in any order and several at a time. Raises: what one of the calls raised."""
 
 
+def slices(stop: int, step: int, start: int = 0) -> list[slice]:
+    """Cut [start, stop) into slices of at most `step`.
+
+    >>> slices(5, 2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(first, min(first + step, stop)) for first in range(start, stop, step)]
+
+
 _one_pool = Lock()
 
 
