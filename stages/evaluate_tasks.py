@@ -17,6 +17,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
+from stages.models.devices import resolve_device
 from stages.numbers import duration
 from stages.tasks.answers import read_accepted, read_candidates, score_matrices, scores_of
 from stages.tasks.config import GOAL, Adaptation, Coarse, EvaluateTasksConfig, Neighbors, Score
@@ -82,7 +83,6 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return plan
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
-        from stages.models.devices import resolve_device
         from stages.tasks.reader import StreamReader, all_documents, documents_by_task, open_keys, open_memory
 
         model, tokens, device = job.inputs["model"], job.inputs["tokens"], resolve_device(job.execution.device)

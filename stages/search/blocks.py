@@ -12,7 +12,7 @@ from stages.search.keys import widen
 from stages.search.lists import DecodedLists
 from stages.search.scan import KeyBlock, Scratch, squared_lengths
 from stages.search.top_k import runs
-from stages.threads import ThreadPool
+from stages.threads import ThreadPool, slices
 
 PIECE_BYTES = 8 << 20
 """Keys of a list, in float32, that a thread compares at a time; where lengths are not known, it holds them twice."""
@@ -103,13 +103,8 @@ class ListBlocks:
         )
 
 
-QUERIES = 2048
+QUERIES_SORTED = 2048
 """Whose lists a thread sorts at a time."""
-
-
-def some_queries(count: int) -> list[slice]:
-    """All of so many queries, as threads share them."""
-    return [slice(first, min(first + QUERIES, count)) for first in range(0, count, QUERIES)]
 
 
 class ListQueries:
@@ -124,7 +119,7 @@ class ListQueries:
     """
 
     def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, pool: ThreadPool) -> None:
-        parts = some_queries(len(nearest))
+        parts = slices(len(nearest), QUERIES_SORTED)
         self._pairs = np.empty(nearest.size, np.int64)
         self._limits = np.zeros((len(parts), lists + 1), np.int64)
 

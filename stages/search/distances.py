@@ -7,6 +7,7 @@ from jaxtyping import Float, Float32, Int64, Integer
 from stages.search.keys import StoredKeys, widened
 from stages.search.ranking import best_first, score_to_distance, sorted_places
 from stages.search.searcher import Searcher
+from stages.threads import slices
 
 PAIR_ELEMENTS = 1 << 20
 """Numbers of keys in half precision that are widened at a time: 4 MB."""
@@ -34,8 +35,7 @@ def pair_scores(
         return _pair_scores(queries, which, keys, rows, metric)
     out = np.empty(len(which), np.float32)
     step = max(1, PAIR_ELEMENTS // keys.shape[1])
-    for start in range(0, len(which), step):
-        part = slice(start, start + step)
+    for part in slices(len(which), step):
         few = widened(keys[rows[part]])
         out[part] = _pair_scores(queries, which[part], few, np.arange(len(few)), metric)
     return out

@@ -12,7 +12,7 @@ from stages.search.ranking import allowed_rows
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, squared_lengths
 from stages.search.searcher import Attempt, Searcher
 from stages.search.top_k import TopKBuffer
-from stages.threads import ThreadPool, in_turn, thread_pool
+from stages.threads import ThreadPool, in_turn, slices, thread_pool
 
 if TYPE_CHECKING:
     from stages.search.tensor_search import KeysOnDevice
@@ -116,7 +116,7 @@ class ExactSearcher(ScanningSearcher):
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
         size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // pool.threads)))
-        parts = [slice(first, first + size) for first in range(0, len(queries), size)]
+        parts = slices(len(queries), size)
         narrowings = [
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
@@ -146,7 +146,7 @@ class ExactSearcher(ScanningSearcher):
             widen(block[part], keys.vectors[part])
             squared_lengths(keys.vectors[part], self.origin, keys.lengths[part], scratch)
 
-        pool(fill, [slice(start, start + KEYS) for start in range(0, len(block), KEYS)])
+        pool(fill, slices(len(block), KEYS))
         return keys
 
     # On another device
@@ -182,8 +182,8 @@ class Narrowing:
 
     def scan(self, keys: KeyBlock, scratch: Scratch) -> None:
         step, self.radius = max(KEYS, KEPT * self.k), max(self.radius, keys.radius)
-        for start in range(0, len(keys.rows), step):
-            self._scan(keys.part(slice(start, start + step)), scratch)
+        for part in slices(len(keys.rows), step):
+            self._scan(keys.part(part), scratch)
 
     def _scan(self, piece: KeyBlock, scratch: Scratch) -> None:
         if np.isinf(self.bounds).any():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import faiss
 import numpy as np
 
-from stages.search.blocks import ListBlocks, ListQueries, some_queries
+from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
 from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
@@ -19,7 +19,7 @@ from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_ax
 from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
-from stages.threads import ThreadPool, thread_pool
+from stages.threads import ThreadPool, slices, thread_pool
 
 if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
@@ -203,7 +203,7 @@ class GroupedSearcher(ScanningSearcher):
         def find(part: slice) -> None:
             self._put_nearest_lists(queries[part], out[part])
 
-        pool(find, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        pool(find, slices(len(queries), QUERIES))
         return out
 
     def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
@@ -263,7 +263,7 @@ class GroupedSearcher(ScanningSearcher):
             own[~self._looked_at(queries, own, k)] = 0
             np.minimum(own, queries.depth(k), out=own)
 
-        pool(choose, some_queries(len(seen)))
+        pool(choose, slices(len(seen), QUERIES_SORTED))
         some = np.flatnonzero(seen.any(axis=0))
         return seen[:, : some[-1] + 1 if len(some) else 1]
 
@@ -305,7 +305,7 @@ class GroupedSearcher(ScanningSearcher):
         def count(part: slice) -> None:
             seen[part] = np.where(nearest[part] < 0, 0, self.lists.sizes[nearest[part]])
 
-        pool(count, some_queries(len(nearest)))
+        pool(count, slices(len(nearest), QUERIES_SORTED))
         if queries.hides and exclude is not None:
             visits = ListQueries(nearest, self.ivf.nlist, pool)
 

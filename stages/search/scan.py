@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Float32, Int64
 from stages.search.distances import pair_scores
 from stages.search.ranking import packed
 from stages.search.top_k import runs
-from stages.threads import ThreadPool, in_turn
+from stages.threads import ThreadPool, in_turn, slices
 
 TILE_SCORES = 1 << 19
 """Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
@@ -166,7 +166,7 @@ class QueryBlock:
             own *= -2
             self.constant[part] = self.lengths[part] ** 2 - own @ origin
 
-        pool(make_ready, [slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES)])
+        pool(make_ready, slices(len(queries), QUERIES))
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -312,8 +312,8 @@ def _tiles(whole: Tile) -> Iterator[Tile]:
     """Some queries at a time, whose scores with these keys are TILE_SCORES or those of a single query."""
     which, part = whole
     step = max(1, TILE_SCORES // max(1, part.stop - part.start))
-    for first in range(0, len(which), step):
-        yield which[first : first + step], part
+    for some in slices(len(which), step):
+        yield which[some], part
 
 
 def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:

@@ -8,7 +8,7 @@ from jaxtyping import Float, Float32, Int64
 
 from stages.machine import free_memory_bytes
 from stages.search.ranking import pick, score_to_distance
-from stages.threads import thread_pool
+from stages.threads import slices, thread_pool
 
 BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
 """Queries and candidates of one block: so many bytes, and no more than a quarter of what memory is free."""
@@ -80,8 +80,7 @@ class Searcher(ABC):
             return rows, score_to_distance(best, self.metric)
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        for start in range(0, len(queries), step):
-            block = slice(start, start + step)
+        for block in slices(len(queries), step):
             exclude = None if exclude_ranges is None else exclude_ranges[block]
             _put(self._search_block(queries[block], k, exclude), scores[block], ids[block])
         return ids, score_to_distance(scores, self.metric)
@@ -93,8 +92,8 @@ class Searcher(ABC):
         # queries that came up short hold more candidates each, so fewer of them fit into a block
         while len(pending):
             step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort))
-            for start in range(0, len(pending), step):
-                part = pending[start : start + step]
+            for some in slices(len(pending), step):
+                part = pending[some]
                 again = self.attempt(queries[part], k, pick(exclude, part), effort)
                 scores[part], ids[part], complete[part] = again
             pending, effort = pending[~complete[pending]], effort + 1
@@ -112,4 +111,4 @@ def _put(found: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarr
         scores[part], ids[part] = found[0][part], found[1][part]
 
     with thread_pool() as pool:
-        pool(put, [slice(first, first + COPIED_QUERIES) for first in range(0, len(ids), COPIED_QUERIES)])
+        pool(put, slices(len(ids), COPIED_QUERIES))

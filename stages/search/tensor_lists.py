@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from stages.search.ranking import NO_ROW
-from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, WithAll, parts
+from stages.search.tensor_search import SPARE, TensorQueries, TensorSearch, WithAll
 from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, rows_of, smallest
+from stages.threads import slices
 
 if TYPE_CHECKING:
     from stages.search.lists import DecodedLists
@@ -141,7 +142,7 @@ class WithLists:
         height = _power_of_two(lists.numel() // len(blocks) // 2, HEIGHTS)
         products = -(-limits.diff() // height) * blocks
         ends, total = products.cumsum(0), int(products.sum())
-        for part in parts(0, total, self._at_once(height)):
+        for part in slices(total, self._at_once(height)):
             number = torch.arange(part.start, part.stop, device=device)
             own = torch.searchsorted(ends, number, right=True)
             number -= (ends - products)[own]
@@ -209,7 +210,7 @@ class TensorLists:
             self._held = self._brought(range(self._staying), like)
         if self._held is not None:
             yield self._held
-        for part in parts(self._staying, self._total, self._step):
+        for part in slices(self._total, self._step, self._staying):
             yield self._brought(range(part.start, part.stop), like)
 
     def _brought(self, blocks: range, like: TensorQueries) -> BlocksOnDevice:

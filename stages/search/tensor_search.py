@@ -21,6 +21,7 @@ from stages.search.ranking import MISSING, pick, slack
 from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
 from stages.search.tensors import AsyncResults, TensorKeys, memory_budget, moved, packed, rows_at, scores_of, smallest
+from stages.threads import slices
 
 SPARE = 28
 """Candidates beyond k, or `slack` of it, at the first try."""
@@ -141,12 +142,12 @@ class TensorSearch:
         number, step, most = -1, max(1, FINISHED // self.k), max(1, self.queries.numbers // self.count)
         for number, (some, last) in enumerate(_with_last(comparisons)):
             self._radius = torch.maximum(self._radius, some.radius)
-            for which in parts(0, len(self.queries), min(some.step, most)):
+            for which in slices(len(self.queries), min(some.step, most)):
                 self._offer(which, some, fresh=number == 0)
                 # results leave while later queries are compared, so that copying costs no time of its own
-                for part in parts(which.start, which.stop, step) if last else ():
+                for part in slices(which.stop, step, which.start) if last else ():
                     put(part, self.best(part))
-        for part in parts(0, len(self.queries), step) if number < 0 else ():
+        for part in slices(len(self.queries), step) if number < 0 else ():
             put(part, self.best(part))
 
     def best(self, which: slice) -> Tensor:
@@ -182,9 +183,9 @@ class TensorSearch:
         out, queries = torch.empty(places.shape, device=self.queries.device), self.queries.vectors[which]
         wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
         high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
-        for rows in parts(0, len(places), high):
+        for rows in slices(len(places), high):
             own = queries[rows, None]
-            for columns in parts(0, places.shape[1], wide):
+            for columns in slices(places.shape[1], wide):
                 keys = rows_at(vectors, places[rows, columns])
                 if self.queries.l2:
                     out[rows, columns] = (own - keys).square_().sum(dim=2)
@@ -229,11 +230,6 @@ def find(
 
 def _put_some(found: AsyncResults, which: np.ndarray, part: slice, pairs: Tensor) -> None:
     found.put(which[part], pairs)
-
-
-def parts(start: int, stop: int, step: int) -> Iterator[slice]:
-    """Cut [start, stop) into slices of at most `step`."""
-    return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
 
 
 def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]:
@@ -282,7 +278,7 @@ class KeysOnDevice:
 
 
 def _cut(keys: TensorKeys, step: int) -> Iterator[TensorKeys]:
-    return (keys.between(start, start + step) for start in range(0, len(keys.rows), step))
+    return (keys.between(part.start, part.stop) for part in slices(len(keys.rows), step))
 
 
 class WithAll:

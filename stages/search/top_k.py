@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Integer
 
 from stages.search.ranking import MISSING, packed, unpacked
-from stages.threads import ThreadPool
+from stages.threads import ThreadPool, slices
 
 
 def runs(
@@ -186,5 +186,5 @@ class ScoreTable:
             out[part] = own[:, self._rank - 1]
 
         step = min(TABLE_QUERIES, max(1, TABLE_SCORES // width))
-        pool(rank, [slice(first, first + step) for first in range(0, len(out), step)])
+        pool(rank, slices(len(out), step))
         return out

@@ -129,6 +129,11 @@ class Row(NamedTuple):
     """Operations of a run, and the bytes that it moves in memory; 0: not known."""
     moved: float
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """All of it, and the share of the expected rate that was reached."""
+        return self._asdict() | {"share": self.expected and self.measured / self.expected}
+
 
 class Limits(NamedTuple):
     """The most operations a second in fp32 and bf16, and bytes of memory, and where that is known from."""
@@ -366,7 +371,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(), help="on the disk that is measured")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
-    print(json.dumps({"speed": [row._asdict() for row in benchmark(arguments.folder, arguments.device)]}))
+    print(json.dumps({"speed": [row.told for row in benchmark(arguments.folder, arguments.device)]}))
 
 
 if __name__ == "__main__":

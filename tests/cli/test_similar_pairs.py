@@ -154,6 +154,13 @@ def test_pairs_of_another_corpus_are_found(model: str, tokens: str, prefix: Path
     assert nothing.out == plain.out and plain.code == 0  # no pair shares a word: the model alone
 
 
+def test_no_more_is_read_than_there_is(model: str, tmp_path: Path, memlm: Memlm) -> None:
+    numbers = (10**11, 10**12)
+    every, more = (memlm("evaluate", model, "--memory", f"similar-pairs:pairs={n},k={n},lambda=0.2") for n in numbers)
+    assert every.code == 0, every.err
+    assert more.reference == every.reference
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

@@ -55,6 +55,7 @@ def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(memlm: Me
         (("--method", "lamol", "--set", "memory.gamma=2"), 2, "gamma"),
         (("--method", "lamol", "--segment-length", 2, "--batch-tokens", 32), 2, "--segment-length"),
         (("--method", "emar", "--set", "memory.size=0"), 2, "size"),
+        (("--method", "replay", "--set", "memory.size=0"), 2, "size"),
         (("--method", "meta-mbpa"), 4, "build-episodes"),
         (("--method", "sparse-memory"), 2, "--init-from"),
         (("--method", "lamol", "--set", "model.cutoffs=[4]"), 2, "cutoffs"),
@@ -125,6 +126,8 @@ def test_answers_in_a_text_are_scored_and_what_does_not_fit_is_refused(memlm: Me
         (("--memory", "random:lr=tune"), 4, "--tune-split"),
         (("--memory", "random:k=tune"), 2, "k=8/32"),
         (("--memory", "episodic"), 2, "mbpa"),
+        (("--memory", "mbpa:weight=near"), 2, "distance"),
+        (("--candidates",), 2, "labels"),
     ):
         made = memlm("evaluate-tasks", source, *arguments)
         assert made.code == code and named in made.err and not made.out, made.err

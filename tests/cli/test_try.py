@@ -49,7 +49,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
-    monkeypatch.setattr("memlm_cli.trial.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("memlm_cli.commands.try_text.time.monotonic", lambda: 0.0)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
 
 

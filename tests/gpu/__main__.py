@@ -5,9 +5,9 @@
     python -m tests.gpu NEXT --texts TEXTS                # run the next one
     python -m tests.gpu trime-step --texts TEXTS
 
-A step leaves docs/results/data/gpu/STEP.toml (figures, command, commit, machine, date), of which docs/results/gpu.md
-is made. What is stopped goes on when the same step is run again: its stages resume in the store. Nothing is fetched.
-`--tiny --device cpu` runs any step with models of a thousand weights, to see that it works.
+A step leaves docs/results/data/gpu/STEP.toml (figures, command, commit, machine, date), and makes docs/results/gpu.md
+and its charts of all that were measured. What is stopped goes on when the same step is run again: its stages resume in
+the store. Nothing is fetched. `--tiny --device cpu` runs any step with models of a thousand weights.
 """
 
 import argparse
@@ -55,6 +55,7 @@ def main() -> int:
         print(row)
     if not given.tiny:
         keep(known[name], rows, given.device, given.commit or commit())
+        subprocess.run([sys.executable, str(ROOT / "docs/site/results.py")], check=True)  # tables and charts
     return 0
 
 

@@ -135,12 +135,16 @@ def found_at(figures: Any, place: str) -> Any:
 
 
 def as_toml(step: Step, rows: Sequence[Mapping[str, Any]], about: Mapping[str, str]) -> str:
-    """The file of a step's table, as `docs/site/results.py` reads it."""
+    """The file of a step's table and chart, as `docs/site/results.py` reads it."""
     columns = ["", *step.figures]
     top = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in about.items()]
     cells = ([row["row"], *(_cell(row[name]) for name in step.figures)] for row in rows)
+    chart = {"title": step.asks, "caption": f"{step.asks} {about['machine']}.", "up": step.up, "signed": False}
+    drawn = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in chart.items()]
+    bars = ", ".join(f"{json.dumps(name)} = {columns.index(name)}" for name in step.drawn)
     lines = [f"[[rows]]\ncells = {json.dumps(one, ensure_ascii=False)}" for one in cells]
-    return "\n".join([*top, f"columns = {json.dumps(columns)}", "", *lines, ""])
+    table = [*top, f"columns = {json.dumps(columns)}", "", "[chart]", *drawn, f"bars = {{ {bars} }}", "", *lines, ""]
+    return "\n".join(table)
 
 
 def _cell(figure: Any) -> Any:

@@ -18,4 +18,5 @@ def page(steps: Sequence[Step], measured: Collection[str]) -> str:
 
 
 def _section(step: Step) -> str:
-    return f"## {step.name}\n\n{step.asks}\n\n<!-- table: {step.name} -->\n<!-- end -->\n"
+    chart = f"![Bars of {step.up}](charts/gpu-{step.name}.svg)"
+    return f"## {step.name}\n\n{step.asks}\n\n{chart}\n\n<!-- table: {step.name} -->\n<!-- end -->\n"

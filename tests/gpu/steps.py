@@ -111,6 +111,15 @@ class Step:
     runs: Sequence[Run]
     figures: Mapping[str, str] = field(default_factory=dict)
     """Column -> place in the JSON, with slashes between names: `ours/ratio`, `rows/-1/perplexity`."""
+    bars: Sequence[str] = ()
+    """Columns that the chart draws; none: those of perplexity."""
+    up: str = "perplexity"
+    """Unit of the chart."""
+
+    @property
+    def drawn(self) -> Sequence[str]:
+        """The columns of the chart, all in one unit."""
+        return self.bars or [name for name, place in self.figures.items() if place.endswith("perplexity")]
 
 
 class Only(dict[str, str]):
@@ -152,11 +161,13 @@ def steps() -> Iterator[Step]:
 
 # What works there
 
+COUNTED = ("passed", "failed", "skipped")
+
 
 def suite() -> Step:
     command = "python -m tests.gpu.suite --seconds 500"
-    figures = {name: name for name in ("passed", "failed", "skipped", "seconds")}
-    return Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures)
+    figures = {name: name for name in (*COUNTED, "seconds")}
+    return Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures, COUNTED, "tests")
 
 
 def same_figures() -> Step:
@@ -170,8 +181,9 @@ def same_figures() -> Step:
 
 def machine() -> Step:
     runs = [Run("", ["python -m tests.benchmarks.bench_machine --device {device}"], each="speed")]
-    figures = {name: name for name in ("measured", "expected", "unit", "source")}
-    return Step("machine", "What does the machine reach, and what should it?", 6, runs, figures)
+    figures = {name: name for name in ("measured", "expected", "unit", "source")} | {"of expected": "share"}
+    asks = "What does the machine reach, and what should it?"
+    return Step("machine", asks, 6, runs, figures, ("of expected",), "measured / expected")
 
 
 # How fast training is
@@ -196,7 +208,8 @@ def _training(shape: str, precision: str, more: str = "") -> Run:
 
 def training_loop() -> Step:
     runs = [_training(shape, precision) for shape in SHAPES for precision in ("fp32", "bf16")]
-    return Step("training-loop", "Is training as fast as a minimal loop, and as the products allow?", 8, runs, LOOP)
+    asks = "Is training as fast as a minimal loop, and as the products allow?"
+    return Step("training-loop", asks, 8, runs, LOOP, ("tokens/s", "minimal loop"), "tokens/s")
 
 
 def compiled_training() -> Step:
@@ -208,14 +221,15 @@ def compiled_training() -> Step:
         "first update, s": "ours, compiled/first_turn",
         "pays after, updates": "ours, compiled/pays_after",
     }
-    return Step("compiled-training", "Does --compile pay, and when?", 9, runs, figures)
+    bars = ("tokens/s", "minimal loop", "compiled")
+    return Step("compiled-training", "Does --compile pay, and when?", 9, runs, figures, bars, "tokens/s")
 
 
 def kernel_tests() -> Step:
     files = "tests/stages/memory/in_batch/test_fused.py tests/stages/models/backbones/test_sru_plus_plus.py"
     runs = [Run("beside float64", [f"python -m tests.gpu.suite --seconds 400 {files}"])]
-    figures = {name: name for name in ("passed", "failed", "skipped", "seconds")}
-    return Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures)
+    figures = {name: name for name in (*COUNTED, "seconds")}
+    return Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures, COUNTED, "tests")
 
 
 def kernels() -> Step:
@@ -232,7 +246,8 @@ def kernels() -> Step:
     cells = "--positions {{batch}} --segment-length {{segment}} --width {{cells_width}}"
     runs.append(Run("cells of SRU++, fp32", [f"{made} {cells}".format(case="cells")]))
     shown = ("triton, ms", "pytorch, ms", "floor, ms", "to pytorch", "of floor", "triton, MB", "pytorch, MB")
-    return Step("kernels", "How fast are they, and what memory do they take?", 8, runs, {name: name for name in shown})
+    asks = "How fast are they, and what memory do they take?"
+    return Step("kernels", asks, 8, runs, {name: name for name in shown}, shown[:3], "ms")
 
 
 def trime_step() -> Step:
@@ -248,10 +263,11 @@ def trime_step() -> Step:
         for segment, batch in (("long_segment", "long_batch"), ("middle_segment", "middle_batch"))
         for precision in ("bf16", "fp32")
     ]
-    figures = {"plain, tokens/s": "rows/transformer lm/tokens_per_second"} | {
-        method: f"rows/transformer {method}/to_transformer" for method in ("trime", "trime-long", "trime-ext")
-    }
-    return Step("trime-step", "What does a step of TRIME take of a plain one?", 6, runs, figures)
+    methods = ("trime", "trime-long", "trime-ext")
+    figures = {"plain, tokens/s": "rows/transformer lm/tokens_per_second"}
+    figures |= {method: f"rows/transformer {method}/to_transformer" for method in methods}
+    asks = "What does a step of TRIME take of a plain one?"
+    return Step("trime-step", asks, 6, runs, figures, methods, "steps of a plain model")
 
 
 # Memory inside the layers, on text
@@ -353,15 +369,16 @@ def search() -> Iterator[Step]:
         return Run(f"{{{keys}}} keys x {dim}", [f"{how} --keys {{{keys}}} --dim {dim}"], each="rows")
 
     runs = [among("keys", dim, f"{made} --rounds 2") for dim in (128, 512)]
-    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs, FOUND)
+    bars, up = tuple(FOUND)[:2], "queries/s"
+    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs, FOUND, bars, up)
     runs = [among("more_keys", 128, f"{made} --k 4 1024 --rounds 1")]
-    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND)
+    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND, bars, up)
     runs = [among("most_keys", 128, few), among("more_keys", 512, few)]
-    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs, FOUND)
+    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs, FOUND, bars, up)
     lists = "python -m tests.benchmarks.bench_lists --text {texts}/code-train.jsonl.xz --rounds 2"
     lists += " --queries {queries} --k {host_ks}"
     asks = "How fast is search on the host's threads beside FAISS?"
-    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST)
+    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST, tuple(HOST)[:3], up)
 
 
 # The papers' effects at a larger size

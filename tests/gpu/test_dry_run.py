@@ -13,9 +13,15 @@ from pathlib import Path
 import pytest
 
 from memlm_cli.app import main
+from tests.benchmarks.bench_machine import Row
+from tests.gpu import __main__ as command
 from tests.gpu.campaign import Campaign, Ended, as_toml, figures_in, found_at
 from tests.gpu.page import page
 from tests.gpu.steps import TINY, Step, steps
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/site"))
+
+import results
 
 STEPS = {step.name: step for step in steps()}
 ELSEWHERE = (
@@ -81,9 +87,33 @@ def test_a_step_runs_and_has_all_its_figures(name: str, places: tuple[Path, Path
         assert missing <= {"counting", "right at 1", "peak, GB"} and len(missing) < len(row) - 1, row
 
 
+def test_figures_of_the_machine_are_those_of_its_rows() -> None:
+    told = {"speed": [Row("product", "GFLOP/s", 3.0, 4.0, "here", 1, 1.0, 0).told]}
+    campaign = Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, json.dumps(told)))
+    (row,) = campaign.run(STEPS["machine"], 600)
+    assert (row["row"], row["of expected"], row["expected"]) == ("product", 0.75, 4.0)
+
+
+@pytest.mark.usefixtures("drawn")
+@pytest.mark.parametrize("name", ["suite", "machine", "search-host", "layers-code-infinity"])
+def test_a_first_result_makes_the_page_with_its_table_and_chart(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = STEPS[name]
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "CHARTS", tmp_path / "charts")
+    command.keep(step, [{"row": "a"} | dict.fromkeys(step.figures, 7.25)], "cpu", "0")
+    assert results.main() == 2
+    written = (tmp_path / "gpu.md").read_text("utf-8")
+    assert f"](data/gpu/{name}.toml)" in written and "| a | 7.25 |" in written
+    assert re.findall(r"\(charts/(\S+)\)", written) == [file.name for file in (tmp_path / "charts").iterdir()]
+
+
 def test_steps_are_through_within_nine_minutes_and_have_names_of_their_own() -> None:
     assert len(STEPS) == len(list(steps()))
     assert all(step.minutes <= 9 for step in STEPS.values())
+    assert all(step.drawn and set(step.drawn) <= set(step.figures) for step in STEPS.values())
 
 
 def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> None:
@@ -101,7 +131,7 @@ def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> 
 
 
 def test_a_table_keeps_the_figures_and_the_page_says_how_much_was_not_measured() -> None:
-    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"})
+    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"}, ("tokens/s",), "tokens/s")
     data = as_toml(step, [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
     shown = page([step, Step("two", "And then?", 1, [])], {"one"})

@@ -303,13 +303,16 @@ class SimilarPairsSettings(SourceSettings):
         tokens = read["tokens"]
         if tokens.metrics.get("examples", STREAMS) != PAIRS_OF_SENTENCES:
             raise UsageError(f"{reading.spelled}: {tokens.reference} holds no pairs of sentences.")
-        if not tokens.metrics["splits"].get(PAIRS_SPLIT, {}).get("tokens"):
+        found = tokens.metrics["splits"].get(PAIRS_SPLIT, {})
+        if not found.get("tokens"):
             raise ArtifactError(f"{tokens.reference} has no split {PAIRS_SPLIT!r} whose pairs could be found.")
         numbers = doubling_cutoffs(MOST_OF_PAIRS) if self.k == "tune" else self.k or (DEFAULT_OF_PAIRS,)
         return reading.changed(
             {
                 "key": reading.key or stored_key(read["model"]),
                 "similarity": reading.similarity or default_similarity(read["model"], "l2"),
-                "k": tuple(int(number) for number in numbers),
+                # no more than there are
+                "k": tuple(sorted({min(int(number), found["tokens"]) for number in numbers})),
+                "pairs": min(self.pairs, found["documents"]),
             }
         )

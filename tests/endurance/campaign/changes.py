@@ -1,4 +1,4 @@
-"""Datastores that grow and forget at random; every key of every index of them is the row of the datastore."""
+"""Datastores that change at random; each key of each index of them is the row of the datastore, and verify says so."""
 
 import subprocess
 import sys
@@ -15,8 +15,9 @@ KINDS = [
     ["IVF4,Flat"],
     ["IVF4,SQfp16"],
     ["IVF4,SQ8"],
+    ["IVF1,SQ8"],
     ["PCA4,IVF4,Flat"],
-    ["ivf-pq", "--set=lists=4", "--set=code_bits=4", "--set=code_bytes=1"],
+    *(["ivf-pq", f"--set=lists={lists}", "--set=code_bits=4", "--set=code_bytes=1"] for lists in (1, 4)),
     ["flat"],
     ["hnsw"],
 ]
@@ -52,6 +53,9 @@ def changed_index(case: Case) -> Verdict:
         wrong = _differing_rows(case.store / index.reference, case.store / datastore)
         if wrong:
             return failed(f"step {step}: {index.reference} differs from {datastore}: {wrong[:200]}")
+        verified = case.memlm("artifacts", "verify", datastore, index.reference)
+        if verified.code != 0:
+            return failed(f"step {step}, verify: {judge(verified).why or verified.err[-200:]}")
     return HARMLESS
 
 

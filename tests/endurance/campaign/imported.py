@@ -51,6 +51,8 @@ def imported_parts(case: Case) -> Verdict:
 
 def _change(case: Case, folder: Path, family: str) -> str:
     way = case.random.choice(["settings", "settings", "settings", "weights", "weights", "bytes", "exchanged"])
+    if family == "bert" and case.random.random() < 0.5:
+        way = "sentences"
     if way == "settings":
         file = folder / "config.json"
         text, how = damaged_json_text(case.random, file.read_text())
@@ -69,10 +71,28 @@ def _change(case: Case, folder: Path, family: str) -> str:
         content, how = damaged_bytes(case.random, file.read_bytes())
         file.write_bytes(content)
         return f"{file.name}: {how}"
+    if way == "sentences":
+        return _sentences(case, folder)
     other = case.random.choice([name for name in FAMILIES if name != family])
     file = folder / case.random.choice(["config.json", "model.safetensors", "tokenizer.json"])
     shutil.copy(pretrained(case.world) / other / file.name, file)
     return f"{file.name} of {other}"
+
+
+def _sentences(case: Case, folder: Path) -> str:
+    """The files that sentence-transformers writes beside an encoder, with one value changed."""
+    types = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    written = {
+        "modules.json": [{"path": path, "type": f"sentence_transformers.models.{one}"} for path, one in types.items()],
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
+        "1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+    }
+    name = case.random.choice(list(written))
+    written[name], how = damaged_json(case.random, written[name])
+    (folder / "1_Pooling").mkdir()
+    for file, content in written.items():
+        (folder / file).write_text(json.dumps(content))
+    return f"{name}: {how}"
 
 
 ATTACKS = {"imported-parts": imported_parts}

@@ -55,9 +55,11 @@ VALUES = [
 """In TOML."""
 READINGS = [
     *("", "knn-lm", "external", "long", "trime", "neural-cache", "none", "local", "external+long", "x", "+", "a:b:c"),
+    *("exact", "exact-stream", "exact-stream+exact", "similar-pairs"),
 ]
 SETTINGS = [
     *("", "lambda", "temperature", "k", "size", "theta", "alpha", "window", "metric", "exact", "x", "memory", "key"),
+    *("matches", "pairs", "pointers", "searched"),
 ]
 FACTORIES = [
     *("PCA100,Flat", "PCA4,Flat", "NSG16", "HNSW0", "HNSW99999999", "IVF99999999,Flat", "IVF4,PQ3", "IVF4,", ",Flat"),
@@ -93,6 +95,9 @@ EXAMPLES = [
     ["compare", "{report}", "{recent}", "--block-tokens", "9" * 23],
     ["compare", "{report}", "{recent}", "--samples", "9" * 23],
     ["precompute-neighbors", "{index}", "--k", str(2**63)],
+    ["evaluate", "{model}", "--memory", f"exact:matches={10**11},lambda=0.3"],
+    ["build-index", "{tokens}", "--index", "exact", "--recall", "5"],
+    ["build-index", "{exchanged}", "--merge", "{neighbors}", "--index", "IVF4,Flat"],
     ["tokenize", "nowhere\x1b[31m.txt"],
 ]
 """What has ended badly once, or nearly."""

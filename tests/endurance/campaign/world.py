@@ -41,9 +41,14 @@ STAGES = {
     "cut": ["update-datastore", "{grown}", "--forget", "1", "--forget", "3-5"],
     "cut-ivf": ["build-index", "{cut}", "--index", "IVF4,Flat", "--update", "{grown-ivf}"],
     "exchanged": ["update-datastore", "{datastore}", "--add", "{more}", "--forget", "2-4"],
+    "merged": ["build-index", "{datastore}", "--merge", "{neighbors}", "--index", "IVF4,Flat"],
+    "few": ["build-index", "{cut}", "--keep", "0.5", "--index", "IVF4,SQ8"],
+    "contexts": ["build-index", "{tokens}", "--index", "exact"],
+    "more-contexts": ["build-index", "{more}", "--index", "exact", "--update", "{contexts}"],
+    "matched": ["evaluate", "{model}", "--memory", "exact:lambda=0.3", "--save-token-scores"],
 }
 """The pipeline's commands by the name of what they make; `{name}` stands for an earlier reference."""
-CHANGES = ["grown", "grown-ivf", "cut", "cut-ivf", "exchanged"]
+CHANGES = ["grown", "grown-ivf", "cut", "cut-ivf", "exchanged", "few", "more-contexts"]
 """Stages that make a datastore, or an index, out of the one before."""
 
 

@@ -94,7 +94,7 @@ def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("queries", [1, 3, 100])
 def test_pairs_of_lists_come_list_after_list(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUERIES", queries)
+    monkeypatch.setattr(module, "QUERIES_SORTED", queries)
     nearest = np.random.default_rng(0).integers(-1, 6, (20, 3))
     visits = ListQueries(nearest, 8, in_turn)
     want = [np.flatnonzero(nearest.ravel() == number).tolist() for number in range(8)]

@@ -4,8 +4,9 @@ import torch
 
 from stages.search.keys import StoredKeys
 from stages.search.scan import QueryBlock
-from stages.search.tensor_search import KeysOnDevice, TensorQueries, TensorSearch, WithAll, parts
+from stages.search.tensor_search import KeysOnDevice, TensorQueries, TensorSearch, WithAll
 from stages.search.tensors import TensorKeys, rows_of, scores_of
+from stages.threads import slices
 
 DIM = 5
 
@@ -39,7 +40,7 @@ def test_keys_may_pass_in_any_parts(metric: str, width: int) -> None:
     for step in (200, 30, 3):
         search = TensorSearch(asked(queries, metric, exclude), 4, 8, 200)
         result = torch.empty(6, 4, dtype=torch.int64)
-        pieces = [TensorKeys(torch.arange(p.start, p.stop), keys[p]) for p in parts(0, 200, step)]
+        pieces = [TensorKeys(torch.arange(p.start, p.stop), keys[p]) for p in slices(200, step)]
         search.run(
             (WithAll(search.queries, piece, 100) for piece in reversed(pieces)),
             lambda which, pairs, result=result: result[which].copy_(pairs),
