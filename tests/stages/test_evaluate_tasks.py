@@ -456,13 +456,13 @@ def test_a_coarse_adaptation_is_the_same_for_every_range(
     store: Store, sequential: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = "coarse:k=16,steps=10,lr=0.2"
-    whole = scored(store, sequential, memory=memory, examples=19)
-    monkeypatch.setattr("stages.tasks.plan.RANGE", 7)
+    whole = scored(store, sequential, memory=memory, examples=9)
+    monkeypatch.setattr("stages.tasks.plan.RANGE", 4)
     (found,), (wanted,) = (
-        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=20), whole)
+        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=10), whole)
     )
     assert found["average"] > 0.6  # what was forgotten comes back
-    assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 19 + 1e-9
+    assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 9 + 1e-9
     head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics["rows"][0]
     assert head["matrix"] == scored(store, sequential, after="last").metrics["rows"][0]["matrix"]
 
