@@ -14,10 +14,9 @@ import typer
 from typer.completion import shell_complete
 
 from memlm_cli.command import Commands, CommandsByName
-from memlm_cli.console import answer, open_closed_streams
+from memlm_cli.console import answer, close_log, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
-from memlm_cli.log_file import close_log
 from pipelines.catalogue import COMMANDS
 from stages.errors import UsageError
 from stages.interrupts import raise_terminated
@@ -58,7 +57,7 @@ class AllCommands(CommandsByName):
         "doctor",
     )
     package = "memlm_cli.commands"
-    modules: ClassVar = {"try": "try_text"}
+    modules: ClassVar = {"try": "try_text", "presets": "listings:presets", "recipes": "listings:recipes"}
     settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:

@@ -11,7 +11,6 @@ from memlm_cli.progress import not_working
 from memlm_cli.result_tables import show_result, tell_rest
 from pipelines.options import Option
 from pipelines.settings import Settings, assignment, merged, nested
-from stages.artifacts.references import check_name
 from stages.artifacts.store import Store
 from stages.config import read_toml
 from stages.errors import ArtifactError, UsageError
@@ -77,12 +76,6 @@ def _require_one(said: Settings) -> None:
     for below in said.values():
         if isinstance(below, dict):
             _require_one(below)
-
-
-def check_artifact_name(common: Common) -> None:
-    """Raises UsageError if --name will not do."""
-    if common.name is not None:
-        check_name(common.name)
 
 
 def publish_name(common: Common, artifact: "Artifact") -> None:

@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from memlm_cli.console import say
+from memlm_cli.console import open_log, say
 from memlm_cli.defaults import FILE, Default
-from memlm_cli.log_file import open_log
 from memlm_cli.options import Asked, Common, OptionsOf, everywhere, parameters_of
 from memlm_cli.progress import telling
 from stages.errors import UsageError
@@ -60,7 +59,7 @@ class CommandsByName(TyperGroup):
     package: ClassVar[str]
     """Where each has a module of its own, which holds a function of that name, or a group as `app`."""
     modules: ClassVar[Mapping[str, str]] = {}
-    """Those of commands whose module is not called as they are, but for hyphens."""
+    """Those of commands whose module is not called as they are, but for hyphens; `module:name` of several in one."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings of commands for Typer, besides their functions."""
 
@@ -88,9 +87,9 @@ class CommandsByName(TyperGroup):
 
     def function(self, name: str) -> Any:
         """The function of a command, or the group that it is."""
-        module = self.modules.get(name, name.replace("-", "_"))
+        module, _, function = self.modules.get(name, name.replace("-", "_")).partition(":")
         holds = import_module(f"{self.package}.{module}")
-        return getattr(holds, "app", None) or getattr(holds, module)
+        return getattr(holds, "app", None) or getattr(holds, function or module)
 
 
 class _Built(Mapping[str, Any]):

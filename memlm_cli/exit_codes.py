@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from memlm_cli.console import note, say, write_nowhere
-from memlm_cli.log_file import log_path
+from memlm_cli.console import note, say, state, write_nowhere
 from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
@@ -170,7 +169,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _bug_message(error: BaseException) -> str:
-    path = log_path() or _traceback_file(error)
+    path = _traceback_file(error) if state.log is None else state.log.path
     note("".join(traceback.format_exception(error)))
     said = f"{type(error).__name__}: {first_line(error)}"
     if outside := os.environ.get(OUTSIDE):

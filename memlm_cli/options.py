@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memlm_cli import completion
-from stages.artifacts.references import DEFAULT_STORE
+from stages.artifacts.references import DEFAULT_STORE, check_name
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ ReadArgument = Annotated[
         autocompletion=completion.artifacts("index", "model", "neighbors"),
         help="A model, index or neighbors; - or none: from stdin.",
     ),
+]
+
+
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a web page, complete in itself.")
 ]
 
 
@@ -84,7 +89,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Common(Asked):
-    """Values of the options that every stage's command has. Raises UsageError for a number that makes no sense."""
+    """Values of the options that every stage's command has. Raises UsageError for one that makes no sense."""
 
     name: Annotated[str | None, everywhere("--name", "Also call the artifact KIND/NAME.")] = None
     device: Annotated[
@@ -130,6 +135,8 @@ class Common(Asked):
             raise UsageError(f"--checkpoint-seconds must be above 0, not {self.checkpoint_seconds}.")
         if self.workers < 1:
             raise UsageError(f"--workers must be 1 or more, not {self.workers}.")
+        if self.name is not None:
+            check_name(self.name)
 
     def execution(self, reporter: "Reporter") -> "Execution":
         """How to work."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pipelines.command_words import command_words, on_top_of_preset
+from pipelines.options import command_words, on_top_of_preset
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.references import store_words
 from stages.errors import ArtifactError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.lineage import Member
     from stages.pages.page import Page
-    from stages.reports.remarks.remark import Remark
+    from stages.reports.remarks import Remark
 
 
 def script(members: Mapping[str, "Member"]) -> str:

@@ -14,7 +14,7 @@ from stages.text.tokens import SPLITS
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.pages.source import Source
-    from stages.reports.remarks.remark import Remark
+    from stages.reports.remarks import Remark
 
 Figures = Mapping[str, Any]
 
@@ -157,13 +157,11 @@ def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[st
     """Headers and cells: a row a split of tokens; rates and shares in percent."""
     columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
     rows = [
-        [split, *(_split_value(splits[split].get(name)) for name in columns)] for split in SPLITS if split in splits
+        [split, *(f"{v:.2%}" if isinstance(v, float) else cell_text(v) for v in map(splits[split].get, columns))]
+        for split in SPLITS
+        if split in splits
     ]
     return ["split", *(SPLIT_COLUMNS[name] for name in columns)], rows
-
-
-def _split_value(value: Any) -> str:
-    return f"{value:.2%}" if isinstance(value, float) else cell_text(value)
 
 
 def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> None:
@@ -172,8 +170,7 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     from stages.pages.headline import headline
     from stages.pages.lineage import lineage_of
     from stages.pages.source import read_sources
-    from stages.pages.tables import bucket_table, results_table
-    from stages.pages.title import page_title
+    from stages.pages.tables import bucket_table, page_title, results_table
 
     (source,) = read_sources([artifact], lineage_of([artifact]), baseline_remarks)
     rows = headline([source])
@@ -199,7 +196,7 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
     What the table itself cannot say of its figures comes with them.
     """
-    from stages.reports.remarks.remark import Severity
+    from stages.reports.remarks import Severity
 
     severe = [remark for remark in remarks if remark.severity == Severity.SEVERE]
     first = severe or [remark for remark in remarks if remark.severity == Severity.CAUTION][:1]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.executor import Finished, Reporters, StageExecutor, StageRun
+from pipelines.executor import Reporters, Result, StageExecutor, StageRun
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.executors.executor import Failed
 from stages.artifacts.executors.machines import (
@@ -33,7 +33,7 @@ from stages.artifacts.executors.machines import (
     require_shared,
     resources,
 )
-from stages.artifacts.make import Outcome, ResolvedWork, Status, make, plan
+from stages.artifacts.make import ResolvedWork, Status, make, plan
 from stages.artifacts.stage import Execution, ShardedStage
 from stages.artifacts.store import Store
 from stages.errors import ResourceError
@@ -79,7 +79,7 @@ class ClusterExecutor(StageExecutor):
         super().__init__(store, execution, reporters)
         self._planned: dict[str, ResolvedWork[Any]] = {}
         self._running: dict[str, RunningStage] = {}
-        self._ended: deque[Finished] = deque()
+        self._ended: deque[Result] = deque()
         self._losses = Losses()
         self._cluster = ExitStack()
         self._task: Any = None
@@ -150,7 +150,7 @@ class ClusterExecutor(StageExecutor):
 
     # Waiting
 
-    def finished(self) -> Finished:
+    def finished(self) -> Result:
         while not self._ended:
             by_answer = {stage.answer: stage for stage in self._running.values()}
             for stage in answered(by_answer, self._listen):
@@ -191,7 +191,7 @@ class ClusterExecutor(StageExecutor):
         if isinstance(answer, Failed):
             raise answer.error()
         reference, status, seconds = answer
-        self._ended.append(Finished(stage.run.name, Outcome(self._artifact(reference), status), seconds))
+        self._ended.append(Result(stage.run.name, self._artifact(reference), status, seconds))
 
     def _start_again(self, stage: RunningStage, error: RayError) -> Failed | None:
         """Start a stage whose process was lost; what is wrong, where that is of no use."""

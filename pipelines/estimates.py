@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from pipelines.catalogue import forecast_of, stage_of
-from pipelines.plan import bound, why_new
-from pipelines.recipe import Recipe, Reference
+from pipelines.recipe import Recipe, Reference, bound
+from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import FileEntry
 from stages.artifacts.garbage import folder_bytes
@@ -19,8 +19,9 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.forecasts import Cost, Forecast, Work
 from stages.numbers import size
+from stages.text.tokens import SPLITS
 
 
 class ExpectedStore(Store):
@@ -209,6 +210,49 @@ def _device_memory(forecast: Forecast[Any], config: StageConfig, inputs: Inputs,
     """Bytes of memory of the device that computes; None: not known."""
     memory = forecast.memory(config, inputs)
     return memory if device == CPU or memory is None else memory - forecast.beside_a_gpu(config, inputs)
+
+
+TEXTS = {*SPLITS, "source"}
+"""Roles of files of text; `source` is cut into splits."""
+
+
+def why_new(work: ResolvedWork[Any], store: Store) -> str:
+    """Why a piece of work, whose inputs are all there, is not done."""
+    if store.draft_folder(work.kind, work.id).is_dir():
+        return "interrupted: continues"
+    alike = list(reversed(store.artifacts(work.kind)))
+    # The latest of the same text first: how that differs says most.
+    alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
+    return next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
+
+
+def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:
+    """The roles (`train`, `source`, `tokenizer`) in which other files were read."""
+    different = {tuple(file) for file in artifact.manifest.outside_files} ^ {tuple(file) for file in work.files}
+    return {file[0].partition(".")[0] for file in different}
+
+
+def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
+    """Describe the one difference between a piece of work and one that was done; None if there are several."""
+    other = _other_files(artifact, work)
+    if other & TEXTS:
+        return "not made of this text yet"
+    if other:
+        return f"another {'/'.join(sorted(other))} than that of {artifact.reference}"
+    inputs = [
+        f"{role} changed: {artifact.manifest.inputs[role].id} -> {record.id}"
+        for role, record in work.records.items()
+        if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
+    ]
+    own = dict(leaves(artifact.config))
+    settings = [
+        f"{name}: {own.get(name)} -> {value}" for name, value in leaves(work.config.stored()) if own.get(name) != value
+    ]
+    if inputs and not settings:
+        return ", ".join(inputs)
+    if settings and not inputs:
+        return "settings changed: " + ", ".join(settings[:3]) + (", …" if len(settings) > 3 else "")
+    return None
 
 
 Run = tuple[int, float]

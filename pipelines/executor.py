@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
-from stages.artifacts.make import Outcome, make
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.make import Status, make
 from stages.artifacts.stage import Execution, Stage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -30,12 +31,18 @@ class StageRun:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A stage that is done."""
+class Result:
+    """A stage of a recipe, done."""
 
     name: str
-    outcome: Outcome
+    artifact: Artifact
+    status: Status
     seconds: float
+    """Seconds of this run, not of the run that made the artifact."""
+
+    @property
+    def reference(self) -> str:
+        return self.artifact.reference
 
 
 class StageExecutor(ABC):
@@ -57,20 +64,20 @@ class StageExecutor(ABC):
         """Begin as many stages, the first ones, as there is room for; returns these. Raises: what a stage raises."""
 
     @abstractmethod
-    def finished(self) -> Finished:
+    def finished(self) -> Result:
         """Wait for a stage that was begun. Raises: what a stage raises, and what a signal asks for."""
 
     @abstractmethod
     def close(self) -> None:
         """End what was begun, finished or not; what is done of it is kept."""
 
-    def run_here(self, run: StageRun) -> Finished:
+    def run_here(self, run: StageRun) -> Result:
         """Make the artifact of a stage in this process, or find it. Raises: whatever the stage raises."""
         began = monotonic()
         with self.reporters(run.name) as reporter:
             execution = replace(self.execution, reporter=reporter, command=run.command)
             outcome = make(run.stage, run.config, run.references, self.store, execution)
-        return Finished(run.name, outcome, monotonic() - began)
+        return Result(run.name, outcome.artifact, outcome.status, monotonic() - began)
 
 
 class LocalExecutor(StageExecutor):
@@ -80,7 +87,7 @@ class LocalExecutor(StageExecutor):
         self._run = ready[0]
         return ready[:1]
 
-    def finished(self) -> Finished:
+    def finished(self) -> Result:
         return self.run_here(self._run)
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ from pydantic import Field
 from pipelines.catalogue import COMMANDS, check_references, config_of, names_files, reads_artifact, stage_of
 from pipelines.settings import merged, validated
 from stages.artifacts.kinds import KINDS
+from stages.artifacts.store import Store
 from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
 from stages.training.config import TrainConfig
@@ -269,3 +270,22 @@ def _check_order(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequenc
 def _not_above(name: str, reference: str, earlier: Sequence[str]) -> UsageError:
     known = did_you_mean(reference, earlier) if earlier else "it is the first"
     return UsageError(f"Stage {name!r} reads {reference!r}, which is no stage above it; {known}")
+
+
+def require_named(recipe: Recipe, store: Store) -> None:
+    """Raises: ArtifactError for an artifact that the recipe names and that is not there, before any stage runs."""
+    for stage in recipe.stages.values():
+        for role, value in stage.all_references.items():
+            if reads_artifact(stage.command, role) and isinstance(value, str) and value not in recipe.stages:
+                store.locate(value)
+
+
+def bound(references: Mapping[str, Reference], made: Mapping[str, Any]) -> dict[str, Any]:
+    """References as a stage takes them: names of steps replaced by the `reference` of what they made."""
+    found: dict[str, Any] = {}
+    for role, value in references.items():
+        if isinstance(value, str):
+            found[role] = made[value].reference if value in made else value
+        else:
+            found[role] = list(value)
+    return found

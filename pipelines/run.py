@@ -2,38 +2,18 @@
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from pipelines.catalogue import stage_of
-from pipelines.command_words import command_words, on_top_of_preset
-from pipelines.executor import LocalExecutor, Reporters, StageExecutor, StageRun
-from pipelines.plan import bound, require_named
-from pipelines.recipe import Recipe
-from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import Status
+from pipelines.executor import LocalExecutor, Reporters, Result, StageExecutor, StageRun
+from pipelines.options import command_words, on_top_of_preset
+from pipelines.recipe import Recipe, bound, require_named
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 
 Begins = Callable[[str, Mapping[str, Any]], None]
 """Called with the name of a stage when it begins, and what it reads: references of artifacts there are, and files."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One stage of a recipe, done."""
-
-    name: str
-    command: str
-    artifact: Artifact
-    status: Status
-    seconds: float
-    """Seconds of this run, not of the run that made the artifact."""
-
-    @property
-    def reference(self) -> str:
-        return self.artifact.reference
 
 
 def run_recipe(
@@ -71,9 +51,8 @@ def run_recipe(
                 begun.add(run.name)
                 begins(run.name, run.references)
             done = executor.finished()
-            command, made = recipe.stages[done.name].command, done.outcome
-            results[done.name] = Result(done.name, command, made.artifact, made.status, done.seconds)
-            yield results[done.name]
+            results[done.name] = done
+            yield done
 
 
 def _executor(store: Store, execution: Execution, reporters: Reporters) -> StageExecutor:

@@ -141,7 +141,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
     for number, part in enumerate(location):
         fields = {name: field for m in models for name, field in _fields(m).items()}
         unknown = bool(models) and number == len(location) - 1
-        if (named or part not in fields) and (meant := _tagged(models, part)):
+        if (named or part not in fields) and (meant := [m for m in models if part in _tags(m)]):
             others = [tag for m in models if location[-1] in _fields(m) for tag in _tags(m)]
             if others and number == len(location) - 2:
                 elsewhere = f" of {part}; it is one of {', '.join(others)}"
@@ -158,11 +158,6 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
         path.append(str(part))
         any_name = part in fields and get_origin(fields[part].annotation) is dict
     return ".".join(path), known, elsewhere
-
-
-def _tagged(models: list[type[BaseModel]], tag: int | str) -> list[type[BaseModel]]:
-    """The member of a union that a tag means."""
-    return [m for m in models if tag in _tags(m)]
 
 
 def _tags(model: type[BaseModel]) -> list[str]:

@@ -51,13 +51,10 @@ class Settings(BaseModel):
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             held = value if isinstance(value, tuple) else (value,)
-            if any(isinstance(one, int) and abs(one) >= LARGEST for one in held) and not _is_bounded(field):
+            bounded = any(isinstance(mark, Lt | Le) for mark in field.metadata)
+            if any(isinstance(one, int) and abs(one) >= LARGEST for one in held) and not bounded:
                 raise ValueError(f"{field.alias or name} is too large: numbers below {LARGEST:,} can be stored")
         return self
-
-
-def _is_bounded(field: FieldInfo) -> bool:
-    return any(isinstance(mark, Lt | Le) for mark in field.metadata)
 
 
 class StageConfig(Settings):
@@ -121,7 +118,7 @@ class OneOf:
         Raises: UsageError for an unknown name, pydantic's ValidationError for settings that the part does not take.
         """
         value = self._in_full(value)
-        return self._class_of(value).model_validate(value)
+        return self.registry.settings(self._name(value)).model_validate(value)
 
     def classes(self) -> list[type[Settings]]:
         """The settings of all parts."""
@@ -129,9 +126,6 @@ class OneOf:
 
     def _in_full(self, value: Any) -> Any:
         return self.spelled_out(value) if self.spelled_out and isinstance(value, Mapping) else value
-
-    def _class_of(self, value: Any) -> Any:
-        return self.registry.settings(self._name(value))
 
     def _name(self, value: Any) -> Any:
         if isinstance(value, Mapping):

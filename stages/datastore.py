@@ -19,6 +19,7 @@ from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedCon
 from stages.lineage.corpus import corpus_of, require_key, require_split, require_text
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of
+from stages.models.devices import device_type, resolve_device, resolve_precision, tune_allocator
 from stages.numbers import rate
 
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         return Inputs({"encoder": encoder, "corpus": corpus})
 
     def resolve(self, config: DatastoreConfig, inputs: Inputs, execution: Execution) -> DatastoreConfig:
-        from stages.models.devices import device_type, resolve_precision
-
         windows = resolve_windows(inputs["encoder"], config.asked_windows)
         key = config.key or stored_key(inputs["encoder"])
         require_key(inputs["encoder"], key)
@@ -113,7 +112,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
         from stages.encoding.encode import SplitReader
         from stages.encoding.key_encoder import KeyEncoder
         from stages.examples.examples import Corpus
-        from stages.models.devices import resolve_device, tune_allocator
         from stages.models.weights import load_model
 
         config, corpus = job.config, job.inputs["corpus"]

@@ -14,6 +14,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.examples import EXAMPLES, STREAMS
 from stages.lineage.corpus import corpus_of, require_split, require_text
+from stages.models.devices import resolve_device
 from stages.tasks.episodes import EPISODES, EpisodesConfig, layouts
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ class BuildEpisodes(ShardedStage[EpisodesConfig, ShardPlan[Shard], Work, Shard])
         return ShardPlan([Shard(f"{number:06d}") for number in range(arrays[0].shards)], arrays=arrays)
 
     def open(self, job: ShardJob[EpisodesConfig], plan: ShardPlan[Shard]) -> Work:
-        from stages.models.devices import resolve_device
         from stages.models.weights import load_model
         from stages.tasks.reader import all_documents
 

@@ -31,6 +31,7 @@ from stages.lineage.neighbors import resolve_exclusion
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods.defaults import default_memory, lacking_memory
 from stages.models.config import model_of
+from stages.models.devices import device_type, resolve_device, resolve_precision, tune_allocator
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.reading import Reading
 from stages.retrieval.sources.settings import resolve_reading
@@ -83,8 +84,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return Inputs(read)
 
     def resolve(self, config: EvaluateConfig, inputs: Inputs, execution: Execution) -> EvaluateConfig:
-        from stages.models.devices import device_type, resolve_precision
-
         readings = _readings(config, inputs, execution)
         by_window = any(reading.reads_windows for reading in readings)
         windows = resolve_windows(inputs["model"], config.asked_windows, segmented=by_window)
@@ -122,7 +121,6 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.encoding.carried_state import StateStore
         from stages.evaluation.opening import open_range_reader
         from stages.evaluation.row_weights import RowWeights
-        from stages.models.devices import resolve_device, tune_allocator
         from stages.retrieval.sources.source import Needs
         from stages.retrieval.weights.policy import open_policies
 
@@ -200,7 +198,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         from stages.charts.report import report_charts
         from stages.diagnostics.options import probe_charts
         from stages.evaluation.figures import report
-        from stages.evaluation.figures.tuned import tuning_figures
+        from stages.evaluation.figures.report import tuning_figures
         from stages.evaluation.metrics_file import metrics_of
         from stages.evaluation.plan import probes_of, rows_of_report
         from stages.evaluation.row_weights import RowWeights

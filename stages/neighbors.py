@@ -22,6 +22,7 @@ from stages.lineage.corpus import corpus_of, require_split
 from stages.lineage.indexes import require_all, require_vectors
 from stages.lineage.sources import own_splits
 from stages.models.config import model_of
+from stages.models.devices import device_type, resolve_device, resolve_precision
 from stages.numbers import percent, rate
 from stages.search.config import NeighborsConfig, exactness, excluding_fewer, lists_to_read
 from stages.text.tokens import open_split
@@ -165,8 +166,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         return Inputs({"index": index, "queries": tokens})
 
     def resolve(self, config: NeighborsConfig, inputs: Inputs, execution: Execution) -> NeighborsConfig:
-        from stages.models.devices import device_type, resolve_precision
-
         index = inputs["index"]
         splits = tuple(dict.fromkeys(config.queries or inputs["queries"].metrics["splits"]))
         own = own_splits(index.input("datastore"), inputs["queries"])
@@ -201,7 +200,6 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
         from stages.examples.examples import Corpus
         from stages.lineage.rows import DatastoreRows, stored_keys
         from stages.machine import return_large_blocks
-        from stages.models.devices import resolve_device
         from stages.search.open import open_searcher
 
         return_large_blocks()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ __all__ = ["PackBatches", "PackConfig"]
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from stages.text.bm25 import Bm25Index, RankBm25
     from stages.text.packing import Chain
 
 SPLIT = "train"
@@ -85,18 +86,11 @@ class Plan(ShardPlan[SegmentRange]):
     k: int
 
 
-class Matcher(Protocol):
-    """Finds the segments that are most like others of the same split."""
-
-    def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best other segments for segments start .. stop - 1: ids int64, -1 for none, and scores, [n, k] each."""
-
-
 @dataclass(frozen=True)
 class Work:
     """Everything that computing shards needs."""
 
-    index: Matcher
+    index: "Bm25Index | RankBm25"
     k: int
 
 
@@ -201,15 +195,13 @@ def _require_documents(tokens: Artifact) -> None:
         )
 
 
-def _matcher(job: ShardJob[PackConfig], segments: int) -> Matcher:
-    from stages.text.bm25 import SCORINGS, Bm25Index, itself
+def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25":
+    from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself
     from stages.text.packing import sharing
 
     # a segment is most like itself, and next to that like others of its document
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
-        from stages.text.bm25 import RankBm25
-
         offsets = _offsets(job, segments)
         return RankBm25(np.split(np.asarray(_ids(job)[: offsets[-1]]), offsets[1:-1]), hidden)
     return Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)

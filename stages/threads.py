@@ -12,20 +12,47 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 
 
-class ThreadPool(Protocol):
-    """Calls a function with many items, on `threads` threads."""
+class ThreadPool:
+    """Calls a function with many items, on `threads` threads; without a `pool` of them here, one after the other."""
 
-    threads: int
+    def __init__(self, threads: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
+        self.threads, self._pool = threads, pool
 
     def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
         """Call it with every item, in any order and several at a time. Raises: what one of the calls raised."""
+        waiting = deque(items)
+
+        def work_off() -> None:
+            while waiting:
+                try:
+                    item = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    work(item)
+                except BaseException:
+                    waiting.clear()
+                    raise
+
+        if self._pool is None:
+            return work_off()
+        calls = [self._pool.submit(work_off) for _ in range(min(self.threads, len(waiting)))]
+        try:
+            for call in calls:
+                call.result()
+        finally:
+            waiting.clear()
+            wait(calls)
+
+
+in_turn = ThreadPool()
 
 
 def slices(stop: int, step: int, start: int = 0) -> list[slice]:
@@ -59,52 +86,11 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
             # OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default
             alone = partial(controller.limit, limits=1, user_api="openmp")
             with ThreadPoolExecutor(count, initializer=alone) as pool:
-                yield _Sharing(count, pool)
+                yield ThreadPool(count, pool)
 
 
 def _threads(controller: ThreadpoolController) -> int:
     return max((pool["num_threads"] for pool in controller.info()), default=1)
-
-
-class _InTurn:
-    """Calls a function with every item, one after the other, here."""
-
-    threads = 1
-
-    def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
-        for item in items:
-            work(item)
-
-
-in_turn = _InTurn()
-
-
-class _Sharing:
-    def __init__(self, threads: int, pool: ThreadPoolExecutor) -> None:
-        self.threads, self._pool = threads, pool
-
-    def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
-        waiting = deque(items)
-
-        def work_off() -> None:
-            while waiting:
-                try:
-                    item = waiting.popleft()
-                except IndexError:
-                    return
-                try:
-                    work(item)
-                except BaseException:
-                    waiting.clear()
-                    raise
-
-        calls = [self._pool.submit(work_off) for _ in range(min(self.threads, len(waiting)))]
-        try:
-            for call in calls:
-                call.result()
-        finally:
-            waiting.clear()
-            wait(calls)
 
 
 @contextmanager

@@ -9,20 +9,84 @@ until the artifact is published.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from stages.artifacts.output import ShardOutput
+from stages.artifacts.schema import Count, Expected, Figures, Schema, Share, anything, offsets
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
-from stages.examples import PAIRS
-from stages.text.config import GIVEN, TokenizeConfig
-from stages.tokenization.schema import TOKENS
+from stages.examples import EXAMPLES, STREAMS
+from stages.examples.form import SplitForm, token_ids
+from stages.text.config import TokenizeConfig
 
 if TYPE_CHECKING:
     from stages.tokenization.encoded import VocabularyShard, WordsShard, Work
     from stages.tokenization.spooling import TextShard
 
     AnyShard = TextShard | WordsShard | VocabularyShard
+    from stages.artifacts.artifact import Artifact
+
+
+Id = Annotated[int, Field(ge=0, lt=2**31)]
+"""Id of a token; values of datastores and targets of scores are int32."""
+
+
+class SplitFigures(Figures):
+    """Metrics of one split."""
+
+    tokens: Count
+    documents: Count
+    characters: Count
+    bytes: Count
+    words: Count
+    paragraphs: Count | None = None
+    unknown_rate: Share
+
+
+class TokensFigures(Figures):
+    """Metrics of tokens."""
+
+    splits: dict[str, SplitFigures]
+    vocabulary_size: Annotated[int, Field(gt=0, le=2**31)]
+    eos_id: Id
+    unk_id: Id | None = None
+    start_id: Id = 0
+    prefix_id: Id | None = None
+    tokenizer: str
+    examples: str = STREAMS
+    """Kind of examples that a split is read as."""
+    eos_after: Literal["line", "document", "never"]
+
+    @model_validator(mode="after")
+    def _as_the_kind_asks(self) -> Self:
+        asked: SplitForm = EXAMPLES.settings(self.examples)
+        for figures in self.splits.values():
+            asked.figures.model_validate(figures.model_dump())
+        return self
+
+
+def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
+    """The arrays of `tokens.zarr/SPLIT`: those of text, and those of the kind of examples."""
+    _, split, array = (*name.split("/", 2), "", "")[:3]
+    recorded = artifact.metrics["splits"].get(split)
+    if recorded is None:
+        return None
+    types, tokens = artifact.metrics["vocabulary_size"], recorded["tokens"]
+    kind: SplitForm = EXAMPLES.settings(artifact.metrics.get("examples", STREAMS))
+    if array in kind.arrays:
+        return kind.arrays[array](recorded, types)
+    paragraphs = (recorded.get("paragraphs"),)
+    return {
+        "ids": token_ids("tokens")(recorded, types),
+        "doc_offsets": Expected((None,), ("int64",), offsets(tokens)),
+        "paragraph_ends": Expected(paragraphs, ("int64",), offsets(tokens)),
+        "paragraph_hashes": Expected(paragraphs, ("uint64",), anything),
+    }.get(array)
+
+
+TOKENS = Schema(TokensFigures, split_arrays)
 
 
 @dataclass(frozen=True)
@@ -76,10 +140,9 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
         return encode_shard(job.folder, work, shard)
 
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:
-        from stages.text.huggingface import special_ids
         from stages.tokenization import size_warnings
         from stages.tokenization.assembly import assemble, write_tasks
-        from stages.tokenization.encoded import eos_rule
+        from stages.tokenization.encoded import vocabulary_figures
 
         work = self.open(job, plan)
         splits, tokenizer = assemble(job, work, plan.texts), work.tokenizer
@@ -93,12 +156,6 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
         tasks = write_tasks(job, work, splits) if job.config.tasks else {}
         return {
             "splits": splits,
-            "vocabulary_size": tokenizer.vocabulary_size,
-            "eos_id": tokenizer.eos_id,
-            "unk_id": tokenizer.unk_id,
-            "tokenizer": tokenizer.kind if job.config.tokenizer == GIVEN else job.config.tokenizer,
-            "eos_after": eos_rule(tokenizer, aligned=job.config.is_aligned),
-            **({"examples": PAIRS} if job.config.is_aligned else {}),
-            **special_ids(tokenizer),
+            **vocabulary_figures(job.config, tokenizer),
             **tasks,
         }

@@ -14,6 +14,7 @@ from stages.config import StageConfig
 from stages.errors import UsageError
 from stages.lineage.corpus import require_split
 from stages.methods.config import TRAIN
+from stages.models.devices import device_type, resolve_precision
 from stages.reporting import first_process
 from stages.training.config import MODEL, SAID_OTHERWISE, TrainConfig
 
@@ -46,7 +47,6 @@ class Train(SerialStage[TrainConfig]):
 
     def resolve(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> TrainConfig:
         """Fill in the vocabulary, the positions, the memory, the number of steps and the precision."""
-        from stages.models.devices import device_type, resolve_precision
         from stages.training import resolve
 
         tokens = inputs["tokens"]

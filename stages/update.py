@@ -20,6 +20,7 @@ from stages.lineage.corpus import require_same_tokenizer, require_sources, requi
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.models.config import model_of
+from stages.models.devices import device_type, resolve_precision
 from stages.numbers import rate
 from stages.updating.change import Change, documents_meant, spelled_numbers
 from stages.updating.config import UpdateConfig, taken_over
@@ -58,8 +59,6 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         return Inputs(read | {ADDED: added})
 
     def resolve(self, config: UpdateConfig, inputs: Inputs, execution: Execution) -> UpdateConfig:
-        from stages.models.devices import device_type, resolve_precision
-
         rows = DatastoreRows(inputs[PREVIOUS])
         total = len(rows.doc_offsets) - 1
         forgotten = documents_meant(config.forget, rows.named_runs, total)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -13,8 +13,15 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @contextmanager
-def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") -> Iterator[str]:
-    """The address of a hub with some repositories, files by their paths; `gated`: one that needs a permission."""
+def serving(
+    repositories: Mapping[str, Mapping[str, bytes]], gated: Collection[str] = (), refused: Mapping[str, int] = {}
+) -> Iterator[str]:
+    """The address of a hub with some repositories, files by their paths.
+
+    Args:
+        gated: those whose files need a permission.
+        refused: names that are answered by one status, without a word.
+    """
 
     class Hub(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -36,11 +43,13 @@ def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") ->
             # api/models/NAME/... and api/datasets/NAME/... list files; NAME/resolve/... and datasets/NAME/... hold them
             parts = parts[2:] if parts[0] == "api" else parts[parts[0] == "datasets" :]
             name, rest = "/".join(parts[:2]), parts[2:]
+            if name in refused:
+                return self._refuse(refused[name])
             if name not in repositories:
                 return self._refuse(404, "RepoNotFound")
             files = repositories[name]
             if rest[:1] == ["resolve"]:
-                if name == gated:
+                if name in gated:
                     return self._refuse(403, "GatedRepo")
                 path = "/".join(rest[2:])
                 return self._file(files[path], body) if path in files else self._refuse(404, "EntryNotFound")
@@ -65,37 +74,14 @@ def serving(repositories: Mapping[str, Mapping[str, bytes]], gated: str = "") ->
             if body:
                 self.wfile.write(content)
 
-        def _refuse(self, status: int, code: str) -> None:
+        def _refuse(self, status: int, code: str = "") -> None:
             self.send_response(status)
-            self.send_header("X-Error-Code", code)
+            if code:
+                self.send_header("X-Error-Code", code)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-    with _running(Hub) as address:
-        yield address
-
-
-@contextmanager
-def answering(status: int) -> Iterator[str]:
-    """The address of a server that answers everything by one status, and says nothing."""
-
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        do_HEAD = do_GET
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with _running(Refusing) as address:
-        yield address
-
-
-@contextmanager
-def _running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -37,7 +37,7 @@ from stages.models.config import BackboneConfig, Reads, StateArray
 from stages.models.weights import load_model
 from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
-from stages.tokenization.schema import TOKENS
+from stages.tokenize import TOKENS
 from tests.cli.conftest import Memlm, logs, memlm, told  # noqa: F401
 from tests.stages.artifacts.test_reading import rewritten
 

@@ -15,7 +15,7 @@ The files are described in [artifacts on disk](reference/artifacts.md).
 def fields() -> str:
     """The page."""
     sys.path.insert(0, str(ROOT))
-    from stages.comparison import fields as comparison
+    from stages.comparison import settings as comparison
     from stages.evaluation import fields as report
 
     parts = {"metrics.json of a report": report, "The JSON of a comparison": comparison}

@@ -14,13 +14,13 @@ from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
-from stages.artifacts.kinds import KINDS
+from stages.artifacts.kinds import KINDS, STAGES
+from stages.errors import ArtifactError, UsageError, did_you_mean
 from stages.numbers import joined, size
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.artifacts.store import Store
-    from stages.errors import ArtifactError
 
 MEGABYTE = 10**6
 app = Commands(
@@ -48,7 +48,6 @@ def list_(
 ) -> None:
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
     from stages.artifacts.garbage import unfinished
-    from stages.errors import UsageError, did_you_mean
 
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
@@ -90,7 +89,6 @@ def verify(
     Exit 4 if one is damaged.
     """
     from stages.artifacts.manifest import UncheckedArtifact
-    from stages.errors import ArtifactError
 
     opened = _store(store)
     chosen = references or opened.references()
@@ -230,11 +228,8 @@ def _answer_copied(
 
 def _verified(
     store: "Store", references: Iterable[str], reporter: ConsoleReporter
-) -> "Iterator[tuple[str, Artifact | ArtifactError]]":
+) -> Iterator[tuple[str, "Artifact | ArtifactError"]]:
     """Each reference with the artifact, every byte of which is right, or what is wrong with it."""
-    from stages.artifacts.kinds import STAGES
-    from stages.errors import ArtifactError
-
     found: dict[str, Artifact | ArtifactError] = {}
     for reference in references:
         try:
@@ -266,7 +261,6 @@ def _require_unused(store: "Store", going: list[str]) -> None:
     It names all that would break: what was made of that, too.
     """
     from stages.artifacts.references import advised
-    from stages.errors import UsageError
 
     # All are opened before one is removed: a wrong reference leaves the store as it is.
     for reference in going:

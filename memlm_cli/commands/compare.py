@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, printable, say
-from memlm_cli.options import Asked, OptionsOf
-from memlm_cli.output_files import check_output_file, write_html
+from memlm_cli.console import answer, answers_on_terminal, check_output_file, printable, say, write_html
+from memlm_cli.options import Asked, HtmlOption, OptionsOf
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import table
 from stages.errors import ArtifactError, UsageError
@@ -37,9 +36,7 @@ def compare(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Also write every token's scores there.")
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
-    ] = None,
+    html: HtmlOption = None,
     *,
     settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
     asked: Asked,

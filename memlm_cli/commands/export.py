@@ -40,9 +40,6 @@ def export(
     # Before the model is loaded: a folder of somebody else is not written over.
     check_export_folder(output)
     found = exported(asked.open_store().get(read_reference(model), "model"), output, positions)
-    if asked.json:
-        fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
-        answer(json.dumps(fields))
-    else:
-        answer(str(output))
+    fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}
+    answer(json.dumps(fields) if asked.json else str(output))
     say(f"export: {found.form.architecture}; to the hub: {shlex.join(['hf', 'upload', 'NAME', str(output)])}")

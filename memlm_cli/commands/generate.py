@@ -12,8 +12,8 @@ from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
 from stages.numbers import number
 
 if TYPE_CHECKING:
+    from stages.generation import GenerationRequest
     from stages.generation.generate import GeneratedToken
-    from stages.generation.request import GenerationRequest
     from stages.inspection.reading import MemoryReader
     from stages.text.excerpt import TextStream
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def generate(
     source: ReadArgument = None,
     *,
-    wanted: Annotated["GenerationRequest", OptionsOf("stages.generation.request:GenerationRequest")],
+    wanted: Annotated["GenerationRequest", OptionsOf("stages.generation:GenerationRequest")],
     reading: ReadOptions,
     asked: Asked,
 ) -> None:

@@ -8,9 +8,8 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.arguments import read_question
-from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
-from memlm_cli.output_files import check_output_file, write_html
+from memlm_cli.console import answer, answers_on_terminal, check_output_file, write_html
+from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,9 +32,7 @@ def inspect(
             help="Read another corpus than the model's.",
         ),
     ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a web page, complete in itself.")
-    ] = None,
+    html: HtmlOption = None,
     *,
     which: Annotated["PassageSettings", OptionsOf("stages.inspection.settings:PassageSettings")],
     reading: ReadOptions,

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, open_page, say
 from memlm_cli.options import Asked
-from memlm_cli.output_files import open_page
 
 if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
     from stages.errors import ArtifactError
-    from stages.pages.page import Page
 
 DEFAULT_OUTPUT = Path("memlm-report.html")
 
@@ -54,15 +52,9 @@ def report(
         say(f"report: left out: {why}")
     write_page(page, output)
     files = [] if figures is None else write_figures(page, figures)
-    _tell(output, files, page, asked.json)
+    if files and not asked.json:
+        say(f"report: {len(page.figures)} figures in {files[0].parent}")
+    fields = {"path": str(output), "figures": [str(file) for file in files]}
+    answer(json.dumps(fields) if asked.json else str(output))
     if open_:
         open_page("report", output)
-
-
-def _tell(output: Path, files: list[Path], page: "Page", as_json: bool) -> None:
-    if as_json:
-        answer(json.dumps({"path": str(output), "figures": [str(file) for file in files]}))
-        return
-    if files:
-        say(f"report: {len(page.figures)} figures in {files[0].parent}")
-    answer(str(output))

@@ -1,13 +1,31 @@
-"""`memlm run`."""
+"""`memlm run`; and a recipe shown or run, as `memlm try` does it, too."""
 
-from typing import Annotated
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
-from memlm_cli.arguments import check_artifact_name, given_settings, publish_name, reference_line
-from memlm_cli.console import answer, note
+from memlm_cli.arguments import given_settings, publish_name, reference_line
+from memlm_cli.commands.plan import require_fit, show_estimates
+from memlm_cli.console import answer, note, on_terminal, say
+from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
+from memlm_cli.progress import ConsoleReporter
+from memlm_cli.tables import answer_table
+from pipelines.options import command_words
+from stages.artifacts.references import store_words
+from stages.numbers import duration
+
+if TYPE_CHECKING:
+    from pipelines.executor import Result
+    from pipelines.recipe import Recipe, StageRecipe
+
 
 FileList = list[str] | None
 
@@ -35,22 +53,16 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
-    from memlm_cli.commands.plan import show_estimates
     from memlm_cli.result_tables import tell_rest
-    from memlm_cli.run_recipe import as_asked, run_all, show_again, show_groups, show_plan
     from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
 
-    check_artifact_name(common)
     files = {"train": train or (), "valid": valid or (), "test": test or (), "pretrained": pretrained or ()}
-    loaded = load_recipe(find_recipe(recipe), files, given_settings(common, {}))
-    loaded = as_asked(loaded, seeds, common)
+    loaded = as_asked(load_recipe(find_recipe(recipe), files, given_settings(common, {})), seeds, common)
     if common.plan:
-        show_estimates(tasks_of(loaded), common, loaded.takes)
-        return
+        return show_estimates(tasks_of(loaded), common, loaded.takes)
     if dry_run:
-        show_plan(loaded, common)
-        return
+        return show_plan(loaded, common)
     results = run_all(loaded, common)
     last = results[-1]
     show_again(last, common)
@@ -59,3 +71,111 @@ def run(
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
     note(f"run: {last.reference} {last.status}")
+
+
+CONFIDENCE = 0.95
+"""Confidence of the intervals over seeds."""
+
+
+def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
+    """A recipe in the precision that is asked for, once for each value of its sweep and each seed."""
+    from pipelines.variants import varied
+
+    if common.precision:
+        recipe = recipe.with_precision(common.precision, where_open="precision" in common.by_default)
+    return varied(recipe, seeds)
+
+
+def show_plan(recipe: "Recipe", common: Common) -> None:
+    """Print what of a recipe is done, what would run, and why, on stdout."""
+    from pipelines.estimates import estimates, tasks_of
+    from pipelines.recipe import require_named
+    from stages.reporting import Silent
+
+    if recipe.description:
+        say(f"run: {recipe.description}{f' ({recipe.takes})' if recipe.takes else ''}")
+    store = common.open_store()
+    require_named(recipe, store)
+    found = estimates(tasks_of(recipe), store, common.execution(Silent()), sizes=False)
+    rows = [(one.name, one.command, one.state == "done", one.why, one.reference) for one in found]
+    if common.json:
+        fields = ("stage", "command", "done", "why", "reference")
+        answer(json.dumps([dict(zip(fields, row, strict=True)) for row in rows]))
+        return
+    shown = [(name, command, "done" if done else "would run", why, ref or "") for name, command, done, why, ref in rows]
+    answer_table(("stage", "command", "state", "why", "artifact"), shown)
+
+
+def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
+    """Run a recipe's stages, with `--verbose` telling of each; the results stand in the order of the recipe.
+
+    Args:
+        commands: also say the command of each stage before it runs.
+    Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
+    """
+    from memlm_cli.result_tables import show_result
+    from pipelines.estimates import tasks_of
+    from pipelines.run import run_recipe
+    from stages.reporting import Silent
+
+    def begins(name: str, references: Mapping[str, Any]) -> None:
+        if commands:
+            say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
+
+    require_fit(tasks_of(recipe), common)
+    done: dict[str, Result] = {}
+    *_, last = recipe.stages
+    how, store = common.execution(Silent()), common.open_store()
+    side_by_side = how.cluster is not None
+    tell = partial(ConsoleReporter, side_by_side=side_by_side)
+    with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:
+        for result in running:
+            done[result.name] = result
+            count = f", {len(done)} of {len(recipe.stages)} stages" if side_by_side else ""
+            say(f"{result.name}: {result.reference} {result.status} ({took(result)}){count}")
+            if result.status != "cached" and result.name != last and common.verbose:
+                show_result(result.artifact, named=True, verbose=True)
+    return [done[name] for name in recipe.stages]
+
+
+def show_again(result: "Result", common: Common) -> None:
+    """The tables of a stage at the end, which say of which seed, or other variant, they are: `report/…, seed 2`."""
+    from memlm_cli.result_tables import show_result
+
+    variant = result.name.partition("[")[2].removesuffix("]")
+    show_result(result.artifact, variant=variant.replace("=", " ").replace(",", ", "), verbose=common.verbose)
+
+
+def show_groups(results: "list[Result]") -> None:
+    """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
+    from memlm_cli.result_tables import groups_text
+    from stages.evaluation.figures.seed_groups import compare_groups
+
+    tables: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if "[" in result.name and result.artifact.kind == "report":
+            text = result.name.partition("[")[0], result.artifact.input("tokens").reference
+            tables.setdefault(text, []).append(result)
+    for (name, _), varied in tables.items():
+        names = {result.reference: result.name for result in varied}
+        found = compare_groups([result.artifact for result in varied], CONFIDENCE)
+        labels = [_without_seed(names[group["reports"][0]]) for group in found["groups"]]
+        say(f"\n{name}: {len(varied)} runs\n{groups_text(found, labels, terminal=on_terminal())}", styled=True)
+
+
+def _without_seed(name: str) -> str:
+    """`report[model.steps=500,seed=1]` -> `report[model.steps=500]`."""
+    return re.sub(r",?\bseed=\d+", "", name).replace("[]", "")
+
+
+def took(result: "Result") -> str:
+    """The time that an artifact says it took to make; of this run alone where it was there, or partly, before."""
+    whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
+    return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]
+
+
+def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
+    """The command of a stage, whose references are those of artifacts that are made, and files."""
+    words = command_words(stage.command, references, stage.settings, stage.preset)
+    device = [] if common.device == "auto" else ["--device", common.device]
+    return shlex.join(["memlm", *words, *device, *store_words(common.store)])

@@ -95,7 +95,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
         given: values of options by name; other names are settings, and may be nested.
     Raises: UsageError for settings that make no sense, before anything is read.
     """
-    from memlm_cli.arguments import check_artifact_name, given_settings
+    from memlm_cli.arguments import given_settings
     from pipelines.settings import merged, validated
     from stages.pretrained.location import names_tokenizer
     from stages.text.config import GIVEN
@@ -118,7 +118,6 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     asked = given_settings(common, typed, options)
     under = _under(preset, asked, references["init_from"], common) if model.has_presets else {}
     config: StageConfig = validated(model, merged(under, asked))
-    check_artifact_name(common)
     return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
 
 
@@ -127,7 +126,7 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
     from memlm_cli.arguments import publish_name
     from memlm_cli.exit_codes import resumable
     from memlm_cli.progress import ConsoleReporter
-    from pipelines.command_words import command_words
+    from pipelines.options import command_words
     from stages.artifacts.make import make
 
     store = common.open_store()

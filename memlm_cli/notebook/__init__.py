@@ -7,8 +7,7 @@ when it is first asked for.
 from typing import TYPE_CHECKING, Any
 
 from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Page, Report, Tokens
-from memlm_cli.notebook.reader import Reader, Scores
-from memlm_cli.notebook.store import Store, open, run
+from memlm_cli.notebook.store import Reader, Scores, Store, open, run
 from stages.errors import ArtifactError, BusyError, DataError, MemlmError, ResourceError, UsageError
 from stages.models.layers import STREAM_ATTENTION
 from stages.registry import Part, load

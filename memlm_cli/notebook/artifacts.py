@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from stages.artifacts.artifact import Artifact as Stored
+    from stages.charts.figure import Figure
 
 
 class Artifact:
@@ -141,23 +142,10 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> Columns:
     return found
 
 
-class Picture:
-    """A drawing; a notebook shows it."""
-
-    def __init__(self, svg: str, title: str) -> None:
-        self.svg, self.title = svg, title
-
-    def __repr__(self) -> str:
-        return f"<memlm picture: {self.title}>"
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-
 class Page:
     """A web page, complete in itself; a notebook shows it in a frame."""
 
-    def __init__(self, html: str, figures: Mapping[str, Picture] | None = None) -> None:
+    def __init__(self, html: str, figures: "Mapping[str, Figure] | None" = None) -> None:
         self.html = html
         self.figures = dict(figures or {})
 
@@ -212,7 +200,7 @@ class Report(Artifact):
             from memlm_cli.reproduce import page_of
 
             made = page_of([self._stored])
-        return Page(made.html, {figure.name: Picture(figure.svg, figure.title) for figure in made.figures})
+        return Page(made.html, {figure.name: figure for figure in made.figures})
 
     def _repr_html_(self) -> str:
         return self.page()._repr_html_()

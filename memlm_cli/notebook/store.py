@@ -1,16 +1,167 @@
-"""The store, and every stage by its command."""
+"""The store, every stage by its command, and models with their memories, which read and write texts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.notebook.artifacts import Artifact, Model, Neighbors, Report, StoredDatastore, StoredIndex, Tokens, plain
+from memlm_cli.notebook.artifacts import (
+    Artifact,
+    Columns,
+    Model,
+    Neighbors,
+    Page,
+    Report,
+    StoredDatastore,
+    StoredIndex,
+    Tokens,
+    columns,
+    plain,
+)
 from memlm_cli.notebook.artifacts import reference as reference_of
-from memlm_cli.notebook.reader import Reader
+from memlm_cli.notebook.artifacts import text as text_of
 from memlm_cli.progress import ConsoleReporter
+from stages.retrieval.arrays import count
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.artifacts.artifact import Artifact as Stored
+    from stages.artifacts.store import Store as Folder
+    from stages.inspection.inspect import Inspected, TokenView
+    from stages.inspection.reading import MemoryReader
+    from stages.inspection.request import Request, Resolved
+
+
+class Reader:
+    """A model with its memories, loaded when it first reads; and again, for other windows, when it first writes."""
+
+    def __init__(self, store: "Folder", request: "Request") -> None:
+        from stages.inspection.request import find
+
+        self._store, self._request = store, request
+        self._found: Resolved = find(request, store, None)
+
+    def __repr__(self) -> str:
+        model, *others = (f"{artifact.reference}" for role, artifact in self._found.read.items() if role != "tokens")
+        return f"<memlm reader of {model}{' with ' if others else ''}{', '.join(others)}>"
+
+    def score(self, text: str) -> "Scores":
+        """A text from its first token on, as `memlm inspect --text` reads it."""
+        return Scores(self.inspected(text, 0), self, text)
+
+    def inspected(self, text: str, contexts: int) -> "Inspected":
+        """A text token by token, each with so many of the contexts that were read."""
+        from stages.inspection.inspect import inspect_passage
+
+        text_of(text, "text")
+        loaded = self.loaded
+        with ConsoleReporter("score", soon=True):
+            return inspect_passage(loaded, text, contexts)
+
+    def generate(self, prompt: str = "", **options: Any) -> str:
+        """Generate text after a prompt; options as of `parts`."""
+        with ConsoleReporter("generate", soon=True):
+            return "".join(self.parts(prompt, **options))
+
+    def parts(
+        self,
+        prompt: str = "",
+        **options: Any,
+    ) -> Iterator[str]:
+        """The same as it is written, token by token.
+
+        Args:
+            options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of `memlm generate`.
+        """
+        from pipelines.settings import validated
+        from stages.generation import GenerationRequest
+        from stages.generation.generate import generate
+        from stages.text.excerpt import TextStream
+
+        text_of(prompt, "prompt")
+        wanted = validated(GenerationRequest, {"prompt": prompt, **options})
+        stream = TextStream(self._writer.text)
+        for token in generate(self._writer, wanted):
+            yield stream.add(token.id)
+        yield stream.end()
+
+    @property
+    def memories(self) -> list[dict[str, Any]]:
+        """The readings with their numbers."""
+        return self.loaded.memories
+
+    @cached_property
+    def loaded(self) -> "MemoryReader":
+        """The reader that scores texts."""
+        with ConsoleReporter("read", soon=True):
+            from stages.inspection.reading import load_reader
+
+            return load_reader(self._found, self._request)
+
+    @cached_property
+    def _writer(self) -> "MemoryReader":
+        with ConsoleReporter("read", soon=True):
+            from stages.generation.generate import open_writer
+
+            return open_writer(self._request, self._store)
+
+
+class Scores(dict[str, "np.ndarray"]):
+    """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
+
+    What probes measure at a token is a column, too.
+    """
+
+    def __init__(self, found: "Inspected", reader: Reader, text: str) -> None:
+        super().__init__(columns([_scored(token) for token in found.tokens]))
+        self._reader, self._text = reader, text
+
+    def neighbors(self, k: int = 8) -> Columns:
+        """The k contexts that carried most of the prediction of each token, the heaviest first.
+
+        Columns: `position` of the token, `rank`, `weight` within the reading's memory, `carried` (what it adds to the
+        probability of the token it holds), `right` (whether that is the token that came), `split`, `row`, `document`,
+        and the text `before` it, `next`, `after`.
+        """
+        found = self._reader.inspected(self._text, count(k, "k"))
+        return columns(
+            [
+                {
+                    "position": token.position,
+                    "rank": rank,
+                    "weight": context.weight,
+                    "carried": context.carried,
+                    "right": context.right,
+                    "split": context.source.split,
+                    "row": context.source.row,
+                    "document": context.source.name or str(context.source.document),
+                    "before": context.source.before,
+                    "next": context.source.token,
+                    "after": context.source.after,
+                }
+                for token in found.tokens
+                for rank, context in enumerate(token.contexts)
+            ]
+        )
+
+    def page(self) -> Page:
+        """The page of `memlm inspect --html`; a notebook shows it."""
+        from stages.inspection.page import page
+
+        return Page(page(self._reader.inspected(self._text, 4)))
+
+    def _repr_html_(self) -> str:
+        return self.page()._repr_html_()
+
+
+def _scored(token: "TokenView") -> dict[str, Any]:
+    from math import log
+
+    logp, logp_lm = (log(p) if p > 0 else -float("inf") for p in (token.final, token.model))
+    own = {"id": token.id, "token": token.text or token.label, "logp": logp, "logp_lm": logp_lm, "gain": token.gain}
+    return own | token.columns
+
 
 KINDS: dict[str, type[Artifact]] = {
     "tokens": Tokens,

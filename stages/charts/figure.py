@@ -40,6 +40,13 @@ class Figure:
 
     chart: Chart
 
+    def __repr__(self) -> str:
+        return f"<memlm picture: {self.title}>"
+
+    def _repr_svg_(self) -> str:
+        """The drawing, for a notebook."""
+        return self.svg
+
     @property
     def name(self) -> str:
         return self.chart.name

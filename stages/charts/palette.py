@@ -39,15 +39,6 @@ def page_style() -> str:
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
 
 
-def with_schemes(svg: str) -> str:
-    """A file whose colours follow the reader's screen: light as it is, and dark by a style of its own."""
-    dark = "".join(
-        f'[{kind}="{LIGHT[name]}"]{{{kind}:{DARK[name]}}}' for name in LIGHT for kind in ("fill", "stroke")
-        if f'{kind}="{LIGHT[name]}"' in svg and NAMES[LIGHT[name]] == name
-    )  # fmt: skip
-    return svg.replace(">", f"><style>@media (prefers-color-scheme:dark){{{dark}}}</style>", 1)
-
-
 def with_variables(svg: str) -> str:
     """A drawing whose colours are those of the page.
 

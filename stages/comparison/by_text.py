@@ -36,7 +36,7 @@ class Side:
 def compare_text(
     a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
 ) -> dict[str, Any]:
-    """Compare two reports on the same text; see `stages/comparison/fields.py` for the fields.
+    """Compare two reports on the same text; see `stages/comparison/settings.py` for the fields.
 
     Raises: UsageError if blocks of tokens are asked for, ArtifactError if no length of the documents is known.
     """

@@ -160,7 +160,7 @@ def _excerpts(scores: TokenScores, places: Places, at: np.ndarray, around: int |
 def compare_tokens(
     a: TokenScores, b: TokenScores, settings: ComparisonSettings, progress: Progress = unheard
 ) -> dict[str, Any]:
-    """Compare two reports on the same tokens; see `stages/comparison/fields.py` for the fields.
+    """Compare two reports on the same tokens; see `stages/comparison/settings.py` for the fields.
 
     Raises: ArtifactError if the reports turn out not to hold scores of the same tokens.
     """

@@ -74,7 +74,11 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
                 f"{of_b!r}. Evaluate both on the same."
             )
     if _same_bytes(a.tokens, b.tokens, a.split):
-        _require_as_many(a, b)
+        if len(a) != len(b):
+            raise ArtifactError(
+                f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
+                "evaluate both on the same."
+            )
         return True
     _require_same_text(a, b)
     return False
@@ -85,14 +89,6 @@ def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
     if a.record == b.record:
         return True
     return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
-
-
-def _require_as_many(a: TokenScores, b: TokenScores) -> None:
-    if len(a) != len(b):
-        raise ArtifactError(
-            f"{a.report.reference} scores {len(a):,} tokens of {a.split}, {b.report.reference} {len(b):,}: "
-            "evaluate both on the same."
-        )
 
 
 def _require_same_text(a: TokenScores, b: TokenScores) -> None:
@@ -148,7 +144,7 @@ def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Pr
         a, b: reports with token scores.
         settings: what is compared, and how the bootstrap draws.
         progress: hears how many tokens are read, and how often units are drawn.
-    Returns: JSON; its fields are in `stages/comparison/fields.py`.
+    Returns: JSON; its fields are in `stages/comparison/settings.py`.
     Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))

@@ -1,6 +1,5 @@
 """A comparison as a web page, complete in itself: no script, nothing from elsewhere."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,6 @@ from stages.web import render
 
 Facts = Mapping[str, Any]
 TEMPLATE = Path(__file__).parent / "compare.html"
-FULL = math.log(10)
-"""Nats of difference at which a token has its full colour: ten times as likely."""
 CAPTION = "Nats a token, B minus A: below zero B is better. Lines are {:.4g}% intervals."
 
 
@@ -40,7 +37,6 @@ def page(found: Facts) -> str:
         tops=[(title, tokens) for title, tokens in top_tokens(found) if tokens],
         token_figures=token_figures,
         against=against,
-        strength=_strength,
     )
 
 
@@ -65,8 +61,3 @@ def _chart(name: str, title: str, caption: str, labels: Sequence[str], groups: S
     caption += few_note(labels, [one["tokens"] for one in groups])
     series = Series("B - A", differences, intervals)
     return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"))
-
-
-def _strength(token: Facts) -> int:
-    """How strongly a token is coloured, 0 to 100."""
-    return round(100 * min(1.0, abs(token["difference"]) / FULL))

@@ -1,4 +1,4 @@
-"""Settings of a comparison: what is compared, and how intervals are computed."""
+"""Settings of a comparison: what is compared, and how intervals are computed; and the fields of its JSON."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -34,3 +34,38 @@ class ComparisonSettings(Settings):
         from stages.evaluation.figures.intervals import Bootstrap
 
         return Bootstrap(self.samples, self.confidence, self.seed)
+
+
+FIELDS = {
+    "a": "`reference`, `model`, `method`, `row` and figures of the first report, `counting` included.",
+    "b": "The same of the second.",
+    "reading": "The memory that is compared: `final`, or `model`.",
+    "split": "The split that both scored.",
+    "score": "`all` tokens, or the `last-word`.",
+    "paired_on": "`tokens`, or `text` where tokenizers differ.",
+    "unknown_rate": "Share of `<unk>`.",
+    "unknown_rate_a": "On text, that of the first.",
+    "unknown_rate_b": "That of the second.",
+    "tokens": "Compared tokens.",
+    "tokens_a": "On text, those of the first.",
+    "tokens_b": "Those of the second.",
+    "bleu": "Of translations: BLEU of both, and their difference by the paired bootstrap.",
+    "bootstrap": "`samples`, `confidence`, `seed`; `unit`, `units`, `units_won`.",
+    "nll_a": "Mean of the first in nats a token.",
+    "nll_b": "Mean of the second.",
+    "difference": "B minus A: negative where B is better.",
+    "interval": "Of the difference.",
+    "perplexity_ratio": "Perplexity of B over that of A.",
+    "perplexity_ratio_interval": "Its interval.",
+    "won": "Tokens that B gives more probability.",
+    "lost": "Tokens that it gives less.",
+    "won_share": "Their share.",
+    "lost_share": "Their share.",
+    "by_frequency": "The same of each bucket of training counts.",
+    "by_position": "The same of each range of positions.",
+    "per": "On text: the same by `word` and `character`.",
+    "most_won": "Tokens with their place, text, log-probabilities and what probes tell.",
+    "most_lost": "The same of those that B loses most.",
+    "groups": "Of several seeds: `reports`, `seeds`, `method`, `rows`.",
+}
+"""Meaning of each field."""

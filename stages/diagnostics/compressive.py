@@ -24,15 +24,13 @@ class AttentionWatch(LayerWatch):
     """Adds up where positions look; and the compression loss each time that a segment ends."""
 
     def see(self, block: ScoredBlock) -> None:
-        import torch
-
         to_slots = []
         for layer, calls in self.calls():
             looked = self.by_token(block, [one for one, _ in calls]).double()
             losses = [loss for _, loss in calls if loss is not None]
             self.add(layer, attention=looked.sum(0), loss=float(sum(losses)), borders=len(losses))
             to_slots.append(looked[:, :PARTS].sum(1).float())
-        self.column(slots_attention=torch.stack(to_slots).mean(0))
+        self.mean_column("slots_attention", to_slots)
 
     def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, float | None]:
         """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; the loss where slots are made."""

@@ -7,29 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import EDGES, LayerProbe, LayerWatch, Sums, histogram_of_blocks
 from stages.models.layers.memory_settings import HashedNgramsSettings
 from stages.models.layers.settings import Place
 
 if TYPE_CHECKING:
+    from stages.charts.data import Chart
     from stages.encoding.probe import ScoredBlock
-
-BINS = 20
-"""Equal parts of [0, 1] in which gates are counted."""
-EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 class GatesWatch(LayerWatch):
     """Counts gates, block after block; of a token, their mean over layers."""
 
     def see(self, block: ScoredBlock) -> None:
-        import torch
-
         gates = [self.by_token(block, calls).float().cpu() for _, calls in self.calls()]
         for layer, its in enumerate(gates):
             self.add(layer, counts=np.histogram(its.numpy(), EDGES)[0], total=its.double().sum())
-        self.column(ngram_gate=torch.stack(gates).mean(0))
+        self.mean_column("ngram_gate", gates)
 
 
 class NgramsProbe(LayerProbe):
@@ -54,16 +48,6 @@ class NgramsProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        return [
-            Chart(
-                "hashed-ngrams-gates",
-                f"How far n-grams are let in on {split}",
-                "The share of tokens by the gate of what their latest two and three tokens have stored.",
-                Histogram(
-                    EDGES,
-                    [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
-                    float(np.mean([one["gate"] for one in blocks])),
-                    "gate",
-                ),
-            )
-        ]
+        title, gates = f"How far n-grams are let in on {split}", [one["gate"] for one in blocks]
+        caption = "The share of tokens by the gate of what their latest two and three tokens have stored."
+        return histogram_of_blocks("hashed-ngrams-gates", title, caption, blocks, gates, "gate")

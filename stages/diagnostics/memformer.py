@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Records, Sums
+from stages.diagnostics.probe import BINS, LayerProbe, LayerWatch, Records, Sums
 from stages.models.backbones.stream_configs import MemformerConfig
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from stages.encoding.probe import ScoredBlock
-
-BINS = 20
 
 
 class SlotsWatch(LayerWatch):
@@ -54,9 +51,8 @@ class MemformerProbe(LayerProbe):
     columns: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        return cls((1,)) if isinstance(model, MemformerConfig) and model.slots else None
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        return (1,) if isinstance(model, MemformerConfig) and model.slots else ()
 
     def metrics(self, records: Records) -> dict[str, Any]:
         (found,) = super().metrics(records)["blocks"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, HeatMap, Share, Side
 from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
 from stages.models.backbones.stream_configs import MemoryTransformerConfig
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +55,7 @@ class TokensWatch(LayerWatch):
             if layer.writes:
                 self.add(number, reads=reads.sum(0).view(m, -1))
             to_memory.append(given[:, :m].sum(1).float())
-        self.column(memory_tokens_attention=torch.stack(to_memory).mean(0))
+        self.mean_column("memory_tokens_attention", to_memory)
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
         """A row for each position: its part of the segment, attention to memory tokens and to E, where memory looks.
@@ -94,11 +93,10 @@ class MemoryTokensProbe(LayerProbe):
     columns: ClassVar[tuple[str, ...]] = ("memory_tokens_attention",)
 
     @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        if not isinstance(model, MemoryTransformerConfig) or not model.memory_tokens:
-            return None
-        return cls(tuple(range(1, model.layers + 1)))
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        if isinstance(model, MemoryTransformerConfig) and model.memory_tokens:
+            return tuple(range(1, model.layers + 1))
+        return ()
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Shares of attention, means over heads and scored tokens."""

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import EDGES, LayerProbe, LayerWatch, Sums, histogram_of_blocks
 from stages.models.layers.memory_settings import MemSizerSettings
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from stages.charts.data import Chart
     from stages.encoding.probe import ScoredBlock
-
-BINS = 20
-"""Equal parts of all slots in which tokens are counted."""
-EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 class SlotsWatch(LayerWatch):
@@ -41,7 +37,7 @@ class SlotsWatch(LayerWatch):
             read.append(torch.special.entr(weights).sum(1).exp())
             counts = np.histogram(np.clip(read[-1].numpy() / weights.shape[1], 0, 1), EDGES)[0]
             self.add(number, counts=counts, read=read[-1].sum(), weights=weights.sum(0))
-        self.column(slots_read=torch.stack(read).mean(0))
+        self.mean_column("slots_read", read)
 
 
 class MemSizerProbe(LayerProbe):
@@ -70,16 +66,6 @@ class MemSizerProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        return [
-            Chart(
-                "memsizer-slots",
-                f"How many slots a token reads on {split}",
-                "The share of tokens by the slots that they read, exp of the entropy of their weights, of all.",
-                Histogram(
-                    EDGES,
-                    [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
-                    float(np.mean([one["read"] / one["slots"] for one in blocks])),
-                    "share of slots",
-                ),
-            )
-        ]
+        title, shares = f"How many slots a token reads on {split}", [one["read"] / one["slots"] for one in blocks]
+        caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."
+        return histogram_of_blocks("memsizer-slots", title, caption, blocks, shares, "share of slots")

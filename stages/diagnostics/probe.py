@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
+from stages.charts.data import Chart, Histogram, Series
 from stages.encoding.probe import Observation, RangeProbe
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig, model_of
 from stages.models.devices import now
 from stages.models.layers.settings import AttentionConfig, Place
 from stages.registry import load
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from stages.charts.data import Chart
     from stages.encoding.encode import HiddenReader
     from stages.encoding.probe import ScoredBlock
     from stages.models.language_model import LanguageModel
@@ -176,10 +176,15 @@ class LayerProbe(SummingProbe):
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
         model = model_of(read["model"])
-        chosen = getattr(model, cls.place) if isinstance(model, AttentionConfig) else None
-        if not isinstance(model, AttentionConfig) or not isinstance(chosen, cls.settings):
-            return None
-        return cls(model.blocks_with(cls.place), chosen)
+        blocks = cls.blocks_of(model)
+        return cls(blocks, getattr(model, cls.place, None)) if blocks else None
+
+    @classmethod
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        """The blocks of a model that have the layer."""
+        if isinstance(model, AttentionConfig) and isinstance(getattr(model, cls.place), cls.settings):
+            return model.blocks_with(cls.place)
+        return ()
 
     @final
     def watch(
@@ -220,6 +225,19 @@ class LayerProbe(SummingProbe):
     @abstractmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
         """Charts of some blocks of what is reported under the probe's name."""
+
+
+BINS = 20
+"""Equal parts of [0, 1] in which tokens are counted."""
+EDGES = [place / BINS for place in range(BINS + 1)]
+
+
+def histogram_of_blocks(
+    name: str, title: str, caption: str, blocks: Sequence[Mapping[str, Any]], values: Sequence[float], across: str
+) -> list[Chart]:
+    """The chart of the `histogram` of each block; `values`: the mean in each."""
+    series = [Series(f"block {one['block']}", one["histogram"]) for one in blocks]
+    return [Chart(name, title, caption, Histogram(EDGES, series, float(np.mean(values)), across))]
 
 
 class LayerWatch(RangeProbe):
@@ -279,6 +297,12 @@ class LayerWatch(RangeProbe):
         """Numbers of a block's counted tokens, [c] each."""
         for name, value in values.items():
             self._columns.setdefault(name, []).append(value.float())
+
+    def mean_column(self, name: str, layers: Sequence[Tensor]) -> None:
+        """The mean over layers of numbers of a block's counted tokens, [c] each."""
+        import torch
+
+        self.column(**{name: torch.stack(list(layers)).mean(0)})
 
     def kept(self, numbers: np.ndarray) -> Any:
         """A sum as JSON."""

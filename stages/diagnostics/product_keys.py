@@ -67,7 +67,7 @@ class SlotsWatch(LayerWatch):
                 best=_added_up(first, torch.ones_like(first), number),
             )
             largest.append(weights[..., 0].float().mean(1))
-        self.column(slot_weight=torch.stack(largest).mean(0))
+        self.mean_column("slot_weight", largest)
 
     def kept(self, numbers: np.ndarray) -> str:
         return packed(numbers)

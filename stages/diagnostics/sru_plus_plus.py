@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stages.artifacts.artifact import Artifact
-from stages.charts.data import Chart, Histogram, Series
-from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.diagnostics.probe import EDGES, LayerProbe, LayerWatch, Sums, histogram_of_blocks
 from stages.models.backbones.stream_configs import SRUPlusPlusConfig
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from stages.charts.data import Chart
     from stages.encoding.probe import ScoredBlock
-
-BINS = 20
-"""Equal parts of [0, 1] in which tokens are counted."""
-EDGES = [place / BINS for place in range(BINS + 1)]
 
 
 class CellsWatch(LayerWatch):
@@ -37,15 +32,13 @@ class CellsWatch(LayerWatch):
             return torch.stack([gate.transpose(0, 1).float().mean(2) for gate in (run.highway, forget)], 2)
 
     def see(self, block: ScoredBlock) -> None:
-        import torch
-
         passed = []
         for number, calls in self.calls():
             highway, forget = self.by_token(block, calls).cpu().unbind(1)
             counts = np.histogram(highway.numpy(), EDGES)[0]
             self.add(number, counts=counts, highway=highway.double().sum(), forget=forget.double().sum())
             passed.append(highway)
-        self.column(cell_share=torch.stack(passed).mean(0))
+        self.mean_column("cell_share", passed)
         alphas = [layer.projection.alpha for layer in self.layers]
         self.more["constants"] = [{"alpha": None if alpha is None else float(alpha.detach())} for alpha in alphas]
 
@@ -60,9 +53,8 @@ class SRUProbe(LayerProbe):
     columns: ClassVar[tuple[str, ...]] = ("cell_share",)
 
     @classmethod
-    def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        model = model_of(read["model"])
-        return cls(tuple(range(1, model.layers + 1))) if isinstance(model, SRUPlusPlusConfig) else None
+    def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
+        return tuple(range(1, model.layers + 1)) if isinstance(model, SRUPlusPlusConfig) else ()
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Means of r and f, the share of tokens in each twentieth of r, and α, null without attention."""
@@ -84,16 +76,6 @@ class SRUProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        return [
-            Chart(
-                "sru-plus-plus-cells",
-                f"How much of their cells layers pass on, on {split}",
-                "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input.",
-                Histogram(
-                    EDGES,
-                    [Series(f"block {one['block']}", one["histogram"]) for one in blocks],
-                    float(np.mean([one["highway"] for one in blocks])),
-                    "share of the cell",
-                ),
-            )
-        ]
+        title, gates = f"How much of their cells layers pass on, on {split}", [one["highway"] for one in blocks]
+        caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."
+        return histogram_of_blocks("sru-plus-plus-cells", title, caption, blocks, gates, "share of the cell")

@@ -6,6 +6,8 @@ Null in a field: not measured, or without meaning. Free of torch.
 from collections.abc import Mapping
 from typing import Any
 
+from stages.diagnostics import PROBES
+
 COUNTING = "counting"
 """Name of the controls in tables."""
 SHUT = "spalm, gate shut"
@@ -38,17 +40,7 @@ def baseline_name(report: Figures) -> str:
     return f"{baseline['row']['row']} ({of})"
 
 
-LAYERS = (
-    "hashed_ngrams",
-    "product_keys",
-    "compressive",
-    "memorizing",
-    "infinity",
-    "memformer",
-    "memory_tokens",
-    "memsizer",
-    "sru_plus_plus",
-)
+LAYERS = [probe for probe in PROBES.targets if probe != "gate"]
 """Probes of layers with a memory."""
 FIELDS = {
     "split": "The split that was scored.",

@@ -2,39 +2,37 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stages.artifacts.artifact import Artifact
+from stages.artifacts.stage import Job
+from stages.diagnostics.probe import Probe
+from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.fields import GATED, PLAIN, SHUT
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
 from stages.evaluation.figures.control import Counting
 from stages.evaluation.figures.intervals import change_intervals
-from stages.evaluation.figures.tuned import learned_figures
+from stages.evaluation.figures.report import learned_figures
+from stages.evaluation.plan import Plan
+from stages.evaluation.row_weights import RowWeights
 from stages.lineage.evaluation import reads_neighbors
 from stages.lineage.sources import PAIRS, PAIRS_SPLIT
 from stages.methods import METHODS
 from stages.methods.config import TRAIN
 from stages.metrics import Counts, figures
 from stages.models.config import NEIGHBOR_SETTINGS, model_of
+from stages.retrieval.rows import MemoryRow
 from stages.text.form import differences
-
-if TYPE_CHECKING:
-    from stages.artifacts.stage import Job
-    from stages.diagnostics.probe import Probe
-    from stages.evaluation.config import EvaluateConfig
-    from stages.evaluation.plan import Plan
-    from stages.evaluation.row_weights import RowWeights
-    from stages.retrieval.rows import MemoryRow
 
 
 def metrics_of(
-    job: "Job[EvaluateConfig]",
-    plan: "Plan",
-    memory: "Sequence[MemoryRow]",
-    weights: "RowWeights",
+    job: Job[EvaluateConfig],
+    plan: Plan,
+    memory: Sequence[MemoryRow],
+    weights: RowWeights,
     records: Sequence[Mapping[str, Any]],
-    probes: "Mapping[str, Probe]",
+    probes: Mapping[str, Probe],
     shown: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
@@ -89,7 +87,7 @@ def metrics_of(
     }
 
 
-def _matched(plan: "Plan", tokens: int) -> dict[str, Any] | None:
+def _matched(plan: Plan, tokens: int) -> dict[str, Any] | None:
     """Shares of tokens in long matches, and the texts that these were looked for in."""
     matched, words = plan.breakdown.matched, plan.breakdown.last_words
     if matched is None:
@@ -99,8 +97,8 @@ def _matched(plan: "Plan", tokens: int) -> dict[str, Any] | None:
 
 def _learned_weight(
     names: Sequence[str],
-    memory: "Sequence[MemoryRow]",
-    weights: "RowWeights",
+    memory: Sequence[MemoryRow],
+    weights: RowWeights,
     records: Sequence[Mapping[str, Any]],
     totals: report.Totals,
 ) -> dict[str, Any]:
@@ -134,7 +132,7 @@ def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
     return differences(split, splits[TRAIN], scored["splits"][split])
 
 
-def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
+def _document_ends(job: Job[EvaluateConfig]) -> float | None:
     """Share of the scored split's tokens that are the `<eos>` of a document; None where documents have none."""
     tokens, split = job.inputs["tokens"].metrics, job.inputs["tokens"].metrics["splits"][job.config.split]
     if job.config.score != "all" or tokens["eos_after"] != "document":
@@ -143,7 +141,7 @@ def _document_ends(job: "Job[EvaluateConfig]") -> float | None:
 
 
 def _controls(
-    counting: Counting, names: Sequence[str], memory: "Sequence[MemoryRow]", orders: Sequence[int]
+    counting: Counting, names: Sequence[str], memory: Sequence[MemoryRow], orders: Sequence[int]
 ) -> dict[str, Any]:
     """Controls of the rows, by name: trigrams, and the figures of n-grams of other orders."""
     reads = {name: counting.reads(row) for name, row in zip(names, (None, *memory), strict=True)}
@@ -158,7 +156,7 @@ def _controls(
     return found
 
 
-def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
+def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
     """Perplexity at the end of training, where valid is another split of this text, read as the first row is."""
     model, config = job.inputs["model"], job.config
     method = model.config["method"]
@@ -169,7 +167,7 @@ def _valid_perplexity(job: "Job[EvaluateConfig]") -> float | None:
     return model.metrics.get("valid_perplexity")
 
 
-def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> dict[str, float]:
+def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[str, float]:
     """How often one of so many rows of the datastore would be right, were they drawn at random."""
     tokens, words = job.inputs["tokens"], plan.breakdown.last_words
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
@@ -183,7 +181,7 @@ def _by_chance(job: "Job[EvaluateConfig]", plan: "Plan", at: Sequence[int]) -> d
     return chance_accuracy(type_counts(stored, vocabulary), type_counts(counted, vocabulary), at)
 
 
-def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[str]) -> dict[str, Any] | None:
+def _change_intervals(job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]) -> dict[str, Any] | None:
     """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
     files, shards = plan.unit_files, plan.scoring
     sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
@@ -195,7 +193,7 @@ def _change_intervals(job: "Job[EvaluateConfig]", plan: "Plan", names: Sequence[
     return None if baseline is None else change_intervals(names, sums, files.units, baseline)
 
 
-def _counts(job: "Job[EvaluateConfig]", plan: "Plan") -> Counts:
+def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:
     """How long what is scored is: the split, or the last words of its passages."""
     words = plan.breakdown.last_words
     if words is None:

@@ -1,24 +1,141 @@
-"""How the work of an evaluation is cut, and what it needs on disk. No model is read; ids are, of what is reported."""
+"""How the work of an evaluation is cut, and what it needs on disk: passes over a split, part behind part.
+
+No model is read to plan; ids are, of what is reported.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import Literal
 
+from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Job, ShardPlan
-from stages.encoding.window_settings import shard_unit, state_bytes
+from stages.diagnostics.probe import Probe
+from stages.encoding.carried_state import CarriedState, StateStore
+from stages.encoding.window_settings import TokenRange, shard_unit, state_bytes
 from stages.evaluation.config import EvaluateConfig
-from stages.evaluation.range_pass import SCORE, Part, RangePass
+from stages.evaluation.figures.breakdown import Breakdown, find_breakdown
+from stages.evaluation.figures.intervals import UnitFiles
+from stages.evaluation.figures.places import LastWords, find_last_words, places_of, units_of
+from stages.evaluation.figures.token_scores import ScoreFiles
+from stages.evaluation.opening import open_probes, open_rows
+from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.examples.cutting import WindowSettings
+from stages.memory.predicted_gain import PredictedGain
 from stages.methods.defaults import is_own_datastore
+from stages.models.devices import resolve_device
+from stages.retrieval.rows import MemoryRow
+from stages.retrieval.sources.source import Needs
+from stages.retrieval.weights.grid import Grid
+from stages.retrieval.weights.policy import WeightPolicy, open_policies
+from stages.text.tokens import open_split
 
-if TYPE_CHECKING:
-    from stages.diagnostics.probe import Probe
-    from stages.evaluation.figures.breakdown import Breakdown
-    from stages.evaluation.figures.intervals import UnitFiles
-    from stages.evaluation.figures.places import LastWords
-    from stages.evaluation.figures.token_scores import ScoreFiles
-    from stages.retrieval.rows import MemoryRow
-    from stages.retrieval.weights.policy import WeightPolicy
+SCORE = "score"
+"""Name of the pass over the split that is reported."""
+
+
+@dataclass(frozen=True)
+class Part(TokenRange):
+    """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split.
+
+    To be translated, or tried a candidate on, are sentences [start, stop).
+    """
+
+    task: Literal["sample", "observe", "try", "choose", "score", "translate"]
+    row: int = 0
+    """Row whose memory is read in a translation; 0: the model alone."""
+    candidate: int = 0
+    """Number of the settings that are tried."""
+
+
+@dataclass(frozen=True)
+class RangePass:
+    """A pass over a split of `tokens` tokens, in parts of `step`, each with the state that the one before it left."""
+
+    name: str
+    words: str
+    """Shown while it runs, before the name of the split."""
+    contexts: bool
+    """Whether features of contexts are computed, if a weight needs them."""
+    split: str
+    tokens: int
+    step: int
+    reach: int
+    """Positions that readings reach back from a token, 0 for none."""
+    chained: bool
+    """Whether a part resumes from what the one before it read."""
+
+    @property
+    def parts(self) -> list[Part]:
+        """All of the split, in order."""
+        return [self._part(number) for number in range(ceil(self.tokens / self.step))]
+
+    @property
+    def choice(self) -> Part:
+        """The shard behind all parts, which chooses by what they left."""
+        return Part(f"{self.name}-choice", 0, self.tokens, "choose", phase=f"{self.name}-choice")
+
+    @property
+    def sample(self) -> Part:
+        """A look at short ranges of the split, before the first pass over it."""
+        return Part("sample", 0, self.tokens, "sample", phase="sample")
+
+    def number(self, part: Part) -> int:
+        """Number of a part in the pass."""
+        return part.start // self.step
+
+    def read_range(
+        self,
+        part: Part,
+        reader: RangeReader,
+        states: StateStore,
+        output: ShardOutput,
+        where: PredictedGain | None = None,
+    ) -> RangeResult:
+        """Read a part with the model, resuming from the one before it; `where` says which tokens are searched for."""
+        carried = self._carried_into(part, reader, states)
+        probed = self.name == SCORE
+        result = reader.read(
+            self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, where=where
+        )
+        # no later part reaches back to this state, so its file may go
+        idle = self.number(part) - self._parts_back - 1
+        states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
+        return result
+
+    def state_bytes(self, of_one: int) -> int:
+        """Size of the states on disk when there are most: those to resume from, and of two parts under way."""
+        return (self._parts_back + 1 + 2) * of_one
+
+    def _carried_into(self, part: Part, reader: RangeReader, states: StateStore) -> CarriedState:
+        """The state before a part: in memory, if this process computed the part before.
+
+        Else it is made again from the last saved state, by reading the tokens behind it once more.
+        """
+        number = self.number(part)
+        latest = states.after(self._part(number - 1).key) if number else None
+        if latest is not None:
+            return latest
+        reached = max(0, number - self._parts_back)
+        carried, lost = CarriedState(reached * self.step), list[TokenRange]()
+        if reader.carries_state:
+            carried, lost = states.latest(map(self._part, reversed(range(reached))))
+        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: others round differently
+            carried = reader.past(self.split, earlier.start, earlier.stop, carried)
+        return carried
+
+    @property
+    def _parts_back(self) -> int:
+        """Parts before one whose positions its readings may reach."""
+        return ceil(self.reach / self.step)
+
+    def _part(self, number: int) -> Part:
+        start = number * self.step
+        stop = min(start + self.step, self.tokens)
+        task: Literal["score", "observe"] = "score" if self.name == SCORE else "observe"
+        title, chain = f"{self.words} {self.split}, {self.tokens:,} tokens", self.name if self.chained else None
+        return Part(f"{self.name}-{number:06d}", start, stop, task, phase=self.name, title=title, chain=chain)
+
 
 ENTRIES_PER_SHARD = 1 << 23
 """Neighbours that a shard reads: 100 MB of ids and distances."""
@@ -42,11 +159,11 @@ class Plan(ShardPlan[Part]):
     scoring: RangePass
     tries: list[Part]
     """Translations with each candidate, where BLEU chooses."""
-    last_words: "dict[str, LastWords] | None"
+    last_words: dict[str, LastWords] | None
     """The tokens that alone count, of every split that is read; None: all."""
-    breakdown: "Breakdown"
-    scores: "ScoreFiles | None"
-    unit_files: "UnitFiles | None"
+    breakdown: Breakdown
+    scores: ScoreFiles | None
+    unit_files: UnitFiles | None
     """Files that intervals of changes are made from; None: nothing is compared."""
 
     def pass_of(self, part: Part) -> RangePass:
@@ -58,10 +175,6 @@ class Plan(ShardPlan[Part]):
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
     """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
-    from stages.evaluation.figures.breakdown import find_breakdown
-    from stages.retrieval.sources.source import Needs
-    from stages.retrieval.weights.policy import open_policies
-
     config, read = job.config, job.inputs.artifacts
     if config.tune_split == config.split:
         job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
@@ -118,10 +231,8 @@ def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
     ]
 
 
-def _tries(job: Job[EvaluateConfig], policies: "Sequence[WeightPolicy]") -> list[Part]:
+def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[Part]:
     """Parts that translate the first sentences of the tuning split, one for each candidate of a row."""
-    from stages.retrieval.weights.grid import Grid
-
     split = job.config.tune_split
     assert split is not None, "nothing is tuned without one"
     stop = min(BLEU_SENTENCES, job.inputs["tokens"].metrics["splits"][split]["documents"])
@@ -134,19 +245,14 @@ def _tries(job: Job[EvaluateConfig], policies: "Sequence[WeightPolicy]") -> list
     ]
 
 
-def rows_of_report(job: Job[EvaluateConfig]) -> "tuple[MemoryRow, ...]":
+def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
     """Rows of the table below the model."""
-    from stages.evaluation.opening import open_rows
-    from stages.models.devices import resolve_device
-
     config = job.config
     return open_rows(job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device))
 
 
-def probes_of(job: Job[EvaluateConfig]) -> "dict[str, Probe]":
+def probes_of(job: Job[EvaluateConfig]) -> dict[str, Probe]:
     """Probes that have something to show of the model."""
-    from stages.evaluation.opening import open_probes
-
     return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)
 
 
@@ -168,7 +274,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
     return max(1, most // unit) * unit
 
 
-def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
+def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
     """Size of the states that the model, and another that makes search keys, carry from part to part."""
     read = job.inputs.artifacts
     tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
@@ -180,10 +286,8 @@ def _state_bytes(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]") -> int:
     return own + state_bytes(read["encoder"], WindowSettings.of(read["datastore"].config), tokens)
 
 
-def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
+def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:
     """The tokens that alone count, of every split that is read; None: all."""
-    from stages.evaluation.figures.places import find_last_words
-
     if job.config.score == "all":
         return None
     splits = {split for split in (job.config.split, job.config.tune_split) if split is not None}
@@ -197,11 +301,7 @@ def _last_words(job: Job[EvaluateConfig]) -> "dict[str, LastWords] | None":
     return found
 
 
-def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown: "Breakdown") -> "UnitFiles | None":
-    from stages.evaluation.figures.intervals import UnitFiles
-    from stages.evaluation.figures.places import places_of, units_of
-    from stages.text.tokens import open_split
-
+def _unit_files(job: Job[EvaluateConfig], rows: Sequence[MemoryRow], breakdown: Breakdown) -> UnitFiles | None:
     if not rows and "baseline" not in job.inputs:
         return None
     tokens = job.inputs["tokens"]
@@ -210,9 +310,7 @@ def _unit_files(job: Job[EvaluateConfig], rows: "Sequence[MemoryRow]", breakdown
     return UnitFiles(units, breakdown.outside, 1 + len(rows))
 
 
-def _score_files(job: Job[EvaluateConfig], last_words: "Mapping[str, LastWords] | None") -> "ScoreFiles | None":
-    from stages.evaluation.figures.token_scores import ScoreFiles
-
+def _score_files(job: Job[EvaluateConfig], last_words: Mapping[str, LastWords] | None) -> ScoreFiles | None:
     config = job.config
     if not config.save_token_scores:
         return None

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from stages.artifacts.output import ShardOutput
-from stages.evaluation.figures.tuned import Tuned, TunedRow
-from stages.evaluation.range_pass import Part, RangePass
+from stages.evaluation.figures.report import Tuned, TunedRow
+from stages.evaluation.plan import Part, RangePass
 from stages.evaluation.range_reader import RangeReader
 from stages.metrics import perplexity
 from stages.retrieval.rows import MemoryRow

@@ -12,7 +12,7 @@ from stages.encoding.probe import Observation
 from stages.encoding.scoring import DENSE_SCORES
 from stages.evaluation.figures.breakdown import Breakdown, Frequencies
 from stages.evaluation.figures.places import is_best
-from stages.evaluation.figures.tuned import EDGES
+from stages.evaluation.figures.report import EDGES
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.metrics import finite
 from stages.models.devices import Stopwatch

@@ -14,8 +14,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.fields import TRANSLATIONS
 from stages.evaluation.figures.bleu import bleu_difference, corpus_scores, sentence_chrf
 from stages.evaluation.figures.intervals import Bootstrap
-from stages.evaluation.plan import Plan, translations
-from stages.evaluation.range_pass import Part
+from stages.evaluation.plan import Part, Plan, translations
 from stages.evaluation.range_reader import RangeReader
 from stages.evaluation.row_weights import RowWeights
 from stages.lineage.corpus import token_text

@@ -19,7 +19,7 @@ from stages.lineage.corpus import require_scoring, tokenizer_of
 from stages.models.config import model_of
 from stages.numbers import measured, number
 from stages.pages.headline import Row, headline, shown
-from stages.pages.lineage import Member, artifact_rows, lineage_of
+from stages.pages.lineage import Member, artifact_row, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 from stages.text.files import file_digest
 from stages.text.huggingface import PretrainedTokenizer
@@ -59,7 +59,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     try:
         draft.mkdir()
         yield draft
-        (draft / RECORD).write_text(json.dumps({"blake2b": _digests(draft)}, indent=2) + "\n", "utf-8")
+        digests = {path.name: file_digest(str(path)) for path in sorted(draft.iterdir())}
+        (draft / RECORD).write_text(json.dumps({"blake2b": digests}, indent=2) + "\n", "utf-8")
         files = [path for path in draft.rglob("*") if path.is_file()]
         for path in files:
             path.chmod(draft.stat().st_mode & 0o666)  # some writers leave files that only their owner may read
@@ -72,10 +73,6 @@ def new_folder(folder: Path) -> Iterator[Path]:
         fsync(folder.parent)
     finally:
         delete(outer)
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    return {path.name: file_digest(str(path)) for path in sorted(folder.iterdir())}
 
 
 def _written(folder: Path) -> dict[str, str]:
@@ -219,7 +216,7 @@ def _reports_of(model: Artifact) -> list[Artifact]:
 
 
 def _what_it_is(member: Member, form: Form) -> str:
-    (row,) = artifact_rows([member])
+    row = artifact_row(member)
     assert member.artifact is not None
     length = "" if form.longest is None else f" It reads {number(form.longest)} tokens at once."
     lines = [
@@ -243,7 +240,9 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
     remarks = [
         f"- {', '.join(of)}: {remark.text}" if of else f"- {remark.text}" for of, remark in shared_remarks(sources)
     ]
-    return [part for part in ("## Results", _table(rows), _memory_remark(rows), "\n".join(remarks)) if part]
+    apart = "Rows with a memory were read by memlm: this folder holds the model alone."
+    memory = apart if any(row.memories for row in rows) else ""
+    return [part for part in ("## Results", _table(rows), memory, "\n".join(remarks)) if part]
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -252,17 +251,8 @@ def _table(rows: Sequence[Row]) -> str:
     lines = [("report", "scored", "tokens", "row", *(MEASURES[name] for name in measures), "memory")]
     for row in rows:
         what = (row.source.label, row.source.scored, number(row.source.metrics["tokens"]), row.name)
-        figures = (_figure(shown(row, name), name) for name in measures)
+        values = [(name, shown(row, name)) for name in measures]
+        figures = ("" if value is None else measured(value, name) for name, value in values)
         lines.append((*what, *figures, "; ".join(f"{one.head}, {one.text}" for one in row.notes)))
     lines.insert(1, ("---",) * len(lines[0]))
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
-
-
-def _figure(value: float | None, measure: str) -> str:
-    return "" if value is None else measured(value, measure)
-
-
-def _memory_remark(rows: Sequence[Row]) -> str:
-    if not any(row.memories for row in rows):
-        return ""
-    return "Rows with a memory were read by memlm: this folder holds the model alone."

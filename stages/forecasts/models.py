@@ -9,7 +9,7 @@ from stages.artifacts.stage import Inputs
 from stages.encoding.window_settings import state_bytes
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.figures.control import MOST_TOKENS
-from stages.forecasts.forecast import Cost, Forecast, Work
+from stages.forecasts import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.indexes import EXACT
 from stages.models.config import shape_of
@@ -38,7 +38,9 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
         """Bytes of carried state, of what is searched, and of matches."""
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
-        return state + _search_memory(inputs) + self.beside_a_gpu(config, inputs)
+        index = _searched(inputs)
+        search = None if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes"))
+        return state + (search or 0) + self.beside_a_gpu(config, inputs)
 
     def beside_a_gpu(self, config: EvaluateConfig, inputs: Inputs) -> int:
         """Bytes of an exact index, and of what matches are sorted in."""
@@ -59,12 +61,6 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
 def _searched(inputs: Inputs) -> Artifact | None:
     """The index that is searched, if one is."""
     return inputs["index"] if "index" in inputs and "neighbors" not in inputs else None
-
-
-def _search_memory(inputs: Inputs) -> int:
-    """Bytes of memory without which the index cannot be searched."""
-    index = _searched(inputs)
-    return 0 if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes")) or 0
 
 
 def matching_memory(inputs: Inputs) -> int:

@@ -10,20 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stages.artifacts.stage import Inputs
-from stages.examples import PAIRS
-from stages.forecasts.forecast import Cost, Forecast, Work
-from stages.text.config import GIVEN, TokenizeConfig
+from stages.forecasts import Cost, Forecast, Work
+from stages.text.config import TokenizeConfig
 from stages.text.documents import OPENS_DOCUMENT, OPENS_PARAGRAPH, MarkedPiece
-from stages.text.huggingface import special_ids
 from stages.text.records import TextFile, beginnings
-from stages.text.spool import SHARD_CHARACTERS, Pieces
+from stages.text.spool import Pieces, batches
 from stages.text.survey import text_bytes
 from stages.text.tokenizer import EosRule, TextTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.aligned import SIDES, aligned_text
 from stages.tokenization.assembly import array_layout
 from stages.tokenization.corpora import ONE_CORPUS
-from stages.tokenization.encoded import eos_rule
+from stages.tokenization.encoded import eos_rule, vocabulary_figures
 from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
 from stages.tokenization.spooling import chosen_tokenizer, counts_words
 
@@ -48,7 +46,7 @@ class TokenizeForecast(Forecast[TokenizeConfig]):
         words = splits["train"]["tokens"] if not config.is_aligned and counts_words(config, inputs) else 0
         return Cost(
             files=_files(splits, tokenizer),
-            metrics=_metrics(config, splits, tokenizer),
+            metrics={"splits": splits, **vocabulary_figures(config, tokenizer)},
             scratch=found.bytes + 2 * tokens * tokenizer.dtype.itemsize + SPLIT_WORD_BYTES * words,
             approximate=found.approximate,
             copies={TOKENIZER_FILE: TOKENIZER} if TOKENIZER in inputs else {},
@@ -76,7 +74,8 @@ def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
     learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
     if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
         return None
-    most, documents = _most_bytes(config, sizes), config.documents or "file"
+    most = max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
+    documents = config.documents or "file"
     tokenizer = chosen_tokenizer(config, inputs, _pieces(texts.get(learnt, []), documents, most))
     counted = {role: _counts(_pieces(files, documents, most), tokenizer) for role, files in texts.items()}
     figures = {role: _scaled(counts, sizes[role] / max(1, counts["bytes"])) for role, counts in counted.items()}
@@ -113,10 +112,6 @@ def _scaled(counts: Counter[str], factor: float = 1.0) -> dict[str, int]:
     return {name: round(counts[name] * factor) for name in COUNTS}
 
 
-def _most_bytes(config: TokenizeConfig, sizes: Mapping[str, int]) -> int:
-    return max(sizes.values()) if config.tokenizer == "word" else SAMPLE_BYTES
-
-
 def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
     """The files by what they are read as."""
     texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
@@ -131,18 +126,8 @@ def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces
 
 def _cut(pieces: Iterable[MarkedPiece]) -> Iterator[Pieces]:
     """Text in parts as large as shards of a spool."""
-    texts: list[str] = []
-    marks: list[int] = []
-    held = 0
-    for piece in pieces:
-        held += len(piece.text)
-        texts.append(piece.text)
-        marks.append(piece.marks)
-        if held >= SHARD_CHARACTERS:
-            yield Pieces(texts, np.array(marks, np.uint8))
-            texts, marks, held = [], [], 0
-    if texts:
-        yield Pieces(texts, np.array(marks, np.uint8))
+    for batch in batches(pieces):
+        yield Pieces([piece.text for piece in batch], np.array([piece.marks for piece in batch], np.uint8))
 
 
 def _splits(config: TokenizeConfig, figures: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
@@ -171,16 +156,3 @@ def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[
         layouts = [array_layout(f"{split}/{name}", count, dtype) for name, (count, dtype) in rows.items()]
         files |= {f"{layout.name}/c/0": layout.stored_bytes for layout in layouts}
     return files
-
-
-def _metrics(config: TokenizeConfig, splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, Any]:
-    return {
-        "splits": splits,
-        "vocabulary_size": tokenizer.vocabulary_size,
-        "eos_id": tokenizer.eos_id,
-        "unk_id": tokenizer.unk_id,
-        "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
-        "eos_after": eos_rule(tokenizer, aligned=config.is_aligned),
-        **({"examples": PAIRS} if config.is_aligned else {}),
-        **special_ids(tokenizer),
-    }

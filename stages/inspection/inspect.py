@@ -18,9 +18,8 @@ from stages.inspection.contexts import (
     LookUps,
     named,
 )
-from stages.inspection.passages import PASSAGE, Passage
 from stages.inspection.reading import MemoryReader, load_reader
-from stages.inspection.request import Request, find
+from stages.inspection.request import PASSAGE, Passage, Request, find
 from stages.lineage.corpus import token_text
 from stages.models.config import model_of
 from stages.numbers import joined

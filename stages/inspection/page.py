@@ -3,7 +3,6 @@
 The page has no script, and nothing from elsewhere. The token scores of a report choose passages.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import UsageError, did_you_mean
 from stages.evaluation.figures.breakdown import BOUNDS, find_frequencies
 from stages.evaluation.figures.token_scores import open_scores
-from stages.inspection.inspect import Inspected, TokenView
+from stages.inspection.inspect import Inspected
 from stages.numbers import number, probability
 
 GAINS, LOSSES, RARE = "gains", "losses", "rare"
@@ -107,8 +106,6 @@ def _values(kind: str, gains: np.ndarray, targets: np.ndarray, report: Artifact)
 
 
 TEMPLATE = Path(__file__).parent / "passage.html"
-FULL = math.log(10)
-"""Nats of gain or loss at which a token has its full colour: ten times as likely."""
 
 
 def page(found: Inspected) -> str:
@@ -120,7 +117,7 @@ def _rendered(title: str, found: Inspected, **values: Any) -> str:
     from stages.web import render
 
     columns = list(found.tokens[0].columns)
-    shown = {"coloured": coloured, "strength": strength, "probability": probability, "setting": setting}
+    shown = {"coloured": coloured, "probability": probability, "setting": setting}
     return render(TEMPLATE, title=title, found=found, columns=columns, **shown, **values)
 
 
@@ -158,11 +155,6 @@ def coloured(found: Inspected) -> list[str]:
     """Probe columns that colour tokens: numbers from 0 to 1, unlike distances."""
     names = found.tokens[0].columns
     return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
-
-
-def strength(token: TokenView) -> int:
-    """How strongly a token is coloured, 0 to 100."""
-    return round(100 * min(1.0, abs(token.gain) / FULL))
 
 
 def setting(value: float | str) -> str:

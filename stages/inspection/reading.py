@@ -12,15 +12,13 @@ import torch
 from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.store import Store
 from stages.encoding.carried_state import CarriedState
 from stages.evaluation.figures.places import LastWords
 from stages.evaluation.opening import open_range_reader
 from stages.evaluation.range_reader import RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
 from stages.examples.examples import Corpus
-from stages.inspection.passages import LONGEST, PASSAGE, Passage
-from stages.inspection.request import Request, Resolved, find
+from stages.inspection.request import LONGEST, PASSAGE, Passage, Request, Resolved
 from stages.lineage.corpus import token_text
 from stages.lineage.indexes import TEXT
 from stages.lineage.rows import DatastoreRows
@@ -172,11 +170,6 @@ class MemoryReader:
         while past.start < start:
             past = reader.past(split, past.start, min(past.start + BLOCK_TOKENS, start), past)
         return past
-
-
-def open_reader(request: Request, store: Store, split: str | None, *, stride: int | None = None) -> MemoryReader:
-    """Find and load what a request names; see `find`."""
-    return load_reader(find(request, store, split, stride=stride), request)
 
 
 def load_reader(found: Resolved, request: Request) -> MemoryReader:

@@ -1,8 +1,13 @@
-"""Artifacts that a question about a model reads, from the references that a user gives. Free of torch."""
+"""Artifacts that a question about a model reads, from the references that a user gives. Free of torch.
 
-from collections.abc import Mapping
+A text that is no split of the corpus gets the shape of one, so that it is read as splits are.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
@@ -10,7 +15,6 @@ from stages.diagnostics.options import reported_options, resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.examples.cutting import WindowSettings
-from stages.inspection.passages import PASSAGE, with_passage
 from stages.inspection.settings import Request
 from stages.lineage.corpus import require_split
 from stages.lineage.evaluation import SOURCES, artifacts_read, language_model, memory_source
@@ -24,6 +28,54 @@ from stages.retrieval.grammar import parse_reading, parse_readings
 from stages.retrieval.reading import Comparison, Reading
 from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.weights import CHOICES
+
+PASSAGE = "passage"
+"""Name of the split."""
+LONGEST = 1 << 40
+"""Tokens that no passage has."""
+
+
+class Passage:
+    """A growing row of tokens, one document, with the arrays that a split of a tokens artifact has."""
+
+    def __init__(self, ids: Sequence[int] = ()) -> None:
+        self._held = np.array([*ids, 0], np.int64)
+        self._length = len(ids)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """`passage/ids` int64 [T] and `passage/doc_offsets` int64 [2]."""
+        return {f"{PASSAGE}/ids": self.ids, f"{PASSAGE}/doc_offsets": np.array([0, self._length])}[name]
+
+    @property
+    def ids(self) -> np.ndarray:
+        """All tokens, int64 [T]."""
+        return self._held[: self._length]
+
+    def append(self, id: int) -> None:
+        """Add a token."""
+        # Twice as long each time: n tokens are written in time n.
+        if self._length == len(self._held):
+            self._held = np.concatenate((self._held, np.zeros_like(self._held)))
+        self._held[self._length] = id
+        self._length += 1
+
+    def cut(self, length: int) -> None:
+        """Keep so many tokens."""
+        self._length = length
+
+    def put_last(self, id: int) -> None:
+        """Overwrite the last token."""
+        self._held[self._length - 1] = id
+
+
+def with_passage(tokens: Artifact) -> Artifact:
+    """A tokens artifact that also tells of a split `passage`, of any length."""
+    splits = tokens.metrics["splits"] | {PASSAGE: {"tokens": LONGEST}}
+    manifest = tokens.manifest.model_copy(update={"metrics": tokens.metrics | {"splits": splits}})
+    return Artifact(tokens.store, tokens.path, manifest)
 
 
 def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
@@ -172,7 +224,7 @@ def find(
         _numbers(request),
         windows,
         _options(read, report, split),
-        _by_document(report),
+        report is not None and report.config["reset"] == "document",
         None if report is None or request.memory is not None else reported_choices(report),
         (report and report.config.get("exclude")) or "self",
     )
@@ -214,7 +266,3 @@ def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str |
     """Options of probes: those of the report; for a text that is no split nothing is stored."""
     asked = reported_options({} if report is None else report.config)
     return resolve_options(asked, read, () if split is None else (split,))
-
-
-def _by_document(report: Artifact | None) -> bool:
-    return report is not None and report.config["reset"] == "document"

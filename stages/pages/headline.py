@@ -15,7 +15,7 @@ from stages.evaluation.fields import COUNTING, baseline_name, counting, counting
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
-from stages.reports.remarks.gains import tied
+from stages.reports.remarks.gains import repeated_share, tied
 from stages.reports.tables import Note
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 from stages.retrieval.reading import MEANS
@@ -142,12 +142,9 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
     measured: dict[str, list[float]] = {}
     for row in rows:
         measured.setdefault(row.source.text, []).append(row.typical)
-    return [replace(row, best=_is_lowest(row.typical, measured[row.source.text])) for row in rows]
-
-
-def _is_lowest(perplexity: float, measured: Sequence[float]) -> bool:
-    """Whether a row is the best on its text; one alone is not marked."""
-    return isfinite(perplexity) and len(measured) > 1 and perplexity == min(measured)
+    # one alone is not marked
+    lowest = {text: min(found) if len(found) > 1 else inf for text, found in measured.items()}
+    return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
 
 
 def _over_seeds(row: Row, means: Means) -> Row:
@@ -182,7 +179,8 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
     """The measures that any row has; the loss in nats is in the CSV alone, and new text may be simply all of it."""
-    hidden = {"nll"} if any(_repeats(row.source.metrics) for row in rows) else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
+    repeats = any(repeated_share(row.source.metrics) for row in rows)
+    hidden = {"nll"} if repeats else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
     return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
 
 
@@ -256,11 +254,6 @@ def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     """Perplexities outside of paragraphs that were read before, by row."""
     outside = metrics.get("outside_repeated_paragraphs") or {"rows": ()}
     return {row["row"]: row["perplexity"] for row in outside["rows"]}
-
-
-def _repeats(metrics: Mapping[str, Any]) -> bool:
-    """Whether some of the scored text was read before."""
-    return bool((metrics.get("outside_repeated_paragraphs") or {}).get("repeated_share"))
 
 
 def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:

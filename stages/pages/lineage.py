@@ -183,11 +183,6 @@ class ArtifactRow(NamedTuple):
         return "" if self.seconds is None else duration(self.seconds)
 
 
-def artifact_rows(members: Sequence[Member]) -> list[ArtifactRow]:
-    """The members of a lineage, in their order."""
-    return [_row(member) for member in members]
-
-
 def lineage_chart(members: Sequence[Member]) -> Chart:
     """Columns by depth: text to the left, reports to the right."""
     return Chart(
@@ -208,7 +203,8 @@ def artifacts_csv(rows: Sequence[ArtifactRow]) -> str:
     )
 
 
-def _row(member: Member) -> ArtifactRow:
+def artifact_row(member: Member) -> ArtifactRow:
+    """The line of a member of a lineage."""
     if member.artifact is None:
         return ArtifactRow(member)
     manifest = member.artifact.manifest

@@ -23,11 +23,10 @@ from stages.pages.headline import (
     rankings,
     seed_tables,
 )
-from stages.pages.lineage import Member, artifact_rows, artifacts_csv, lineage_chart, lineage_of
+from stages.pages.lineage import Member, artifact_row, artifacts_csv, lineage_chart, lineage_of
 from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
-from stages.pages.tables import ranking_table, results_table, seeds_table
-from stages.pages.title import page_title
+from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
 from stages.web import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
@@ -114,7 +113,7 @@ def _assembled(
     parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
 ) -> Page:
     """A page with what every page has: the texts, the lineage, the artifacts and the commands."""
-    artifacts, lineage = artifact_rows(list(members.values())), Figure(lineage_chart(list(members.values())))
+    artifacts, lineage = [*map(artifact_row, members.values())], Figure(lineage_chart(list(members.values())))
     tables = {"results": results_csv, "artifacts": artifacts_csv(artifacts)}
     html = render(
         texts=text_lines(list(members.values())),

@@ -10,7 +10,7 @@ from stages.charts.data import Chart
 from stages.charts.reported import Report, scored
 from stages.evaluation.fields import SHUT
 from stages.pages.lineage import Member
-from stages.reports.remarks.remark import Remark
+from stages.reports.remarks import Remark
 from stages.reports.remarks.table import REPORT, remarks_on
 from stages.text.documents import names_file, read_runs
 

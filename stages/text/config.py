@@ -29,11 +29,7 @@ Records = Literal["labels", "spans", "answers", "text"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
-def _none_if_auto(value: Any) -> Any:
-    return None if value == "auto" else value
-
-
-Auto = BeforeValidator(_none_if_auto)
+Auto = BeforeValidator(lambda value: None if value == "auto" else value)
 """`auto` is None: left to `Tokenize.resolve`."""
 NUMBER = Spelling("N|auto")
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import zstandard
 
@@ -98,17 +98,7 @@ NO_TEXT = {b"%PDF-": "a PDF", b"PK\x03\x04": "a zip, Word or EPUB file"}
 """Books as they are often kept, by the bytes that they begin with."""
 
 
-class _Decompressor(Protocol):
-    """The interface that zlib, lzma and zstandard share."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-_DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
     ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),

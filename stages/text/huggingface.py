@@ -44,30 +44,38 @@ def library_errors(what: str) -> Iterator[None]:
         raise
 
 
-class HuggingFaceTokenizer(TextTokenizer):
-    """A tokenizer of Hugging Face's library, with `<eos>` after each document.
+class LibraryTokenizer(TextTokenizer):
+    """A tokenizer of Hugging Face's library, with a token after each document."""
 
-    Lines are encoded one by one; `<eos>` is added to a vocabulary that lacks it.
-    """
+    eos_after = "document"
+
+    def __init__(self, tokenizer: "Tokenizer", eos_id: int) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+        self.eos_id = eos_id
+        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        self._tokenizer = tokenizer
+
+    def huggingface(self) -> "Tokenizer":
+        return self._tokenizer
+
+
+class HuggingFaceTokenizer(LibraryTokenizer):
+    """Encodes lines one by one; `<eos>` is added to a vocabulary that lacks it."""
 
     kind = "given"
-    eos_after = "document"
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         from tokenizers import processors
 
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         if tokenizer.token_to_id(EOS) is None:
             tokenizer.add_special_tokens([EOS])
-        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-        self.eos_id = vocabulary[EOS]
-        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
-        self.vocabulary_size = max(vocabulary.values()) + 1
+        super().__init__(tokenizer, tokenizer.get_vocab()[EOS])
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {EOS}", special_tokens=[(EOS, self.eos_id)]
         )
-        self._tokenizer = tokenizer
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = [np.zeros(0, np.int64)]
@@ -84,9 +92,6 @@ class HuggingFaceTokenizer(TextTokenizer):
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
-
-    def huggingface(self) -> "Tokenizer":
-        return self._tokenizer
 
 
 class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
@@ -171,22 +176,16 @@ class SpecialTokens:
         path.write_text(json.dumps(asdict(self)) + "\n", "utf-8")
 
 
-class PretrainedTokenizer(TextTokenizer):
+class PretrainedTokenizer(LibraryTokenizer):
     """Encodes whole documents, since a token may reach across lines; adds nothing to the vocabulary."""
 
     kind = "pretrained"
-    eos_after = "document"
     FILE = "special-tokens.json"
     """Beside `tokenizer.json`: its special tokens."""
 
     def __init__(self, tokenizer: "Tokenizer", special: SpecialTokens) -> None:
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-        self.special, self.eos_id = special, special.eos
-        self.unk_id = vocabulary.get(getattr(tokenizer.model, "unk_token", None) or UNK)
-        self.vocabulary_size = max(vocabulary.values()) + 1
-        self._tokenizer = tokenizer
+        super().__init__(tokenizer, special.eos)
+        self.special = special
         self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
 
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -213,9 +212,6 @@ class PretrainedTokenizer(TextTokenizer):
         ends = np.cumsum(counts)
         counts[closing] += 1
         return np.insert(ids.astype(self.dtype), ends[closing], self.eos_id), np.cumsum(counts)
-
-    def huggingface(self) -> "Tokenizer":
-        return self._tokenizer
 
     def save(self, path: Path) -> None:
         super().save(path)

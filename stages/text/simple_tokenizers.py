@@ -58,17 +58,14 @@ class _WordCounts:
     """How often each word is in the texts so far."""
 
     def __init__(self) -> None:
-        self._numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        self._counts = np.zeros(0, np.int64)
+        self.numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        self.counts = np.zeros(0, np.int64)
 
     def add(self, split: SplitText) -> None:
         # Counted by number: Python does one step a type of the text, not one a word.
-        numbers = np.fromiter(map(self._numbers.__getitem__, split.words), np.int64, len(split.words))
-        self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
-        self._counts[numbers] += np.bincount(split.places, minlength=len(numbers))
-
-    def by_word(self) -> Counter[str]:
-        return Counter(dict(zip(self._numbers, self._counts.tolist(), strict=True)))
+        numbers = np.fromiter(map(self.numbers.__getitem__, split.words), np.int64, len(split.words))
+        self.counts = np.pad(self.counts, (0, len(self.numbers) - len(self.counts)))
+        self.counts[numbers] += np.bincount(split.places, minlength=len(numbers))
 
 
 class _WithUnknown(dict[str, int]):
@@ -102,7 +99,7 @@ class WordTokenizer(TrainableTokenizer):
         for split, lines in texts:
             counted.add(split)
             ends += lines
-        counts = counted.by_word()
+        counts = Counter(dict(zip(counted.numbers, counted.counts.tolist(), strict=True)))
         counts[EOS] += ends
         return cls(by_frequency(counts, vocab_size, min_count), lowercase)
 
@@ -115,18 +112,14 @@ class WordTokenizer(TrainableTokenizer):
         return ids[split.places], split.counts
 
     def huggingface(self) -> "Tokenizer":
-        return _word_layout(self.vocabulary, self.lowercase)
+        """A `tokenizer.json` of words; a newline becomes `<eos>`."""
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-
-def _word_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of words; a newline becomes `<eos>`."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
-    newline = normalizers.Replace("\n", f" {EOS} ")
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * lowercase + [newline])
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return tokenizer
+        tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
+        newline = normalizers.Replace("\n", f" {EOS} ")
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase()] * self.lowercase + [newline])
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return tokenizer
 
 
 _CODE_POINTS = 0x110000
@@ -164,19 +157,15 @@ class CharTokenizer(TrainableTokenizer):
         return self._ids[code_points], counts
 
     def huggingface(self) -> "Tokenizer":
-        return _char_layout(self.vocabulary, self.lowercase)
+        """A `tokenizer.json` of characters."""
+        from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-
-def _char_layout(vocabulary: dict[str, int], lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of characters."""
-    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    tokenizer = Tokenizer(models.WordLevel(dict(vocabulary), UNK))
-    if lowercase:
-        tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer
+        tokenizer = Tokenizer(models.WordLevel(dict(self.vocabulary), UNK))
+        if self.lowercase:
+            tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = decoders.Fuse()
+        return tokenizer
 
 
 class ByteTokenizer(TrainableTokenizer):
@@ -201,20 +190,16 @@ class ByteTokenizer(TrainableTokenizer):
         return np.frombuffer(b"".join(encoded), np.uint8), counts
 
     def huggingface(self) -> "Tokenizer":
-        return _byte_layout(self.lowercase)
+        """A `tokenizer.json` of bytes: byte-level BPE without merges."""
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-
-def _byte_layout(lowercase: bool) -> "Tokenizer":
-    """A `tokenizer.json` of bytes: byte-level BPE without merges."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    if lowercase:
-        tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer
+        vocabulary = {_symbol(byte): byte for byte in range(256)} | {EOS: ByteTokenizer.eos_id}
+        tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+        if self.lowercase:
+            tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer
 
 
 def _symbol(byte: int) -> str:

@@ -74,7 +74,7 @@ class Spool:
     def pieces(self, inside: TextRange) -> Pieces:
         """The pieces of a range."""
         table = self._table(inside.number)
-        text = self._text_file(inside.number).read_bytes().decode()
+        text = (self.folder / _text_name(inside.number)).read_bytes().decode()
         ends = np.cumsum(table["characters"], dtype=np.int64).tolist()
         texts = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         return Pieces(texts[inside.start : inside.stop], table["marks"][inside.start : inside.stop])
@@ -97,9 +97,6 @@ class Spool:
         table: np.ndarray = np.load(self.folder / _table_name(number), allow_pickle=False)
         return table
 
-    def _text_file(self, number: int) -> Path:
-        return self.folder / _text_name(number)
-
 
 MayEnd = Callable[[MarkedPiece, MarkedPiece], bool]
 """(piece, the one after it) -> whether a shard may end between them."""
@@ -120,7 +117,7 @@ def write_spool(
     # The first split begins both files anew: an interrupted attempt may have left some.
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
-        for number, batch in enumerate(_batches(pieces, may_end), start=first):
+        for number, batch in enumerate(batches(pieces, may_end), start=first):
             finished = [value for piece in batch if (value := hashes.add(piece)) is not None]
             hash_file.write(np.array(finished, "<u8").tobytes())
             name_file.writelines(run.dumps().encode() for piece in batch if (run := names.add(piece)))
@@ -131,7 +128,8 @@ def write_spool(
             name_file.write(run.dumps().encode())
 
 
-def _batches(pieces: Iterable[MarkedPiece], may_end: MayEnd) -> Iterator[list[MarkedPiece]]:
+def batches(pieces: Iterable[MarkedPiece], may_end: MayEnd = lambda *_: True) -> Iterator[list[MarkedPiece]]:
+    """The pieces of each shard."""
     batch: list[MarkedPiece] = []
     characters = 0
     for piece in pieces:

@@ -17,10 +17,9 @@ from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
 from stages.text.tokens import SPLITS
-from stages.tokenization.answered import answer_arrays, warn_of_unknown_questions
 from stages.tokenization.encoded import Work, scratch_file
 from stages.tokenization.spooling import SCANNED, TextShard
-from stages.tokenization.tasks import read_tasks, texts_of
+from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
 
 ROW_BYTES = 2**21
 """Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""

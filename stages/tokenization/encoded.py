@@ -4,16 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from stages.array_files import save_arrays
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Shard
-from stages.text.config import TokenizeConfig
+from stages.examples import PAIRS
+from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.form import counted
-from stages.text.huggingface import open_tokenizer
+from stages.text.huggingface import open_tokenizer, special_ids
 from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces, Spool
 from stages.text.tokenizer import EosRule, TextTokenizer, words
@@ -97,6 +99,19 @@ class Work:
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
     """Where `<eos>` is put: behind every sentence of a pair, even where text of one language has none."""
     return "document" if aligned and tokenizer.eos_after == "never" else tokenizer.eos_after
+
+
+def vocabulary_figures(config: TokenizeConfig, tokenizer: TextTokenizer) -> dict[str, Any]:
+    """Figures of a tokenizer, and the kind of examples, for the metrics of tokens."""
+    return {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "eos_id": tokenizer.eos_id,
+        "unk_id": tokenizer.unk_id,
+        "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
+        "eos_after": eos_rule(tokenizer, aligned=config.is_aligned),
+        **({"examples": PAIRS} if config.is_aligned else {}),
+        **special_ids(tokenizer),
+    }
 
 
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:

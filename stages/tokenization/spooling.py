@@ -119,7 +119,7 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
     for role, inside in ranges.items():
         split, _, side = role.partition(".")
         for count, text in enumerate(inside):
-            yield TextShard(f"{role.replace('.', '-')}-{count:05d}", split, text, cast(Side | None, side or None))
+            yield TextShard(f"{role.replace('.', '-')}-{count:05d}", split, text, cast("Side | None", side or None))
 
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:

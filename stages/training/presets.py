@@ -7,7 +7,7 @@ from typing import Any
 from stages.errors import UsageError, did_you_mean
 from stages.methods import METHODS
 from stages.models import BACKBONES, DEFAULT_BACKBONE, backbone_of
-from stages.models.backbones.stream_configs import carrying_backbones, remembering_layers
+from stages.models.backbones.stream_configs import carrying_backbones, remembering_layers, require_carried
 from stages.models.config import settings_left_open, spelled_out
 
 DEFAULT = "tiny"
@@ -88,17 +88,8 @@ def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[st
     preset = choose_preset(name, backbone, asked.get("method"))
     if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
         preset.pop("valid_every", None)  # as the steps, it follows from the text
-    if "mem_length" in model:
-        _require_carried(preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
+    require_carried(model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
     return preset
-
-
-def _require_carried(backbone: str, *, other: bool) -> None:
-    """Raises: UsageError for a backbone that carries no positions; `other`: another may be chosen."""
-    able = carrying_backbones()
-    if backbone not in able:
-        instead = f", or add --backbone {able[0]}" if other else ""
-        raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
 
 
 def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """The frame of every web page, its colours and tables, and the filling of a template with escaped data."""
 
 import base64
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,18 @@ def render(template: Path, **values: Any) -> str:
         "plain": repr,
         "spelled": spelled,
         "passage": passage,
+        "strength": strength,
     }
     return environment.get_template(template.name).render(chart_style=Markup(page_style()), **values)
+
+
+FULL = math.log(10)
+"""Nats of gain or loss at which a token has its full colour: ten times as likely."""
+
+
+def strength(nats: float) -> int:
+    """How strongly a token is coloured, 0 to 100."""
+    return round(100 * min(1.0, abs(nats) / FULL))
 
 
 def data_uri(text: str, kind: str) -> str:

@@ -18,7 +18,7 @@ from stages.config import StageConfig
 from stages.encoding.stored_rows import BUILT
 from stages.index import BuildIndex
 from stages.neighbors import PrecomputeNeighbors
-from stages.tokenization.schema import TOKENS
+from stages.tokenize import TOKENS
 from stages.training.config import MODEL
 
 VOCABULARY = 33_278

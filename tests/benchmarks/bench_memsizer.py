@@ -26,8 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stages.artifacts.store import Store
-from stages.generation.generate import open_writer
-from stages.generation.stream import Stream
+from stages.generation.generate import Stream, open_writer
 from stages.inspection.request import Request
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers.memory_settings import MemSizerSettings

@@ -1,6 +1,11 @@
 """SST-2, QA-SRL and WOZ 2.0 as folders of tasks with answers in words, asked as decaNLP asks them.
 
     python -m tests.benchmarks.decanlp_tasks CORPORA OUT --train 1500 --test 200 --longest 32
+    memlm tokenize --tasks OUT/sst OUT/qasrl OUT/woz --records answers --tokenizer bpe --lowercase
+    memlm train TOKENS --method lamol --init-from MODEL --segment-length 96 --order woz,sst,qasrl
+    memlm evaluate-tasks MODEL --after last --score f1 --score sst=exact --score woz=goal
+
+The bound is `--method multitask`. `--init-from` asks for the tokenizer of that model: name its tokens, not `bpe`.
 
 CORPORA has `sst2/{train,test}.tsv.gz` (sentence, tab, label), `qasrl-gs/{dev,test}.jsonl.gz` (gold standard of 2020,
 dev as train) and `woz/woz_{train,test}_en.json.gz`; dialogues stay whole.

@@ -4,7 +4,7 @@ import io
 import re
 import resource
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -42,6 +42,14 @@ def told(err: str) -> list[str]:
 
 
 Memlm = Callable[..., Ended]
+
+
+def made(*words: object) -> str:
+    """The line on stdout of a stage, which several tests read."""
+    out = io.StringIO()
+    with redirect_stdout(out), redirect_stderr(io.StringIO()) as err:
+        assert main([str(word) for word in words]) == 0, err.getvalue()
+    return out.getvalue().strip()
 
 
 @pytest.fixture(autouse=True)

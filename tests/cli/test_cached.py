@@ -30,7 +30,7 @@ with = {{ train = ["{text}"], valid = ["{text}"] }}
 [stages.model]
 command = "train"
 from = "tokens"
-settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8, batch_tokens = 16 }}
+settings = {{ model = {{ layers = 1, width = 8, heads = 2 }}, segment_length = 8, batch_tokens = 400 }}
 """
 
 
@@ -59,7 +59,7 @@ def answers(*commands: list[object]) -> tuple[list[str], str]:
 def test_no_stage_loads_torch_to_find_that_it_is_done(memlm: Memlm, text: Path, tmp_path: Path) -> None:
     more: dict[str, list[object]] = {
         "tokenize": ["--train", text, "--valid", text, "--tokenizer", "bpe", "--vocab-size", "300"],
-        "train": [*SMALL, "--steps", "auto"],
+        "train": [*SMALL, "--steps", "auto", "--batch-tokens", "400"],
         "evaluate": ["--exclude", "self", "--split", "valid"],
     }
     commands, made = dict[str, list[object]](), dict[str, str]()

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fake_hub import COMMIT, answering, serving
+from tests.fake_hub import COMMIT, serving
 from tests.stages.pretrained.tiny import saved
 from tests.stages.tokenization.test_corpora import CARD, TRAIN
 
@@ -48,11 +47,37 @@ REPOSITORIES = {
     "me/converted": {f"raw/{split}/0000.parquet": table(["the mat\n"]) for split in ("train", "validation")},
     "me/script": {"script.py": b"1/0"},
     "me/csv": {"train.csv": b"a,b\n1,2\n"},
-    "me/gated": {"README.md": b"", "train.parquet": table(["a"])},
 }
 
 
-def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[tuple[int, str, str]]:
+LOG_IN = "is gated: accept its terms on the hub, and log in with `hf auth login`."
+NOTHING = {"hf:me/nothing": "the hub has no such repository, or not for you"}
+NO_DATA = NOTHING | {
+    "hf:me/wiki": "available configs: ['raw', 'lines'].",
+    "hf:me/script": "it is a script, and code of others is never run; take the hub's own copy of it: hf:me/script@",
+    "hf:me/csv": "take the hub's own copy of it: hf:me/csv@refs/convert/parquet.",
+    "hf:me/gated": LOG_IN,
+    "hf:me/wiki/raw@old": "the repository has no such revision",
+    "hf:me/wi ki": "is no name of a repository",
+}
+NO_MODELS = NOTHING | {
+    "hf:me/pickled": "has no weights as safetensors",
+    "hf:me/gguf": "A GGUF file is named by itself: hf download me/gguf FILE.gguf --local-dir FOLDER.",
+    "hf:me/adapter": "holds an adapter (adapter_config.json)",
+    "hf:me/code": "wants code of its own to be run (config.json: auto_map), which memlm never does",
+    "hf:me/gated": LOG_IN,
+    "hf:me/tiny@old": "the repository has no such revision",
+}
+"""Names -> part of what is said of them."""
+PERMISSION = {401: "needs a permission", 403: "log in with `hf auth login`"}
+STATUS = {"me/unknown": 401, "me/forbidden": 403}
+"""Names that the hub answers by one status."""
+
+Answer = tuple[int, str, str]
+Answers = dict[tuple[str, ...], Answer]
+
+
+def ended(commands: list[list[str]], tmp_path: Path, address: str) -> list[Answer]:
     environment = {**os.environ, "HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
     environment |= {"MEMLM_STORE": str(tmp_path / "store"), "HF_HUB_DISABLE_XET": "1"}
     done = subprocess.run(
@@ -68,106 +93,131 @@ def cached(tmp_path: Path, name: str) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*"))
 
 
-@pytest.mark.timeout(300)
-def test_a_data_set_is_resolved_fetched_and_read_as_local_files(tmp_path: Path) -> None:
-    (tmp_path / "raw").mkdir()
-    files = [name for name in REPOSITORIES["me/wiki"] if name.startswith("raw/")]
-    for name in files:
-        (tmp_path / name).write_bytes(REPOSITORIES["me/wiki"][name])
-    local: list[str] = [f"--train={tmp_path}/{name}" for name in files if "train" in name]
-    local += [f"--valid={tmp_path}/raw/valid-00.parquet"]
-    commands = [
-        ["hf:me/wiki/raw"],
-        local,
-        [f"--train=hf:me/wiki/raw@{COMMIT}", "--valid=hf:me/wiki/raw"],
-        ["hf:me/wiki/raw", "--files", "0"],
-        ["hf:me/converted/raw@refs/convert/parquet"],
-    ]
-    refused = {
-        "hf:me/wiki": "available configs: ['raw', 'lines'].",
-        "hf:me/script": "it is a script, and code of others is never run; take the hub's own copy of it: hf:me/script@",
-        "hf:me/csv": "take the hub's own copy of it: hf:me/csv@refs/convert/parquet.",
-        "hf:me/gated": "is gated: accept its terms on the hub, and log in with `hf auth login`.",
-        "hf:me/nothing": "the hub has no such repository, or not for you",
-        "hf:me/wiki/raw@old": "the repository has no such revision",
-        "hf:me/wi ki": "is no name of a repository",
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is on this machine: a text, a model, files of a data set."""
+    folder = tmp_path_factory.mktemp("hub")
+    (folder / "text.txt").write_text("the cat sees the hen and the dog sees the cow\n" * 20)
+    saved(folder / "tiny", "llama")
+    (folder / "raw").mkdir()
+    for name, content in REPOSITORIES["me/wiki"].items():
+        if name.startswith("raw/"):
+            (folder / name).write_bytes(content)
+    return folder
+
+
+class Asked:
+    """Commands, and what is made of data sets and models by each of their names."""
+
+    def __init__(self, folder: Path) -> None:
+        splits = [f"--{split}={folder}/text.txt" for split in ("train", "valid")]
+        parts = [f"--train={part}" for part in sorted(folder.glob("raw/train-*"))]
+        files = [
+            ["hf:me/wiki/raw"],
+            [*parts, f"--valid={folder}/raw/valid-00.parquet"],
+            [f"--train=hf:me/wiki/raw@{COMMIT}", "--valid=hf:me/wiki/raw"],
+            ["hf:me/wiki/raw", "--files", "0"],
+            ["hf:me/converted/raw@refs/convert/parquet"],
+        ]
+        self.data = [[*CHARACTERS, *ends] for ends in files]
+        self.no_data = [[*CHARACTERS, name] for name in NO_DATA]
+        self.models = [
+            ["tokenize", "--tokenizer", "hf:me/tiny", *splits, "--name", "text"],
+            ["tokenize", "--tokenizer", str(folder / "tiny"), *splits],
+            ["import-model", f"hf:me/tiny@{COMMIT}", "tokens/text"],
+            ["import-model", str(folder / "tiny"), "tokens/text"],
+        ]
+        self.no_models = [["import-model", name, "tokens/text"] for name in NO_MODELS]
+        self.gguf = ["tokenize", "--tokenizer", "hf:me/gguf", *splits]
+        self.statuses = [["tokenize", f"--tokenizer=hf:{name}", *splits] for name in STATUS]
+
+    @property
+    def every(self) -> list[list[str]]:
+        return [*self.data, *self.no_data, *self.models, *self.no_models, self.gguf, *self.statuses]
+
+
+@pytest.fixture(scope="module")
+def asked(folder: Path) -> Asked:
+    return Asked(folder)
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path, asked: Asked) -> Answers:
+    """What one process answers that reaches a hub."""
+    files = {file.name: file.read_bytes() for file in (folder / "tiny").iterdir()}
+    weights = {"consolidated.safetensors": b"never fetched", "onnx/model.safetensors": b"never fetched"}
+    own_code = {**files, "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode()}
+    repositories = REPOSITORIES | {
+        "me/tiny": {**files, **weights},
+        "me/pickled": {"config.json": files["config.json"], "pytorch_model.bin": b"never fetched"},
+        "me/code": own_code,
+        "me/gated": {**files, "README.md": b"", "train.parquet": table(["a"])},
+        "me/gguf": {"tiny.gguf": b"never fetched"},
+        "me/adapter": {**files, "adapter_config.json": b"{}", "adapter_model.safetensors": b"never fetched"},
     }
-    with serving(REPOSITORIES, gated="me/gated") as address:
-        results: list[Any] = ended([[*CHARACTERS, *ends] for ends in (*commands, *zip(refused))], tmp_path, address)
-    made = results[: len(commands)]
+    with serving(repositories, ["me/gated"], STATUS) as address:
+        results = ended(asked.every, folder, address)
+    return dict(zip(map(tuple, asked.every), results, strict=True))
+
+
+def require_refused(answer: Answer, message: str) -> None:
+    """One line on stderr says why."""
+    code, out, err = answer
+    assert (code, out) == (3, "") and message in err, err
+    assert len(err.strip().splitlines()) == 1, err
+
+
+@pytest.mark.timeout(300)
+def test_a_data_set_is_resolved_fetched_and_read_as_local_files(asked: Asked, answers: Answers) -> None:
+    made = [answers[tuple(command)] for command in asked.data]
     assert [code for code, _, _ in made] == [0] * 5, made
     assert made[0][1] == made[1][1] == made[2][1] != made[3][1]
     assert "cached" in made[1][2] and "cached" in made[2][2]
-    for (spec, message), (code, out, err) in zip(refused.items(), results[len(commands) :], strict=True):
-        assert (code, out) == (3, ""), (spec, err)
-        assert message in err and len(err.strip().splitlines()) == 1, (spec, err)
+    for command, message in zip(asked.no_data, NO_DATA.values(), strict=True):
+        require_refused(answers[tuple(command)], message)
 
 
 @pytest.mark.timeout(300)
-def test_without_a_network_it_says_what_to_download_and_where_to_put_it(tmp_path: Path) -> None:
-    ((code, out, err),) = ended([[*CHARACTERS, "hf:me/wiki/raw"]], tmp_path, "http://127.0.0.1:9")
-    assert (code, out) == (3, "")
-    assert "hf download " in err and " me/wiki" in err and "hf:/path/to/FOLDER/raw" in err
+def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(
+    folder: Path, asked: Asked, answers: Answers
+) -> None:
+    made = [answers[tuple(command)] for command in asked.models]
+    assert [code for code, _, _ in made] == [0] * 4, made
+    tokens, again, model, the_same = (out for _, out, _ in made)
+    assert tokens == again and model == the_same and model.startswith("model/")
+    # not the weights that transformers does not read, and no pickle
+    assert cached(folder, "tiny") == ["config.json", "model.safetensors", "tokenizer.json", CONFIG]
+    assert not list((folder / "home").rglob("*.bin"))
+    for command, message in zip(asked.no_models, NO_MODELS.values(), strict=True):
+        require_refused(answers[tuple(command)], message)
+    assert (answers[tuple(asked.gguf)][0], NO_MODELS["hf:me/gguf"] in answers[tuple(asked.gguf)][2]) == (3, True)
 
 
 @pytest.mark.timeout(300)
-def test_without_a_network_a_model_and_its_tokenizer_are_to_be_brought_by_hand(tmp_path: Path, text: str) -> None:
+def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(asked: Asked, answers: Answers) -> None:
+    for command, status in zip(asked.statuses, STATUS.values(), strict=True):
+        require_refused(answers[tuple(command)], PERMISSION[status])
+        assert f"({status})" in answers[tuple(command)][2]
+
+
+@pytest.mark.timeout(300)
+def test_without_a_network_it_is_said_what_to_download_and_where_to_put_it(folder: Path, tmp_path: Path) -> None:
+    text = f"--train={folder}/text.txt"
     commands = [
-        [*CHARACTERS, f"--train={text}", "--name=text"],
-        ["tokenize", "--tokenizer", "hf:me/tiny@main", f"--train={text}"],
+        [*CHARACTERS, text, "--name=text"],
+        [*CHARACTERS, "hf:me/wiki/raw"],
+        ["tokenize", "--tokenizer", "hf:me/tiny@main", text],
         ["import-model", "hf:me/tiny@main", "tokens/text"],
     ]
-    made, *results = ended(commands, tmp_path, "http://127.0.0.1:9")
+    made, data, *models = ended(commands, tmp_path, "http://127.0.0.1:9")
     assert made[0] == 0, made
-    told = "(hf download me/tiny --revision main --local-dir FOLDER)"
-    for (command, *_), (code, out, err) in zip(commands[1:], results, strict=True):
-        assert (code, out) == (3, "") and len(err.splitlines()) == 1, err
-        assert err.startswith(f"memlm {command}: hf:me/tiny@main ") and told in err
+    require_refused(data, "hf:/path/to/FOLDER/raw")
+    assert "hf download " in data[2] and " me/wiki" in data[2]
+    for (command, *_), answer in zip(commands[2:], models, strict=True):
+        require_refused(answer, "(hf download me/tiny --revision main --local-dir FOLDER)")
+        assert answer[2].startswith(f"memlm {command}: hf:me/tiny@main ")
     kept = [path for kind in ("tokens", "model") for path in (tmp_path / "store" / kind).glob("*")]
     assert [path for path in kept if path.name.endswith("-partial")] == []
-
-
-@pytest.mark.timeout(300)
-def test_a_model_and_its_tokenizer_are_fetched_and_equal_those_of_a_folder(tmp_path: Path, text: str) -> None:
-    saved(tmp_path / "folder", "llama")
-    files = {file.name: file.read_bytes() for file in (tmp_path / "folder").iterdir()}
-    others = {"consolidated.safetensors": b"never fetched", "onnx/model.safetensors": b"never fetched"}
-    pickled = {"config.json": files["config.json"], "pytorch_model.bin": b"never fetched"}
-    own_code = {**files, "config.json": json.dumps({**json.loads(files["config.json"]), "auto_map": {}}).encode()}
-    adapter = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"never fetched"}
-    repositories = {"me/tiny": {**files, **others}, "me/pickled": pickled, "me/code": own_code, "me/gated": files}
-    repositories |= {"me/gguf": {"tiny.gguf": b"never fetched"}, "me/adapter": {**files, **adapter}}
-    splits = [f"--{split}={text}" for split in ("train", "valid")]
-    named = ["--name", "text"]
-    refused = {
-        "hf:me/pickled": "has no weights as safetensors",
-        "hf:me/gguf": "A GGUF file is named by itself: hf download me/gguf FILE.gguf --local-dir FOLDER.",
-        "hf:me/adapter": "holds an adapter (adapter_config.json)",
-        "hf:me/code": "wants code of its own to be run (config.json: auto_map), which memlm never does",
-        "hf:me/gated": "is gated: accept its terms on the hub, and log in with `hf auth login`.",
-        "hf:me/nothing": "the hub has no such repository, or not for you",
-        "hf:me/tiny@old": "the repository has no such revision",
-    }
-    commands = [
-        ["tokenize", "--tokenizer", "hf:me/tiny", *splits, *named],
-        ["tokenize", "--tokenizer", str(tmp_path / "folder"), *splits],
-        ["import-model", f"hf:me/tiny@{COMMIT}", "tokens/text"],
-        ["import-model", str(tmp_path / "folder"), "tokens/text"],
-        *(["import-model", spec, "tokens/text"] for spec in refused),
-        ["tokenize", "--tokenizer", "hf:me/gguf", *splits],
-    ]
-    with serving(repositories, gated="me/gated") as address:
-        results: Any = ended(commands, tmp_path, address)
-    assert (results[-1][0], refused["hf:me/gguf"] in results.pop()[2]) == (3, True)
-    whole = ["config.json", "model.safetensors", "tokenizer.json", CONFIG]
-    assert cached(tmp_path, "tiny") == whole  # not the weights that transformers does not read
-    assert [code for code, _, _ in results[:4]] == [0] * 4, results
-    (_, tokens, _), (_, again, _), (_, model, _), (_, the_same, _) = results[:4]
-    assert tokens == again and model == the_same and model.startswith("model/")
-    for (spec, message), (code, out, err) in zip(refused.items(), results[4:], strict=True):
-        assert (code, out) == (3, "") and message in err, (spec, err)
-        assert len(err.strip().splitlines()) == 1, (spec, err)
-    assert not list((tmp_path / "home").rglob("*.bin"))  # no pickle is fetched
 
 
 @pytest.mark.endurance
@@ -189,13 +239,3 @@ def test_what_the_cache_holds_is_imported_without_a_network(tmp_path: Path, text
     assert [code for code, _, _ in results] == [0] * 4, results
     assert ["cached" in err for _, _, err in results] == [True, True, False, True]
     assert code == 3 and "(hf download me/alone " in err, err
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("status", "told"), [(401, "needs a permission"), (403, "log in with `hf auth login`")])
-def test_a_hub_that_asks_for_a_permission_is_told_apart_from_no_network(
-    tmp_path: Path, text: str, status: int, told: str
-) -> None:
-    with answering(status) as address:
-        ((code, out, err),) = ended([["tokenize", "--tokenizer=hf:me/a", f"--train={text}"]], tmp_path, address)
-    assert (code, out, err.count("\n")) == (3, "", 1) and told in err and f"({status})" in err

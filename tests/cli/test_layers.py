@@ -9,6 +9,8 @@ from stages.models import NAMED
 from tests.cli.conftest import Memlm
 
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
+FIXED = ("--memory", "external:k=4,temperature=1,lambda=0.2")
+"""A memory with no weight that is tuned."""
 KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
 SLOTS = {"name": "compressive", "long_length": 6}
@@ -33,7 +35,7 @@ def tokens(memlm: Memlm, text: Path) -> str:
 def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
     model = memlm("train", tokens, "--backbone", backbone, *chosen("feed_forward", KEYS), *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, "--exclude", "self", "--save-token-scores", "--json")
+    report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--save-token-scores", "--json")
     assert report.code == 0, report.err
     made = json.loads(report.out)
     (figures,) = made["metrics"]["product_keys"]["blocks"]
@@ -52,7 +54,7 @@ def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: 
 def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
     model = memlm("train", tokens, "--backbone", backbone, *chosen("lookup", NGRAMS), *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, "--exclude", "self", "--json")
+    report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--json")
     assert report.code == 0, report.err
     (figures,) = json.loads(report.out)["metrics"]["hashed_ngrams"]["blocks"]
     assert (figures["block"], 0 < figures["gate"] < 1) == (1, True)
@@ -61,7 +63,7 @@ def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path:
     assert 'id="hashed-ngrams-gates"' in (tmp_path / "page.html").read_text("utf-8")
     seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
     assert all(0 < token["ngram_gate"] < 1 for token in json.loads(seen.out)["tokens"])
-    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
 
@@ -90,7 +92,7 @@ def test_others_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, 
     own = SMALL if layer != "sru++" else SMALL[:-2]  # whose attention has one head
     model = memlm("train", tokens, *OTHERS[layer], *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    memories = ("--memory", "long:size=9,theta=0.3,lambda=0.3", "--memory", "external:k=4,temperature=1,lambda=0.2")
+    memories = ("--memory", "long:size=9,theta=0.3,lambda=0.3", *FIXED)
     ended = [
         memlm("evaluate", index, *memories, "--exclude", "self", "--reset", reset, "--json")
         for reset in ("none", "document")
@@ -122,7 +124,7 @@ def test_memsizer_through_the_pipeline(memlm: Memlm, tokens: str) -> None:
     sizer = chosen("attention", {"name": "memsizer", "slots": 3, "chunk": 5})
     model = memlm("train", tokens, "--backbone", "transformer", *sizer, *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, "--exclude", "self", "--stride", 4, "--json")
+    report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--stride", 4, "--json")
     assert report.code == 0, report.err
     assert [0 < one["read"] <= 3 for one in json.loads(report.out)["metrics"]["memsizer"]["blocks"]] == [True, True]
     seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
@@ -136,7 +138,7 @@ def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, t
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     made = [
-        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        json.loads(memlm("evaluate", index, *FIXED, "--exclude", "self", "--json", *more).out)
         for more in ((), ("--long-length", 6), ("--long-length", 9, "--mem-length", 8))
     ]
     assert made[0]["reference"] == made[1]["reference"] != made[2]["reference"]
@@ -145,7 +147,7 @@ def test_compressive_attention_through_the_pipeline(memlm: Memlm, tokens: str, t
     page = memlm("report", made[0]["reference"], "--output", tmp_path / "page.html")
     assert 'id="compressive-attention"' in (tmp_path / "page.html").read_text("utf-8")
     assert page.code == 0, page.err
-    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40, "--long-length", 3)
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20, "--long-length", 3)
     assert written.code == 0, written.err
 
 
@@ -177,7 +179,7 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     made = [
-        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        json.loads(memlm("evaluate", index, *FIXED, "--exclude", "self", "--json", *more).out)
         for more in ((), ("--long-length", 64), ("--reset", "document"))
     ]
     blocks = [one["metrics"]["memorizing"]["blocks"] for one in made]
@@ -190,7 +192,7 @@ def test_memorizing_attention_through_the_pipeline(memlm: Memlm, tokens: str, tm
     seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
     assert seen.code == 0, seen.err
     assert all(0 < token["memory_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
-    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
 
@@ -222,7 +224,7 @@ def test_continuous_memory_through_the_pipeline(memlm: Memlm, tokens: str, tmp_p
     model = memlm("train", tokens, "--backbone", "transformer-xl", *own).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     made = [
-        json.loads(memlm("evaluate", index, "--exclude", "self", "--json", *more).out)
+        json.loads(memlm("evaluate", index, *FIXED, "--exclude", "self", "--json", *more).out)
         for more in ((), ("--context", 8, "--mem-length", 8), ("--mem-length", 0))
     ]
     assert len({one["reference"] for one in made}) == 3
@@ -235,7 +237,7 @@ def test_continuous_memory_through_the_pipeline(memlm: Memlm, tokens: str, tmp_p
     seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
     assert seen.code == 0, seen.err
     assert all(0 < token["signal_place"] < 1 for token in json.loads(seen.out)["tokens"])
-    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 40)
+    written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from stages.memory import weight_network
 from tests.cli.conftest import Memlm
-from tests.cli.test_translation import SIZES, prefix, tokens
+from tests.cli.test_translation import model, pairs, prefix
 
-__all__ = ["prefix", "tokens"]
+__all__ = ["model", "pairs", "prefix"]
 POLICIES = ("lambda=learned", "lambda=learned,searched=0.5", "lambda=adaptive", "lambda=distance")
 
 
@@ -21,17 +21,17 @@ def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("source", ["external", "similar-pairs"])
-def test_translations_are_searched_for_with_them(source: str, tokens: str, memlm: Memlm) -> None:
-    opened = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 4, "--batch-tokens", 128, *SIZES)
+def test_translations_are_searched_for_with_them(source: str, model: str, memlm: Memlm) -> None:
+    opened = model
     if source == "external":
-        opened = memlm("build-index", memlm("build-datastore", opened.reference).reference, "--index", "flat")
+        opened = memlm("build-index", memlm("build-datastore", model).reference, "--index", "flat").reference
     for policy in POLICIES if source == "external" else POLICIES[:1]:
         reading = f"{source}:k=4,temperature=5,{policy}"
-        report = memlm("evaluate", opened.reference, "--memory", reading, "--beam", 0)
+        report = memlm("evaluate", opened, "--memory", reading, "--beam", 0)
         assert report.code == 0, report.err
-        said = memlm("translate", opened.reference, "--report", report.reference, "--beam", 1, "--text", "Hund")
+        said = memlm("translate", opened, "--report", report.reference, "--beam", 1, "--text", "Hund")
         assert said.code == 0 and "lambda learned" in said.err, (policy, said.err)
-        seen = memlm("inspect", opened.reference, "--report", report.reference, "--position", 3)
+        seen = memlm("inspect", opened, "--report", report.reference, "--position", 3)
         assert seen.code == 0 and "lambda learned" in seen.out + seen.err, (policy, seen.err)
 
 

@@ -103,7 +103,7 @@ COMMANDS = {
     ),
     "run": Watched(
         "{recipe}",
-        ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.run_recipe.show_again"),
+        ("pipelines.recipe.find_recipe", PLANNING, MAKING, "memlm_cli.commands.run.show_again"),
     ),
     "plan": Watched("train {tokens}", (PLANNING, "pipelines.estimates.fits")),
     "recipes": Watched("", ("pipelines.recipe.read_recipe",)),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memlm_cli import log_file
-from memlm_cli.log_file import close_log, open_log
+from memlm_cli import console
+from memlm_cli.console import close_log, open_log
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
 from tests.cli.conftest import Memlm
@@ -67,8 +67,8 @@ def test_a_bar_is_lines_and_styles_are_none(tmp_path: Path, monkeypatch: pytest.
             clock.now += 1.0
         reporter.info("half \x1b[2Jway")
     show_table("A table", ("a",), [(("b", "red"),)])
-    monkeypatch.setattr(log_file, "_show_warning", lambda *_: None)
-    log_file._warned(UserWarning("look out"), UserWarning, "f.py", 1)
+    monkeypatch.setattr(console, "_show_warning", lambda *_: None)
+    console._warned(UserWarning("look out"), UserWarning, "f.py", 1)
     close_log(0)
     told = messages(log)
     assert any(FIGURES.findall(line) == ["30", "1,000", "3", "4.25", "16:10"] for line in told)

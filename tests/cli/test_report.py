@@ -16,7 +16,7 @@ from PIL import Image
 
 from memlm_cli.app import main
 from memlm_cli.reproduce import script
-from pipelines.command_words import differences
+from pipelines.options import differences
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports, lineage_of
 from tests.cli.conftest import Memlm

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from memlm_cli.reproduce import command_line, script
-from pipelines.command_words import command_words, on_top_of_preset
+from pipelines.options import command_words, on_top_of_preset
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.lineage import Member, find_reports, lineage_of

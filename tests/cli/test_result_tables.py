@@ -9,7 +9,7 @@ from memlm_cli.result_tables import groups_text, show_report, show_result, split
 from memlm_cli.tables import table
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.reports.remarks.remark import Remark, Severity
+from stages.reports.remarks import Remark, Severity
 from tests.stages.pages import made
 
 SEVERE = {"trigram": {"perplexity": 120.0, "perplexity_on_new_text": 120.0}}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memlm_cli.run_recipe import took
+from memlm_cli.commands.run import took
 from pipelines.run import Result, run_recipe
 from tests.cli.conftest import Memlm
 from tests.pipelines.conftest import RECIPE

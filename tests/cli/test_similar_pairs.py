@@ -14,11 +14,11 @@ from stages.memory import weight_network
 from stages.models.weights import load_model
 from stages.retrieval.weights.distance import MOST, REACHES
 from tests.cli.conftest import Memlm
-from tests.cli.test_translation import SIZES, prefix, split_arrays, tokens
+from tests.cli.test_translation import model, pairs, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle
 from tests.oracles.bm25 import lucene_scores
 
-__all__ = ["prefix", "tokens"]
+__all__ = ["model", "pairs", "prefix", "tokens"]
 PAIRS, K, TAU, LAMBDA = 4, 3, 5, 0.4
 READING = f"similar-pairs:pairs={PAIRS},k={K},temperature={TAU},lambda={LAMBDA}"
 
@@ -27,13 +27,6 @@ def best_pairs(scores: np.ndarray) -> list[int]:
     rounded = scores.astype(np.float32)
     ranked = sorted(range(len(scores)), key=lambda pair: (-rounded[pair], pair))
     return [pair for pair in ranked if rounded[pair] > 0][:PAIRS]
-
-
-@pytest.fixture
-def model(tokens: str, memlm: Memlm) -> str:
-    return memlm(
-        "train", tokens, "--backbone", "encoder-decoder", "--epochs", 6, "--batch-tokens", 128, *SIZES
-    ).reference
 
 
 class Step(NamedTuple):

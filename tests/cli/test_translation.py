@@ -2,38 +2,66 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
 from stages.models.weights import load_model
-from tests.cli.conftest import Memlm
+from tests.cli.conftest import Memlm, made
 from tests.oracles import encoder_decoder as oracle
 
 WORDS = {"Hund": "dog", "Katze": "cat", "Mann": "man", "Haus": "house", "rot": "red", "alt": "old", "und": "and"}
 SIZES = ("--set", "model.width=16", "--set", "model.heads=2", "--set", "model.ffn_width=32", "--set", "model.dropout=0")
 
 
-@pytest.fixture
-def prefix(tmp_path: Path) -> Path:
+class Pairs(NamedTuple):
+    """Files of pairs, and a store of their tokens and of a model that learnt them for six epochs."""
+
+    folder: Path
+    tokens: str
+    model: str
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """Word by word translations: 240 pairs to learn, 12 and 12 others."""
-    random = np.random.default_rng(0)
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("pairs")
     for split, count in (("train", 240), ("valid", 12), ("test", 12)):
         chosen = [random.choice(list(WORDS), random.integers(1, 6)).tolist() for _ in range(count)]
-        (tmp_path / f"{split}.de").write_text("".join(f"{' '.join(line)}\n" for line in chosen), "utf-8")
+        (folder / f"{split}.de").write_text("".join(f"{' '.join(line)}\n" for line in chosen), "utf-8")
         english = (" ".join(WORDS[word] for word in line) for line in chosen)
-        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in english), "utf-8")
+        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in english), "utf-8")
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", folder / split)]
+    store = ("--store", folder / "store")
+    tokens = made("tokenize", "--source", "de", "--target", "en", "--tokenizer", "word", *files, *store)
+    training = ("--backbone", "encoder-decoder", "--epochs", 6, "--batch-tokens", 128)
+    return Pairs(folder, tokens, made("train", tokens, *training, *SIZES, *store))
+
+
+@pytest.fixture
+def prefix(pairs: Pairs, tmp_path: Path) -> Path:
+    """Where a test has these files, and their artifacts in its store."""
+    shutil.copytree(pairs.folder, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 @pytest.fixture
-def tokens(prefix: Path, memlm: Memlm) -> str:
-    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", prefix / split)]
-    languages = ("--source", "de", "--target", "en", "--tokenizer", "word")
-    return memlm("tokenize", *languages, *files).reference
+def tokens(pairs: Pairs, prefix: Path) -> str:
+    return pairs.tokens
+
+
+@pytest.fixture
+def model(pairs: Pairs, prefix: Path) -> str:
+    return pairs.model
+
+
+def models(folder: Path) -> list[str]:
+    """What lies beside models, and they themselves, in the store of a folder."""
+    return sorted(path.name for path in (folder / "store" / "model").iterdir())
 
 
 def split_arrays(tokens: Any, split: str) -> tuple[list[list[int]], list[list[int]]]:
@@ -87,11 +115,10 @@ def test_a_translator_is_trained_stored_and_scored_as_loops_say(tokens: str, tmp
 
 
 def test_own_sentences_are_hidden_where_the_datastores_own_split_is_scored(
-    tokens: str, tmp_path: Path, memlm: Memlm
+    model: str, tmp_path: Path, memlm: Memlm
 ) -> None:
-    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 2, *SIZES)
-    index = memlm("build-index", memlm("build-datastore", model.reference).reference)
-    report = memlm("evaluate", index.reference, "--split", "train")
+    index = memlm("build-index", memlm("build-datastore", model).reference)
+    report = memlm("evaluate", index.reference, "--split", "train", "--beam", 0)
     assert Store(tmp_path / "store").get(report.reference).config["exclude"] == "document"
     settled = memlm("translate", index.reference, "--report", report.reference, "--text", "Hund und Katze")
     assert settled.code == 0 and settled.out.count("\n") == 1, settled.err
@@ -116,10 +143,11 @@ def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm
     assert report.code == 0, report.err
 
 
-def test_a_datastore_of_pairs_grows_and_forgets(tokens: str, prefix: Path, tmp_path: Path, memlm: Memlm) -> None:
+def test_a_datastore_of_pairs_grows_and_forgets(
+    tokens: str, model: str, prefix: Path, tmp_path: Path, memlm: Memlm
+) -> None:
     """The rows of other pairs that are added are those of a datastore of them; sentences go without a trace."""
     store = Store(tmp_path / "store")
-    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 2, *SIZES).reference
     languages = ("--source", "de", "--target", "en", "--tokenizer", tokens)
     added = memlm("tokenize", *languages, "--train", prefix / "valid").reference
     old = store.get(memlm("build-datastore", model).reference)
@@ -143,16 +171,16 @@ def test_a_datastore_of_pairs_grows_and_forgets(tokens: str, prefix: Path, tmp_p
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    arguments: tuple[object, ...], code: int, tokens: str, tmp_path: Path, memlm: Memlm
+    arguments: tuple[object, ...], code: int, pairs: Pairs, tokens: str, tmp_path: Path, memlm: Memlm
 ) -> None:
     ended = memlm(*(tokens if word == "TOKENS" else word for word in arguments))
     assert ended.code == code and ended.out == "", ended.err
-    assert not (tmp_path / "store" / "model").exists()  # not even a draft
+    assert models(tmp_path) == models(pairs.folder)  # not even a draft
 
 
 @pytest.mark.parametrize("length", [("--steps", 2), ("--epochs", 1)])
 def test_the_line_of_a_pair_longer_than_a_batch_is_named_before_any_work(
-    length: tuple[object, ...], prefix: Path, tmp_path: Path, memlm: Memlm
+    length: tuple[object, ...], pairs: Pairs, prefix: Path, tmp_path: Path, memlm: Memlm
 ) -> None:
     for language, line in (("de", "rot " * 8), ("en", "red " * 3)):
         lines = (prefix / f"train.{language}").read_text().splitlines()
@@ -163,7 +191,7 @@ def test_the_line_of_a_pair_longer_than_a_batch_is_named_before_any_work(
     training = ("train", tokens, "--backbone", "encoder-decoder", *length, *SIZES)
     ended = memlm(*training, "--batch-tokens", 8)
     assert ended.code == 3 and "Line 42 " in ended.err and "--batch-tokens 9 " in ended.err
-    assert not (tmp_path / "store" / "model").exists()  # not even a draft
+    assert models(tmp_path) == models(pairs.folder)  # not even a draft
     assert memlm(*training, "--batch-tokens", 9).code == 0
 
 
@@ -173,8 +201,9 @@ def test_a_model_of_one_language_is_told_that_it_is_given_pairs(tokens: str, tex
     assert ended.code == 4 and "pairs of sentences" in ended.err
 
 
-def test_a_translation_model_is_refused_where_there_is_no_source(tokens: str, text: Path, memlm: Memlm) -> None:
-    model = memlm("train", tokens, "--backbone", "encoder-decoder", "--steps", 1, *SIZES).reference
+def test_a_translation_model_is_refused_where_there_is_no_source(
+    tokens: str, model: str, text: Path, memlm: Memlm
+) -> None:
     alone = memlm("tokenize", text, "--tokenizer", tokens, "--documents", "line").reference
     datastore = memlm("build-datastore", model).reference
     for arguments, code in (

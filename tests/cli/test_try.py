@@ -7,13 +7,11 @@ import random
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-import memlm_cli
 from memlm_cli.commands.try_text import _say_of_time_left
 from pipelines.recipe import load_recipe
 from tests.cli.conftest import Memlm
@@ -49,7 +47,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
-    monkeypatch.setattr("memlm_cli.trial.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr("memlm_cli.commands.try_text.time.monotonic", lambda: 0.0)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
 
 
@@ -335,12 +333,16 @@ def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm
     assert re.search(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+,", page)
     (encoded,) = re.findall(r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page)
     (tmp_path / "reproduce.sh").write_bytes(base64.b64decode(encoded))
-    (tmp_path / "memlm").write_text(f'#!/bin/sh\nexec {sys.executable} -m memlm_cli "$@"\n')
+    words = tmp_path / "words"
+    (tmp_path / "memlm").write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>"{words}"\nprintf "\\n\\0" >>"{words}"\n')
     (tmp_path / "memlm").chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(memlm_cli.__file__).parents[1])}
-    again = subprocess.run(["sh", "reproduce.sh"], env=os.environ | path, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert "made" not in again.stderr
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "reproduce.sh"], env=os.environ | path, check=True)
+    commands = [command.split("\0")[:-1] for command in words.read_text().split("\n\0")[:-1]]
+    assert commands[-1][0] == "evaluate"
+    for command in commands:
+        again = memlm(*command)
+        assert (again.code, "made" in again.err) == (0, False), again.err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.executor import Finished, LocalExecutor, StageRun
+from pipelines.executor import LocalExecutor, Result, StageRun
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import DataError, ResourceError
@@ -67,8 +67,8 @@ class Recipe:
     def executor(self, how: Execution = HOW) -> ClusterExecutor:
         return ClusterExecutor(self.store, how, self.reporters)
 
-    def run(self, *runs: StageRun) -> list[Finished]:
-        waiting, done = list(runs), list[Finished]()
+    def run(self, *runs: StageRun) -> list[Result]:
+        waiting, done = list(runs), list[Result]()
         with closing(self.executor()) as executor:
             while len(done) < len(runs):
                 begun = executor.begin(waiting)
@@ -96,7 +96,7 @@ class TestCluster:
         here = replace(recipe.pause("here"), references={"file": [str(text)]})
         runs = [recipe.pause("a", 1, until="b"), recipe.pause("b", 1, until="a"), here]
         done = {one.name: one for one in recipe.run(*runs)}
-        assert {name: one.outcome.status for name, one in done.items()} == dict.fromkeys(["a", "b", "here"], "made")
+        assert {name: one.status for name, one in done.items()} == dict.fromkeys(["a", "b", "here"], "made")
         began, ended = recipe.traces("began"), recipe.traces("ended")
         assert began["here"].stat().st_mtime > min(ended[name].stat().st_mtime for name in "ab")  # two at a time
         notes = {name: file.read_text().split("\n") for name, file in began.items()}
@@ -112,7 +112,7 @@ class TestCluster:
         local = LocalExecutor(alone.store, replace(HOW, cluster=None, workers=1), alone.reporters)
         for name in "ab":
             local.begin([alone.pause(name)])
-            artifact, other = local.finished().outcome.artifact, done[name].outcome.artifact
+            artifact, other = local.finished().artifact, done[name].artifact
             assert artifact.reference == other.reference
             assert artifact.manifest.files == other.manifest.files
 
@@ -121,8 +121,8 @@ class TestCluster:
     ) -> None:
         sums = StageRun("sums", Sums(recipe.trace), SquaresConfig(length=7), {}, ("sums",))
         done = recipe.run(sums, recipe.pause("c", 1, "twin"), recipe.pause("d", 1, "twin"))
-        assert {one.name: one.outcome.status for one in done} == {"sums": "made", "c": "made", "d": "cached"}
-        assert next(one for one in done if one.name == "sums").outcome.artifact.metrics == {"sum": 21}
+        assert {one.name: one.status for one in done} == {"sums": "made", "c": "made", "d": "cached"}
+        assert next(one for one in done if one.name == "sums").artifact.metrics == {"sum": 21}
         assert len(list(recipe.trace.glob("add-*"))) == 7
         assert recipe.told["sums"].steps[-1] == 8
         assert not recipe.told["d"].words
@@ -163,7 +163,7 @@ class TestCluster:
         once = recipe.pause("once", deaths=1)
         leaving = recipe.pause("leaving", error=Terminated())
         (done,) = recipe.run(once)
-        assert (done.outcome.status, recipe.told["once"].words) == ("resumed", [lost, "has paused"])
+        assert (done.status, recipe.told["once"].words) == ("resumed", [lost, "has paused"])
         with pytest.raises(ResourceError, match=r"2 processes .* \(leaving\)"):
             recipe.run(leaving)
         assert recipe.told["leaving"].words == [lost, "failed"]
@@ -174,4 +174,4 @@ def test_what_is_there_needs_no_cluster(recipe: Recipe, monkeypatch: pytest.Monk
     local.begin([recipe.pause("a")])
     local.finished()
     monkeypatch.setattr(ray, "init", None)
-    assert [one.outcome.status for one in recipe.run(recipe.pause("a"), recipe.pause("b", of="a"))] == ["cached"] * 2
+    assert [one.status for one in recipe.run(recipe.pause("a"), recipe.pause("b", of="a"))] == ["cached"] * 2

@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.estimates import CONTINUES, DONE, FAR_RANGE, NEW, RANGE, Estimate, Run, expected_seconds, fits
-from stages.forecasts.forecast import Work
+from stages.forecasts import Work
 
 
 def estimate(state: str, disk: int, scratch: int, written: int = 0) -> Estimate:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.estimates import DONE, Estimate, estimates, tasks_of
-from pipelines.plan import require_named
-from pipelines.recipe import Recipe, load_recipe
+from pipelines.recipe import Recipe, load_recipe, require_named
 from pipelines.run import Result, run_recipe
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store

@@ -18,7 +18,7 @@ from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
-from stages.tokenization.schema import TOKENS
+from stages.tokenize import TOKENS
 from stages.training.config import MODEL
 
 VOCABULARY = 11

@@ -13,12 +13,11 @@ from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
 from stages.evaluate import Evaluate
 from stages.evaluation import plan as evaluation_plan
-from stages.generation.stream import dense_log_probs
+from stages.generation.generate import dense_log_probs
 from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_passages
-from stages.inspection.passages import PASSAGE, Passage
-from stages.inspection.reading import open_reader
-from stages.inspection.request import reported_readings
+from stages.inspection.reading import load_reader
+from stages.inspection.request import PASSAGE, Passage, find, reported_readings
 from stages.inspection.settings import Request
 from stages.memory import weight_network
 from stages.models.weights import load_model
@@ -211,7 +210,7 @@ def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index,
     want, alone = (np.exp(array(report, "scores.zarr", name).astype(float)) for name in ("logp", "logp_lm"))
     (seen,) = inspect_passages(request, store, "test", [(0, len(want))], 1)
     np.testing.assert_allclose([view.final for view in seen.tokens], want, rtol=1e-4)
-    reader = open_reader(request, store, "test")
+    reader = load_reader(find(request, store, "test"), request)
     ids = array(reader.read["tokens"], "tokens.zarr", "test/ids")[:8].astype(int).tolist()
     reader = reader.of_passage(Passage(ids))
     block = reader.read_range(PASSAGE, 0, len(ids), CarriedState()).scored_range

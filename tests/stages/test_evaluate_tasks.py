@@ -18,7 +18,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
-from stages.evaluate_tasks import EvaluateTasks
+from stages.evaluate_tasks import EvaluateTasks, prices
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
@@ -29,7 +29,7 @@ from stages.pages.page import build_page
 from stages.tasks import reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
-from stages.tasks.plan import drawn
+from stages.tasks.plan import drawn, plan_stream
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
@@ -364,6 +364,14 @@ def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: 
     assert needed("mbpa", episodes=episodes) == 3 * weights + keys
 
 
+def test_what_adapting_takes_is_said_before(store: Store, sequential: Artifact, tokens: Artifact) -> None:
+    """Four documents twice for each of three examples a task; the others adapt for none, or not at all."""
+    memory = ("none", "random:k=4,steps=2", "random:steps=0", "coarse")
+    config = EvaluateTasksConfig(memory=memory, examples=3)
+    (price,) = prices(config, plan_stream(config, sequential, tokens), sequential, tokens)
+    assert "learns 8 documents for each of 9 examples" in price
+
+
 def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: Artifact) -> None:
     group, text = episodes.zarr("episodes.zarr"), tokens.zarr("tokens.zarr")
     assert group["keys"].shape == (132, 16) and np.isfinite(group["keys"][:]).all()
@@ -448,13 +456,13 @@ def test_a_coarse_adaptation_is_the_same_for_every_range(
     store: Store, sequential: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = "coarse:k=16,steps=10,lr=0.2"
-    whole = scored(store, sequential, memory=memory, examples=19)
-    monkeypatch.setattr("stages.tasks.plan.RANGE", 7)
+    whole = scored(store, sequential, memory=memory, examples=9)
+    monkeypatch.setattr("stages.tasks.plan.RANGE", 4)
     (found,), (wanted,) = (
-        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=20), whole)
+        made.metrics["rows"] for made in (scored(store, sequential, memory=memory, examples=10), whole)
     )
     assert found["average"] > 0.6  # what was forgotten comes back
-    assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 19 + 1e-9
+    assert np.abs(np.array(found["matrix"]) - np.array(wanted["matrix"])).max() <= 1 / 9 + 1e-9
     head = scored(store, sequential, memory="coarse:part=head,steps=0", after="last").metrics["rows"][0]
     assert head["matrix"] == scored(store, sequential, after="last").metrics["rows"][0]["matrix"]
 

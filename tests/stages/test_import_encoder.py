@@ -148,9 +148,7 @@ def test_changing_a_token_changes_no_key_up_to_its_own(store, home, tmp_path, fo
     assert not moved[: other[0] + 1].any() and moved[other[0] + 1]
 
 
-def test_several_shards_and_processes_give_what_one_gives_and_go_on_where_they_stopped(
-    store, home, one_thread, monkeypatch
-):
+def test_several_shards_give_what_one_gives_and_go_on_where_they_stopped(store, home, one_thread, monkeypatch):
     whole = build(store, home["encoder"], split="train", context=4)
     wanted = keys_of(whole)
     monkeypatch.setattr(stored_rows, "POOLED_ROWS", 7)
@@ -172,11 +170,18 @@ def test_several_shards_and_processes_give_what_one_gives_and_go_on_where_they_s
     assert left[0] == 1000 - shards + 2
     assert len(list((parts.path / "datastore.zarr/keys/c").glob("*/0"))) == shards
     np.testing.assert_allclose(keys_of(parts), wanted, atol=1e-5)
-    files = parts.manifest.files
     store.remove(parts.reference)
-    monkeypatch.setattr(KeyEncoder, "encode", original)
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(300)
+def test_two_processes_give_what_one_gives(store, home, one_thread, monkeypatch):
+    monkeypatch.setattr(stored_rows, "POOLED_ROWS", 7)
+    one = build(store, home["encoder"], split="train", context=4)
+    store.remove(one.reference)
     config = DatastoreConfig(dtype="float32", split="train", context=4)
-    assert made(store, BuildDatastore(), config, workers=2, source=home["encoder"]).manifest.files == files
+    two = made(store, BuildDatastore(), config, workers=2, source=home["encoder"])
+    assert two.manifest.files == one.manifest.files
 
 
 def test_its_neighbours_are_read_by_another_model(store, home, index, neighbors):

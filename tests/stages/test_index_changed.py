@@ -1,5 +1,6 @@
 """Every key of an index, changed or built anew, is the row that the changed datastore has."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ CHANGED = {
     "both": {"ivf-flat", "IVF8,Flat"},
 }
 """Kinds that are changed in place; the others are built anew."""
+ONE_OF_EACH = ("ivf-flat", "ivf-pq", "flat")
+"""Kinds that are changed by every step, by additions, by none."""
 STEPS = {"add": (True, ()), "forget": (False, ("0", "3.txt", "5")), "both": (True, ("0", "3.txt", "5"))}
 
 
@@ -41,23 +44,28 @@ def wrong_rows(index: Artifact, datastore: Artifact) -> list[int]:
     return differing_rows(index.file("index.faiss"), array(datastore, "datastore.zarr", "keys"))
 
 
-@pytest.mark.parametrize("reset", ["none", "document"])
-def test_every_key_of_an_index_is_the_row_of_its_datastore(store: Store, tmp_path: Path, reset: str) -> None:
+@pytest.mark.parametrize(("reset", "kinds"), [("none", KINDS), ("document", ONE_OF_EACH)], ids=["none", "document"])
+def test_every_key_of_an_index_is_the_row_of_its_datastore(
+    store: Store, tmp_path: Path, reset: str, kinds: Iterable[str]
+) -> None:
+    """A second step is one that adds and forgets: of kinds that it builds anew once is enough."""
     before = built(store, tmp_path, reset=reset)
     learned = before.input("encoder").input("tokens")
     more = tokens_of(store, tmp_path / "more", 20, 21, of=learned)
     again = tokens_of(store, tmp_path / "again", 30, of=learned)
-    for settings in KINDS.values():
-        assert not wrong_rows(indexed(store, before, **settings), before)
+    for kind in kinds:
+        assert not wrong_rows(indexed(store, before, **KINDS[kind]), before)
     for step, (adds, forget) in STEPS.items():
         after = made(store, UpdateDatastore(), UpdateConfig(forget=forget), before, **({"add": more} if adds else {}))
         assert bool(after.metrics["encoded_again"]) == (bool(forget) and reset == "none")
         later = made(store, UpdateDatastore(), UpdateConfig(forget=("1", "4")), after, add=again)
-        for kind, settings in KINDS.items():
-            changed = indexed(store, after, **settings)
+        for kind in kinds:
+            changed = indexed(store, after, **KINDS[kind])
             assert ("previous" in changed.manifest.inputs) == (kind in CHANGED[step]), (step, kind)
             assert wrong_rows(changed, after) == [], (step, kind)
-            twice = indexed(store, later, **settings)
+            if step != "add" and kind not in CHANGED["both"]:
+                continue
+            twice = indexed(store, later, **KINDS[kind])
             assert ("previous" in twice.manifest.inputs) == (kind in CHANGED["both"]), (step, kind)
             assert wrong_rows(twice, later) == [], (step, kind)
 

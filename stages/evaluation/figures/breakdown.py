@@ -228,12 +228,9 @@ def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
     last = last[ids[last] == tokens.metrics["eos_id"]]
     before = last[~np.isin(last, offsets[:-1])] - 1  # a document of <eos> alone has none
     text = token_text(tokens)
-    breaks = [id for id in np.unique(ids[before]).tolist() if _is_line_end(text.label(id))]
+    labels = {id: text.label(id) for id in np.unique(ids[before]).tolist()}
+    breaks = [id for id, label in labels.items() if "\n" in label and label.isspace()]
     ends = np.zeros(len(ids), bool)
     ends[last] = True
     ends[before[np.isin(ids[before], breaks)]] = True
     return ends
-
-
-def _is_line_end(text: str) -> bool:
-    return "\n" in text and text.isspace()

@@ -1,6 +1,7 @@
 """Settings of the networks that read a stream, and carry a state along it; free of torch."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
@@ -293,6 +294,18 @@ class MemformerConfig(BlockSizes):
 def carrying_backbones() -> list[str]:
     """The backbones whose number of cached positions is a setting, `mem_length`."""
     return [name for name in BACKBONES.names() if "mem_length" in BACKBONES.settings(name).model_fields]
+
+
+def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> None:
+    """Raises: UsageError if a number of carried positions is asked of a backbone without; `other`: one may be chosen.
+
+    Args:
+        asked: settings of a model that a user names.
+    """
+    able = carrying_backbones()
+    if "mem_length" in asked and backbone not in able:
+        instead = f", or add --backbone {able[0]}" if other else ""
+        raise UsageError(f"The backbone {backbone!r} carries no positions: leave --mem-length out{instead}.")
 
 
 def remembering_layers() -> list[str]:

@@ -8,8 +8,8 @@ from stages.lineage.indexes import EXACT
 from stages.lineage.sources import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
+from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.reports.remarks.gains import repeated_share
-from stages.reports.remarks.remark import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.retrieval.hyperparameters import meanings
 
 

@@ -5,8 +5,7 @@ A sentence has one idea and twenty words at most, figures and names apart; a rem
 
 from collections.abc import Sequence
 
-from stages.reports.remarks import gains, scored_text, tuning
-from stages.reports.remarks.remark import Condition, Figures, Remark, Sentence, Severity, Values
+from stages.reports.remarks import Condition, Figures, Remark, Sentence, Severity, Values, gains, scored_text, tuning
 from stages.text.form import DIFFER_IN_FORM
 
 NOTE, CAUTION, SEVERE = Severity

@@ -1,7 +1,7 @@
 """Conditions on tuned numbers, and on how long a model was trained.
 
 Memories may be hardly needed, and values at an edge, beyond which the best may lie. `tuning` of `metrics.json` has the
-figures; see `stages.evaluation.figures.tuned`, and `stages.training.outputs` for those of a training.
+figures; see `stages.evaluation.figures.report`, and `stages.training.outputs` for those of a training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ from math import exp
 
 from stages.metrics import undertrained
 from stages.numbers import joined, number, passes
+from stages.reports.remarks import NOTABLE_GAIN, Figures, Finding, Values
 from stages.reports.remarks.gains import row_worse_than_trigram
-from stages.reports.remarks.remark import NOTABLE_GAIN, Figures, Finding, Values
 
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:

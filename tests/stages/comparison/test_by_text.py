@@ -6,8 +6,7 @@ import pytest
 from stages.artifacts.store import Store
 from stages.comparison.by_text import lengths
 from stages.comparison.compare import compare, write_token_table
-from stages.comparison.fields import FIELDS
-from stages.comparison.settings import ComparisonSettings
+from stages.comparison.settings import FIELDS, ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.text.tokens import open_split
 from tests.stages.comparison.made import corpus, report

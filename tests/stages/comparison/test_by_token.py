@@ -13,8 +13,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.comparison.by_token import PairedTokens, Tally, largest, position_range, range_bounds
 from stages.comparison.compare import compare, write_token_table
-from stages.comparison.fields import FIELDS
-from stages.comparison.settings import ComparisonSettings
+from stages.comparison.settings import FIELDS, ComparisonSettings
 from stages.evaluation.figures import places
 from stages.evaluation.figures.intervals import Bootstrap
 from tests.oracles import comparison as oracle

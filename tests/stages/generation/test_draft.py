@@ -11,9 +11,8 @@ from pipelines.settings import validated
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
-from stages.generation.generate import draft_exact, draw, generate, open_writer, probabilities
-from stages.generation.request import GenerationRequest
-from stages.generation.stream import Stream
+from stages.generation import GenerationRequest
+from stages.generation.generate import Stream, draft_exact, draw, generate, open_writer, probabilities
 from stages.index import BuildIndex
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig

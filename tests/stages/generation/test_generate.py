@@ -7,9 +7,8 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation import stream
-from stages.generation.generate import GenerationRequest, generate, open_writer
-from stages.generation.stream import Stream
+from stages.generation import generate as writing
+from stages.generation.generate import GenerationRequest, Stream, generate, open_writer
 from stages.index import BuildIndex
 from stages.inspection.reading import MemoryReader
 from stages.inspection.request import Request
@@ -119,7 +118,7 @@ def test_a_recurrent_model_reads_each_token_of_its_window_once(store, tokens, mo
             begun = ([start] if start else []) + [1] * (CONTEXT - start)
             assert read == [*begun, *[CONTEXT] * (20 - CONTEXT + start)]
         with monkeypatch.context() as plain:
-            plain.setattr(stream, "in_pieces", lambda reader: False)
+            plain.setattr(writing, "in_pieces", lambda reader: False)
             same = list(generate(reader, wanted))
         assert [one.id for one in found] == [one.id for one in same]
         np.testing.assert_allclose([one.probability for one in found], [one.probability for one in same], rtol=1e-10)

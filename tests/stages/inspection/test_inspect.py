@@ -7,11 +7,10 @@ import torch
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.generation.stream import dense_log_probs
+from stages.generation.generate import dense_log_probs
 from stages.inspection.inspect import inspect_split, inspect_text
-from stages.inspection.passages import PASSAGE, Passage
-from stages.inspection.reading import open_reader
-from stages.inspection.request import Request
+from stages.inspection.reading import load_reader
+from stages.inspection.request import PASSAGE, Passage, Request, find
 from stages.methods.defaults import trained_temperature
 from stages.models.weights import load_model
 from tests.stages.slow_evaluation import evaluated, metrics
@@ -114,7 +113,8 @@ def test_stored_neighbours_serve_passages_and_their_index_texts(store, indexes):
 def test_cells_and_shares_make_up_the_whole_distribution(store, indexes, memory):
     ids = inspect_text(request(indexes["transformer"], "none"), store, TEXT, 0).tokens
     passage = Passage([token.id for token in ids])
-    reader = open_reader(request(indexes["transformer"], *memory), store, None).of_passage(passage)
+    asked = request(indexes["transformer"], *memory)
+    reader = load_reader(find(asked, store, None), asked).of_passage(passage)
     scored_range = reader.range_reader.read(PASSAGE, 0, len(passage), reader.carried(PASSAGE, 0)).scored_range
     want = dense_log_probs(reader.range_reader, scored_range, reader.policy).exp()
     alone = dense_log_probs(reader.range_reader, scored_range, None).exp()

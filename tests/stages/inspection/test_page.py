@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from stages.inspection.contexts import Context, EnteredContext, LookedUpContext
 from stages.inspection.inspect import Inspected, MemoryView, TokenView
-from stages.inspection.page import heaviest, page, strength, title
+from stages.inspection.page import heaviest, page, title
 from stages.numbers import probability
 from stages.text.excerpt import Excerpt
+from stages.web import strength
 
 EVIL = "<script>alert('x')</script>"
 
@@ -90,7 +91,7 @@ def test_it_tells_who_won_and_where_contexts_stand():
 
 
 def test_colour_is_full_from_a_factor_of_ten_on():
-    assert [strength(token("a", 0.1, 0.1, gain)) for gain in (0.0, 1.1513, -2.3026, 7.0)] == [0, 50, 100, 100]
+    assert [strength(gain) for gain in (0.0, 1.1513, -2.3026, 7.0)] == [0, 50, 100, 100]
 
 
 def test_what_is_unlikely_is_told_by_its_size():

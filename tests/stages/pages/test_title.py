@@ -11,7 +11,7 @@ from stages.artifacts.store import Store
 from stages.pages.headline import headline, means_over_seeds, rankings, seed_tables
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources, shared_remarks
-from stages.pages.title import page_title, short_title
+from stages.pages.tables import page_title, short_title
 from stages.reports.remarks.table import remark
 from tests.snapshot import same_as
 from tests.stages.pages import made

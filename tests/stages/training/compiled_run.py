@@ -11,6 +11,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,22 +29,27 @@ def unlike_any_other(dropout: Dropout, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def main() -> None:
-    path, backbone, kind, *stop = sys.argv[1:]
+def trained(path: Path, backbone: str, kind: str, *stop: str) -> dict[str, Any]:
+    """What a run in a folder ends with; its JSON is what is printed."""
     if kind == "broken":
         Dropout.forward = unlike_any_other  # type: ignore[method-assign]
     if kind == "traced":
         torch.compile = partial(torch.compile, backend="aot_eager")  # type: ignore[assignment]
     notes = Notes(at=lambda step: str(step) in stop and os._exit(1))
-    run = trainer(Path(path), notes, None, 0 if stop else 1e9, model=MODELS[backbone], compile=kind != "plain")
-    try:
-        run.train()
-    except UsageError as error:
-        sys.exit(str(error))
-    state, best, lines = outcome(Path(path), run)
+    run = trainer(path, notes, None, 0 if stop else 1e9, model=MODELS[backbone], compile=kind != "plain")
+    run.train()
+    state, best, lines = outcome(path, run)
     digest = hashlib.sha256(b"".join(state.values()) + best).hexdigest()
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    print(json.dumps({"lines": lines, "names": sorted(state), "digest": digest, "graphs": graphs}))
+    return {"lines": lines, "names": sorted(state), "digest": digest, "graphs": graphs}
+
+
+def main() -> None:
+    path, *words = sys.argv[1:]
+    try:
+        print(json.dumps(trained(Path(path), *words)))
+    except UsageError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

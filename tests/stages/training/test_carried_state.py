@@ -67,13 +67,13 @@ MODELS = {
     "bottleneck": BOTTLENECK,
     "memsizer": MEMSIZER,
 }
-WITHIN = ((3, 2), (12, 1))
-"""Kills within the first epoch and within a later one: (step, batches an update)."""
-KILLS = [(name, *kill) for name in MODELS for kill in WITHIN] + [
-    ("lstm", step, accumulate)  # where epochs begin no layer has a say
+WITHIN = (12, 1)
+"""A kill within an epoch that is not the first: (step, batches an update)."""
+KILLS = [(name, *WITHIN) for name in MODELS] + [
+    ("lstm", step, accumulate)  # where epochs begin, and of how many batches an update is, no layer has a say
     for step in (3, 10, 12, 19)
     for accumulate in (1, 2)
-    if (step, accumulate) not in WITHIN
+    if (step, accumulate) != WITHIN
 ]
 
 

@@ -89,7 +89,7 @@ def alone(tmp_path_factory):
 
 STOPPED = "lm of memorizing attention"
 FRESH = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""Ranks that torchrun starts again do not look for those before."""
+"""Ranks that are started again do not look for those before."""
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +101,8 @@ def said(tmp_path_factory):
     for case, store in cases:
         learnt = learnt_from(store, two_ranks.settings(case))
         runs.append([case, str(store.root), {role: artifact.reference for role, artifact in learnt.items()}])
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
     done = subprocess.run(
-        [sys.executable, "-m", *launch, two_ranks.__file__, json.dumps(runs)],
+        [sys.executable, two_ranks.__file__, json.dumps(runs)],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | FRESH,
         capture_output=True,
         text=True,

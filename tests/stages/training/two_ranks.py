@@ -1,8 +1,9 @@
-"""One rank of small trainings: `torchrun --max-restarts 1 … two_ranks.py RUNS`; prints the models' references.
+"""Small trainings by two ranks, as torchrun starts them: `two_ranks.py RUNS`; prints the models' references.
 
+Ranks are forks of one process, which has imported what they need.
 RUNS is JSON: [case, store, {role: reference of what is learnt from}] of each training, which the ranks do one after
 the other. The last is stopped in its middle: its ranks save after every step, and end without another word behind
-step STOPPED. Those that torchrun then starts print the steps of the checkpoints that they find, and go on.
+step STOPPED. Those that are then started print the steps of the checkpoints that they find, and go on.
 """
 
 import json
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 from safetensors import safe_open
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import tests.stages.small_store  # noqa: F401 - puts its stages into the registry, which knows what is read
 from stages.artifacts.make import make
@@ -93,14 +95,15 @@ def stop_at(step: int) -> None:
     Saver.save = then_stop  # type: ignore[method-assign]
 
 
-def main() -> None:
-    runs, first = json.loads(sys.argv[1]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+def rank(runs: list[tuple[str, str, dict[str, str]]]) -> None:
+    """What each rank does."""
+    first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     said = print if os.environ["RANK"] == "0" else lambda *line: None
     validate.READ_TOGETHER = VALIDATED
     if not first:
         said(*map(step_of, Path(runs[-1][1]).rglob(CHECKPOINT)))
     for case, store, references in runs:
-        last = [case, store, references] == runs[-1]
+        last = store == runs[-1][1]
         if last and first:
             stop_at(STOPPED)
         execution = Execution(device="cpu", checkpoint_seconds=0 if last else 60)
@@ -110,6 +113,20 @@ def main() -> None:
 def step_of(checkpoint: Path) -> int:
     with safe_open(checkpoint, "pt") as file:
         return json.loads(file.metadata()["progress"])["step"]  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    fork = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        run_id="two-ranks",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=1,
+        start_method="fork",
+    )
+    elastic_launch(fork, rank)(json.loads(sys.argv[1]))
 
 
 if __name__ == "__main__":

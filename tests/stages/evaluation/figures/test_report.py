@@ -9,14 +9,15 @@ import pytest
 from stages.evaluation.fields import baseline_name
 from stages.evaluation.figures.breakdown import Frequencies
 from stages.evaluation.figures.report import (
+    EDGES,
     Totals,
     curves,
     frequency_buckets,
+    learned_figures,
     outside_repeated_paragraphs,
     table,
     without,
 )
-from stages.evaluation.figures.tuned import EDGES, learned_figures
 from stages.metrics import Counts
 
 NAMES = ["plain", "cache"]

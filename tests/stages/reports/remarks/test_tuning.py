@@ -2,8 +2,8 @@
 
 import pytest
 
-from stages.evaluation.figures.tuned import Tuned, TunedRow, tuning_figures
-from stages.reports.remarks.remark import Values
+from stages.evaluation.figures.report import Tuned, TunedRow, tuning_figures
+from stages.reports.remarks import Values
 from stages.reports.remarks.table import MODEL, remarks_on
 from stages.reports.remarks.tuning import more_gains_on_scored, tuned_numbers
 from tests.stages.reports.remarks.figures import METRICS, trigram
