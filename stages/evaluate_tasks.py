@@ -18,8 +18,9 @@ from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import TRAIN
 from stages.models.devices import resolve_device
+from stages.numbers import duration
 from stages.tasks.answers import read_accepted, read_candidates, score_matrices, scores_of
-from stages.tasks.config import GOAL, Coarse, EvaluateTasksConfig, Neighbors, Score
+from stages.tasks.config import GOAL, Adaptation, Coarse, EvaluateTasksConfig, Neighbors, Score
 from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
 
@@ -76,7 +77,10 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         return Inputs(read)
 
     def plan(self, job: Job[EvaluateTasksConfig]) -> StreamPlan:
-        return plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])
+        plan = plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])
+        for price in prices(job.config, plan, job.inputs["model"], job.inputs["tokens"]):
+            job.reporter.info(price)
+        return plan
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
         from stages.tasks.reader import StreamReader, all_documents, documents_by_task, open_keys, open_memory
@@ -163,6 +167,23 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             job.draft.add(name).write_text(json.dumps(content, allow_nan=False) + "\n", "utf-8")
         write_figures(stream_charts(made), job.draft.add)
         return made
+
+
+def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, tokens: Artifact) -> list[str]:
+    """The documents that each reading learns for an example, for all of them, and how long training took for as many.
+
+    A reading that learns nothing, or once for all, has no price.
+    """
+    train, found = tokens.metrics["splits"][TRAIN], list[str]()
+    examples = len(plan.places) * sum(plan.counts)
+    length = min(train["tokens"] / train["documents"], model.config["segment_length"])
+    speed = float(model.metrics["tokens_per_second"])
+    for reading in config.readings:
+        if isinstance(reading, Adaptation) and reading.adapts and reading.steps:
+            each = min(reading.k, train["documents"]) * reading.steps
+            time = f"; training took {duration(examples * each * length / speed)} for as many" if speed else ""
+            found.append(f"{reading.spelled} learns {each:,} documents for each of {examples:,} examples{time}")
+    return found
 
 
 def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from stages.errors import UsageError, did_you_mean
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+MOST_RATE = 1e9
+"""A number that float32 holds, also where it is multiplied: larger ones end in infinity, if not in an error."""
 Part = Literal["all", "head"]
 
 
@@ -67,9 +69,9 @@ class Adaptation(Reading):
     """Documents, K."""
     steps: Annotated[int, Field(ge=0)] = 30
     """L."""
-    lr: Positive = 1e-3
+    lr: Annotated[float, Field(gt=0, le=MOST_RATE)] = 1e-3
     """η."""
-    anchor: Annotated[float, Field(ge=0)] = 1e-3
+    anchor: Annotated[float, Field(ge=0, le=MOST_RATE)] = 1e-3
     """κ, of the squared distance from the weights before."""
 
 

@@ -18,7 +18,7 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, DataError, UsageError
 from stages.evaluate import Evaluate
-from stages.evaluate_tasks import EvaluateTasks
+from stages.evaluate_tasks import EvaluateTasks, prices
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
@@ -29,7 +29,7 @@ from stages.pages.page import build_page
 from stages.tasks import reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
-from stages.tasks.plan import drawn
+from stages.tasks.plan import drawn, plan_stream
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
@@ -362,6 +362,14 @@ def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: 
     keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
     assert [needed("none"), needed("random")] == [weights, 3 * weights]
     assert needed("mbpa", episodes=episodes) == 3 * weights + keys
+
+
+def test_what_adapting_takes_is_said_before(store: Store, sequential: Artifact, tokens: Artifact) -> None:
+    """Four documents twice for each of three examples a task; the others adapt for none, or not at all."""
+    memory = ("none", "random:k=4,steps=2", "random:steps=0", "coarse")
+    config = EvaluateTasksConfig(memory=memory, examples=3)
+    (price,) = prices(config, plan_stream(config, sequential, tokens), sequential, tokens)
+    assert "learns 8 documents for each of 9 examples" in price
 
 
 def test_episodes_are_keys_and_labels_of_documents(tokens: Artifact, episodes: Artifact) -> None:

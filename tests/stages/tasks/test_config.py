@@ -35,6 +35,8 @@ def test_no_digit_is_lost(text: str) -> None:
         ("mbpa:k=tune", "k=8/32"),
         ("mbpa:lr=0.1/0.1", "twice"),
         ("mbpa:lr=0.1/-1", "lr"),
+        ("mbpa:lr=1e300", "lr"),
+        ("coarse:anchor=1e300", "anchor"),
         ("none:lr=tune", "nothing"),
     ],
 )

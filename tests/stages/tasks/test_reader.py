@@ -102,8 +102,8 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     reader._artifact = SimpleNamespace(reference="model/m")
     reader._memory = Memory(examples, examples.chosen, np.zeros(examples.count, np.int64))
     assert len(reader.answers(RandomAdaptation(name="random", k=3, steps=2), examples, np.arange(2))) == 2
-    astray = RandomAdaptation(name="random", k=3, steps=4, lr=1e200)
-    with pytest.raises(UsageError, match=r"random:.*lr=1e\+200"):
+    astray = RandomAdaptation(name="random", k=3, steps=30, lr=1e9, anchor=1e9)
+    with pytest.raises(UsageError, match=r"random:.*lr=1e\+09"):
         reader.answers(astray, examples, np.arange(2))
     assert len(reader.answers(NoReading(), examples, np.arange(2))) == 2  # the weights are those of before
     with torch.no_grad():
