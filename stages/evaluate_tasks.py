@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from safetensors.numpy import load_file
+
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Inputs, Job, ShardedStage, ShardJob
@@ -16,7 +18,7 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.examples.form import answers_file, candidates_file
 from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
-from stages.methods.config import TRAIN
+from stages.methods.config import KEPT, TRAIN
 from stages.models.devices import resolve_device
 from stages.numbers import duration
 from stages.tasks.answers import read_accepted, read_candidates, score_matrices, scores_of
@@ -65,6 +67,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             )
         tokens = corpus_of(model, {}, store)
         require_split(tokens, config.split)
+        _require_documents(config, documents_kept(model, tokens))
         plan = plan_stream(config, model, tokens)
         _require_scores(config, model, tokens)
         if config.candidates:
@@ -80,6 +83,12 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         plan = plan_stream(job.config, job.inputs["model"], job.inputs["tokens"])
         for price in prices(job.config, plan, job.inputs["model"], job.inputs["tokens"]):
             job.reporter.info(price)
+        for row in job.config.rows:
+            splits = {job.config.split, *([job.config.tune_split] if len(row.readings) > 1 else [])}
+            if isinstance(row.readings[0], Coarse) and TRAIN in splits:
+                job.reporter.warning(
+                    f"{row.spelled} adapts to documents of {TRAIN} that it answers: scores are too good"
+                )
         return plan
 
     def open(self, job: ShardJob[EvaluateTasksConfig], plan: StreamPlan) -> Work:
@@ -113,7 +122,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         if job.config.candidates:
             every = read_candidates(job.inputs["tokens"].file(candidates_file(split)))
             among = [every[number] for number in numbers.tolist()]
-        answers = work.reader.answers(reading, documents, which, among)
+        answers = work.reader.answers(reading, documents, which, among, inside=split == TRAIN)
         if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
             accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
             # A range may cut a dialogue: where goals are scored, numbers are chosen by F1.
@@ -180,10 +189,24 @@ def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, token
     speed = float(model.metrics["tokens_per_second"])
     for reading in config.readings:
         if isinstance(reading, Adaptation) and reading.adapts and reading.steps:
-            each = min(reading.k, train["documents"]) * reading.steps
+            each = min(reading.k, documents_kept(model, tokens)) * reading.steps
             time = f"; training took {duration(examples * each * length / speed)} for as many" if speed else ""
             found.append(f"{reading.spelled} learns {each:,} documents for each of {examples:,} examples{time}")
     return found
+
+
+def documents_kept(model: Artifact, tokens: Artifact) -> int:
+    """Documents in memory after the last task: those that the model's method kept, or all that were learnt."""
+    if KEPT in model.manifest.files:
+        return len(load_file(model.file(KEPT))["rows"])
+    return int(tokens.metrics["splits"][TRAIN]["documents"])
+
+
+def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
+    """Raises: UsageError for a reading that asks for more documents than memory has; the usual k is what there is."""
+    for reading in (reading for row in config.rows for reading in row.readings):
+        if isinstance(reading, Adaptation | Neighbors) and reading.k > kept and reading.k != type(reading)().k:
+            raise UsageError(f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}.")
 
 
 def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[str, Any]:

@@ -131,16 +131,22 @@ class StreamReader:
         return nats, tokens
 
     def answers(
-        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None = None
+        self,
+        reading: Reading,
+        examples: Documents,
+        which: np.ndarray,
+        among: Candidates | None = None,
+        inside: bool = False,
     ) -> list[int] | list[str]:
         """The label that is most probable for each of some examples [n], or what is answered in words.
 
         Args:
             among: labels among which that of each example is sought, by number; None: all.
+            inside: whether examples are of the split that memory is of: what is read for one is not that one itself.
         Raises: UsageError where an adaptation leaves weights that give none; ArtifactError where the model's own do.
         """
         try:
-            return self._answers(reading, examples, which, among)
+            return self._answers(reading, examples, which, among, inside)
         except _NoNumbers:
             with suppress(_NoNumbers):
                 self._chosen(examples, which, among)
@@ -153,12 +159,24 @@ class StreamReader:
             ) from None
 
     def _answers(
-        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None
+        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None, inside: bool
     ) -> list[int] | list[str]:
         head = self.model.config.head
         if isinstance(head, LanguageSettings):
             return self._written(head, examples, which)
         visible = self._memory.visible(self._place)
+        if not inside or not (reading.adapts or reading.reads_keys):
+            return self._read(reading, examples, which, among, visible)
+        found = list[Any]()
+        for row, own in enumerate(examples.chosen[which].tolist()):
+            one = slice(row, row + 1)
+            found += self._read(reading, examples, which[one], among and among[one], visible[visible != own])
+        return found
+
+    def _read(
+        self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None, visible: np.ndarray
+    ) -> list[int] | list[str]:
+        """Answers with the documents of memory that are visible, int64 [m]."""
         if isinstance(reading, Coarse) and len(visible):
             with adapted(self.model, self._draws(reading, visible), reading, reading.part):
                 return self._chosen(examples, which, among)

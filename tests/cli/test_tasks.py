@@ -56,6 +56,8 @@ def test_tasks_without_labels_or_with_labels_at_test_alone_are_refused(memlm: Me
         (("--method", "lamol", "--segment-length", 2, "--batch-tokens", 32), 2, "--segment-length"),
         (("--method", "emar", "--set", "memory.size=0"), 2, "size"),
         (("--method", "replay", "--set", "memory.size=0"), 2, "size"),
+        (("--method", "emar", "--set", "memory.size=17"), 2, "more than 16"),
+        (("--method", "replay", "--set", "memory.size=17"), 2, "more than 16"),
         (("--method", "meta-mbpa"), 4, "build-episodes"),
         (("--method", "sparse-memory"), 2, "--init-from"),
         (("--method", "lamol", "--set", "model.cutoffs=[4]"), 2, "cutoffs"),
@@ -76,10 +78,13 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
     text = memlm("tokenize", "--train", tmp_path / "text.txt", "--tokenizer", "word").out.split()[0]
     made = memlm("train", text, "--method", "seq", *SMALL)
     assert made.code == 4 and "--tasks" in made.err
-    kept = memlm("train", tokens, "--method", "emar", *SMALL, "--set", "memory.size=1000")
+    kept = memlm("train", tokens, "--method", "emar", *SMALL, "--set", "memory.size=10")
     assert kept.code == 0, kept.err
-    matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:k=1000,steps=1")
-    assert matrix.code == 0  # all there is, where there is less
+    for reading in ("coarse:k=31,steps=1", "random:k=31", "random:k=4/31", "mbpa:k=31", "episodic:k=31"):
+        matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", reading)
+        assert matrix.code == 2 and "k is at most" in matrix.err and not matrix.out, matrix.err
+    matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:steps=1")
+    assert matrix.code == 0, "all there is: nobody has asked for 32"
     refused = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "mbpa")
     assert refused.code == 2 and "build-episodes" in refused.err
 

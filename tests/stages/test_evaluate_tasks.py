@@ -447,6 +447,24 @@ def test_a_label_is_sought_among_the_candidates_of_its_record(method: str, store
         scored(store, model, split="train", candidates=True)
 
 
+def test_documents_of_the_split_that_memory_is_of_are_known_as_such(
+    store: Store, sequential: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, answers, notes = list[bool](), reader.StreamReader.answers, Notes()
+    monkeypatch.setattr(
+        reader.StreamReader,
+        "answers",
+        lambda *given, **named: inside.append(named["inside"]) or answers(*given, **named),
+    )
+    for coarse, expected in (("coarse:k=2,steps=1", 0), ("coarse:k=2,steps=1/2", 1)):
+        memory = ("random:k=2,steps=1,lr=0.1/0.2", coarse)
+        config = EvaluateTasksConfig(memory=memory, examples=2, tune_split="train")
+        make(EvaluateTasks(), config, {"source": sequential.reference}, store, Execution(reporter=notes))
+        assert inside == [True] * 2 * (1 + expected) + [False] * 6
+        assert sum("too good" in line for line in notes.messages) == expected
+        inside.clear()
+
+
 def test_random_documents_need_no_keys(store: Store, sequential: Artifact) -> None:
     made = scored(store, sequential, memory="random:k=4,steps=2,lr=0.1", examples=3)
     assert made.metrics["after"] == [3]

@@ -1,5 +1,6 @@
 """An encoder (BERT) through the stages: what makes keys reads it, what scores refuses it."""
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -294,6 +295,19 @@ def test_a_method_that_writes_refuses_it(store, stream, method):
     tokens, encoder = stream
     with pytest.raises(ArtifactError, match="is an encoder"):
         made(store, Train(), of_tasks(method), source=tokens, init_from=encoder)
+
+
+@pytest.mark.parametrize("method", ["seq", "multitask"])
+def test_answers_in_words_are_not_written_by_it(store, stream, folder, tmp_path, method):
+    records = "".join(
+        json.dumps({"text": "the cat sat", "question": "who sat", "answer": "cat"}) + "\n" for _ in range(40)
+    )
+    (tmp_path / "asked").mkdir()
+    (tmp_path / "asked" / "train.jsonl").write_text(records)
+    config = TokenizeConfig(tasks=True, tokenizer="given", records="answers")
+    tokens = made(store, Tokenize(), config, source=[str(tmp_path / "asked")], tokenizer=str(folder[0]))
+    with pytest.raises(UsageError, match="scores no tokens"):
+        made(store, Train(), of_tasks(method), source=tokens, init_from=stream[1])
 
 
 def test_documents_longer_than_it_reads_are_refused(store, stream):

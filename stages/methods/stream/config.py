@@ -94,7 +94,24 @@ class MultitaskConfig(PlainSettings):
     method: Literal["multitask"] = "multitask"
 
 
-class ReplaySettings(TaskSettings):
+class BoundedSettings(TaskSettings):
+    """A memory that keeps a number of documents of each task, at most."""
+
+    size: Positive | None = None
+    """Documents of a task that are kept, the first that are written; None: all."""
+
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        """Raises: UsageError also for a size that no task has."""
+        most, usual = max(tokens.metrics["splits"][TRAIN]["task_documents"]), type(self).model_fields["size"].default
+        # A size that nobody asked for may be more than there is.
+        if self.size is not None and self.size > most and self.size != usual:
+            raise UsageError(
+                f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {most:,} documents."
+            )
+        return super().for_tasks(model, tokens)
+
+
+class ReplaySettings(BoundedSettings):
     """A memory of examples, of which some are drawn at intervals.
 
     Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2.
@@ -106,8 +123,6 @@ class ReplaySettings(TaskSettings):
     """Examples of a draw, as a share of `every`: r (in the paper 0.01)."""
     write: Share = 1.0
     """Probability that an example is written."""
-    size: Positive | None = None
-    """Documents of a task that are kept, the first that are written; None: all."""
 
 
 class ReplayConfig(ReplaySettings):
@@ -258,6 +273,8 @@ def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -
     """
     asks = settings.require_records(tokens) != "labels"
     names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
+    if not model.scores_tokens:
+        raise UsageError(f"Answers in words are written token by token, and a {model.backbone} scores no tokens.")
     if model.cutoffs:
         raise UsageError("Answers in words add tokens to a full softmax: leave model.cutoffs out.")
     tokenizer = tokenizer_of(tokens)
@@ -334,7 +351,7 @@ class ElleConfig(TaskSettings):
         )
 
 
-class EmarConfig(TaskSettings):
+class EmarConfig(BoundedSettings):
     """Memory is activated and reconsolidated: `--epochs 3` has the paper's two rounds.
 
     Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573).

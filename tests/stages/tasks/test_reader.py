@@ -8,8 +8,8 @@ import torch
 
 from stages.errors import ArtifactError, UsageError
 from stages.memory.episodic import nearest, squared_distances
-from stages.tasks.config import Mbpa, NoReading, Part, RandomAdaptation
-from stages.tasks.reader import Memory, StreamReader, adapted, document_keys
+from stages.tasks.config import Mbpa, NoReading, Part, RandomAdaptation, parse_reading
+from stages.tasks.reader import Keys, Memory, StreamReader, adapted, document_keys
 from tests.stages.methods.stream.updates import model_for, stream
 
 
@@ -111,3 +111,27 @@ def test_an_adaptation_that_goes_astray_gives_no_answers() -> None:
     for reading in (NoReading(), astray):
         with pytest.raises(ArtifactError, match="model/m"):
             reader.answers(reading, examples, np.arange(2))
+
+
+@pytest.mark.parametrize("reading", ["mbpa:k=3,steps=2,lr=0.5", "random:k=3,steps=2,lr=0.5", "episodic:k=3,weight=1"])
+def test_a_document_of_memory_does_not_find_itself(reading: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read for it is as if it had not been written."""
+    model, examples = model_for("seq")[0], stream()[0].examples
+    reader = object.__new__(StreamReader)
+    reader.model, reader._place = model, 1
+    keys = document_keys(model, examples, np.arange(examples.count), "mean")
+    reader._keys = Keys(model, examples.cutting.context, "mean", keys)
+    seen = list[np.ndarray]()
+    monkeypatch.setattr("stages.tasks.reader.best_labels", lambda found, among: seen.extend(found) or [0] * len(found))
+
+    def read(rows: list[int], which: list[int], inside: bool) -> np.ndarray:
+        reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
+        seen.clear()
+        reader.answers(parse_reading(reading), examples, np.array(which), inside=inside)
+        return np.array(seen)
+
+    found = read([2, 5, 7, 9], [5, 0, 9], inside=True)
+    wanted = [read(rows, [one], inside=False)[0] for rows, one in (([2, 7, 9], 5), ([2, 5, 7, 9], 0), ([2, 5, 7], 9))]
+    np.testing.assert_array_equal(found, wanted)
+    assert (found != read([2, 5, 7, 9], [5, 0, 9], inside=False)).any(1).tolist() == [True, False, True]
+    assert (read([5], [5], inside=True) == read([], [5], inside=False)).all(), "alone with itself there is no memory"
