@@ -35,10 +35,13 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a reading whose numbers are settled: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
     from stages.retrieval.hyperparameters import memory_words
 
-    default = " (numbers that nobody tuned: --report takes those of an evaluation)"
+    remarks = {
+        "default": " (numbers that nobody tuned: --report takes those of an evaluation)",
+        "elsewhere": " (numbers tuned for another datastore)",
+    }
     words = memory_words(memory["sources"] for memory in memories)
     for word, memory in zip(words, memories, strict=True):
-        yield f"{word}: {reading_line(memory)}{default if memory['numbers'] == 'default' else ''}"
+        yield f"{word}: {reading_line(memory)}{remarks.get(memory['numbers'], '')}"
 
 
 def source_line(context: "Context") -> str:

@@ -21,7 +21,7 @@ from stages.lineage.corpus import corpus_of, require_split, tokenizer_of
 from stages.methods.config import KEPT, TRAIN
 from stages.models.devices import resolve_device
 from stages.numbers import duration
-from stages.tasks.answers import read_accepted, read_candidates, score_matrices, scores_of
+from stages.tasks.answers import Accepted, read_accepted, read_candidates, score_matrices, scores_of
 from stages.tasks.config import GOAL, Adaptation, Coarse, EvaluateTasksConfig, Neighbors, Score
 from stages.tasks.figures import MATRIX, PERPLEXITY, domain_figures, stream_figures
 from stages.tasks.plan import StreamPlan, TestRange, drawn, matrices, perplexities, plan_stream
@@ -39,6 +39,10 @@ class Work:
     reader: "StreamReader"
     documents: "dict[str, dict[str, Documents]]"
     """By split and task."""
+    candidates: Mapping[str, list[list[int] | None]]
+    """Candidates of each document, by split; no split where labels are sought among all."""
+    accepted: Mapping[str, list[Accepted]]
+    """Answers that are accepted of each document, by split; no split where these are labels."""
 
 
 class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRange]):
@@ -97,13 +101,17 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         model, tokens, device = job.inputs["model"], job.inputs["tokens"], resolve_device(job.execution.device)
         length = int(model.config["segment_length"])
         keys = open_keys(job.inputs["episodes"], device) if "episodes" in job.inputs else None
-        decode = tokenizer_of(tokens).huggingface().decode if answers_in_words(model, tokens) else None
+        words = answers_in_words(model, tokens)
+        decode = tokenizer_of(tokens).huggingface().decode if words else None
         reader = StreamReader(model, device, open_memory(model, tokens, length), keys, decode)
-        splits = {job.config.split, *([job.config.tune_split] if plan.tuned else [])}
-        documents = {
-            split: documents_by_task(all_documents(model, tokens, split, length), tokens) for split in sorted(splits)
-        }
-        return Work(plan, reader, documents)
+        splits = sorted({job.config.split, *([job.config.tune_split] if plan.tuned else [])})
+        return Work(
+            plan,
+            reader,
+            {split: documents_by_task(all_documents(model, tokens, split, length), tokens) for split in splits},
+            {split: read_candidates(tokens.file(candidates_file(split))) for split in splits if job.config.candidates},
+            {split: read_accepted(tokens.file(answers_file(split))) for split in splits if words},
+        )
 
     def run_shard(self, job: ShardJob[EvaluateTasksConfig], work: Work, shard: TestRange) -> ShardOutput:
         split, count = job.config.split, work.plan.counts[shard.task]
@@ -118,16 +126,14 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
             return ShardOutput(job.folder, {"nats": nats, "tokens": tokens})
         choice = chosen(work.plan, shard.row, job.record) if shard.choice is None else shard.choice
         numbers, reading = documents.chosen[which], job.config.rows[shard.row].readings[choice]
-        among = None
-        if job.config.candidates:
-            every = read_candidates(job.inputs["tokens"].file(candidates_file(split)))
-            among = [every[number] for number in numbers.tolist()]
+        among = [work.candidates[split][number] for number in numbers.tolist()] if work.candidates else None
         answers = work.reader.answers(reading, documents, which, among, inside=split == TRAIN)
-        if answers_in_words(job.inputs["model"], job.inputs["tokens"]):
-            accepted = read_accepted(job.inputs["tokens"].file(answers_file(split)))
+        if work.accepted:
             # A range may cut a dialogue: where goals are scored, numbers are chosen by F1.
             by: Score = "exact" if job.config.scores(work.plan.order)[task] == "exact" else "f1"
-            right = scores_of(by, list(map(str, answers)), [accepted[number] for number in numbers.tolist()])
+            right = scores_of(
+                by, list(map(str, answers)), [work.accepted[split][number] for number in numbers.tolist()]
+            )
         else:
             labels = documents.labels[numbers].tolist()
             right = [float(said == label) for said, label in zip(answers, labels, strict=True)]

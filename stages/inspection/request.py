@@ -158,13 +158,13 @@ def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
 class Resolved:
     """Artifacts by role, the split, completed readings, and how the model reads.
 
-    `numbers`: where those of the readings come from.
+    `numbers`: where those of the readings come from; `elsewhere`: a report of another datastore.
     """
 
     read: dict[str, Artifact]
     split: str
     readings: tuple[Reading, ...]
-    numbers: Literal["given", "reported", "default"]
+    numbers: Literal["given", "reported", "elsewhere", "default"]
     windows: WindowSettings
     options: Mapping[str, Any]
     """Options of probes, resolved."""
@@ -221,7 +221,7 @@ def find(
         read,
         split or PASSAGE,
         complete,
-        _numbers(request),
+        _numbers(request, report, memory),
         windows,
         _options(read, report, split),
         report is not None and report.config["reset"] == "document",
@@ -237,10 +237,16 @@ def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[
     return None if report is None else reported_readings(report, model)
 
 
-def _numbers(request: Request) -> Literal["given", "reported", "default"]:
+def _numbers(
+    request: Request, report: Artifact | None, memory: Artifact | None
+) -> Literal["given", "reported", "elsewhere", "default"]:
     if request.memory is not None:
         return "given"
-    return "default" if request.report is None else "reported"
+    if report is None:
+        return "default"
+    recorded = report.manifest.inputs.get("datastore")
+    same = memory is None or recorded is None or memory.find("datastore").matches(recorded)
+    return "reported" if same else "elsewhere"
 
 
 def _reported_memory(report: Artifact | None) -> Artifact | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stages.artifacts.store import Store
+from stages.inspection.request import Request, find
 from stages.models.weights import load_model
 from tests.cli.conftest import Memlm, made
 from tests.oracles import encoder_decoder as oracle
@@ -122,6 +123,10 @@ def test_own_sentences_are_hidden_where_the_datastores_own_split_is_scored(
     assert Store(tmp_path / "store").get(report.reference).config["exclude"] == "document"
     settled = memlm("translate", index.reference, "--report", report.reference, "--text", "Hund und Katze")
     assert settled.code == 0 and settled.out.count("\n") == 1, settled.err
+    other = memlm("build-index", memlm("build-datastore", model, "--split", "valid").reference)
+    for read, numbers in ((index, "reported"), (other, "elsewhere")):
+        request = Request(source=read.reference, report=report.reference)
+        assert find(request, Store(tmp_path / "store"), None).numbers == numbers
 
 
 def test_packed_pairs_are_trained_with_memory(tokens: str, tmp_path: Path, memlm: Memlm) -> None:
