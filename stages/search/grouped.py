@@ -40,7 +40,7 @@ MOST_NEAREST = 64
 """Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
 
 QUERIES = 256
-"""Whose nearest lists a thread finds at a time."""
+"""Queries whose nearest lists a thread finds at a time."""
 
 SHORT_GROUPS = 4
 """Times that a thread takes as many keys of short vectors, which lie ready."""

@@ -56,7 +56,7 @@ class Record(NamedTuple):
     name: str
     blocks: Iterator[str]
     fields: Mapping[str, Any] = MappingProxyType({})
-    """Those that it has of the fields that are kept."""
+    """Fields of the record that are kept."""
 
 
 def records(file: TextFile) -> Iterator[Record]:

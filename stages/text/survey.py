@@ -83,7 +83,7 @@ def count_lines(files: Iterable[TextFile], most: int) -> int:
 
 
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
-    """Those files of which the first so many bytes hold a part."""
+    """Files that the first `most` bytes hold a part of."""
     read = 0
     for file in files:
         if read < most:

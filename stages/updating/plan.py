@@ -92,7 +92,7 @@ class Plan(ShardPlan[Shard]):
 
     layouts: RowLayouts
     tables: list[Table]
-    """Whose rows they are, as it will lie on disk."""
+    """Tables that say whose rows they are, as they will lie on disk."""
     documents: int
     kept: KeptRows
     reread: np.ndarray

@@ -212,7 +212,7 @@ class TunedRow(NamedTuple):
     """Figures of a row on the tuning split; perplexities are None where they are not known."""
 
     perplexity: float | None
-    """At what was chosen."""
+    """Perplexity with the chosen settings."""
     over: str
     """Name of the first memory's amount: `k`, `size`."""
     curve: Sequence[tuple[int, float | None]]

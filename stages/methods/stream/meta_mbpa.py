@@ -141,7 +141,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
                 self.memory.write(np.array([document]), int(task), 1.0, random, self.settings.size)
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Those of a block that are written, [n, 2]."""
+        """Examples of a block that are written, [n, 2]."""
         count, stored = max(1, round(self.settings.write * len(block))), self._keys[self.memory.rows]
         if not len(stored):
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]

@@ -33,7 +33,7 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
-        """Those of a layer in a state; None: it has none yet."""
+        """Keys and values of a layer in a state; None: it has none yet."""
         found = named_below(tensors, f"{name}.")
         return cls(found["keys"], found["values"]) if found else None
 

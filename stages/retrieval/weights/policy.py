@@ -88,7 +88,7 @@ class WeightPolicy(ABC):
     row: MemoryRow
     grids: Sequence[ReadingGrid]
     choices: Mapping[str, Record] = field(default_factory=dict)
-    """By the name of the pass that it was made of."""
+    """Choices by the name of the pass that each was made of."""
 
     passes: ClassVar[tuple[Pass, ...]] = ()
     needs: ClassVar[Needs] = Needs()
