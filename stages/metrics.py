@@ -20,7 +20,7 @@ FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """Note of tables on figures of so few tokens."""
 FEWEST_UNITS = 6
 """Least number of units that an interval is drawn of. An interval of fewer is little more than their smallest and their
-largest, and far too narrow. Of three, one draw in 27 is the smallest alone; a 95% interval leaves out less on a side."""
+largest, and far too narrow. Of three, one draw in 27 is the least alone; a 95% interval leaves out less at an end."""
 NEARLY = 0.9
 """A pass reads whole batches, and of a short text leaves some out."""
 LONG_WORD = 25

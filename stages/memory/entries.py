@@ -308,7 +308,7 @@ def _sums_of_matches(
 
 
 def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, whatever the scale. It is computed as exp2, in half the time of exp."""
+    """exp(behind · scale); 0 where behind is -inf, whatever the scale. Computed by exp2, in half the time of exp."""
     if scale == 0:
         return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
     return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
