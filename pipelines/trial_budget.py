@@ -70,7 +70,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget for so many bytes of text."""
+    """The budget for this many bytes of text."""
 
     bytes: int
     valid: float

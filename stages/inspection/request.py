@@ -63,7 +63,7 @@ class Passage:
         self._length += 1
 
     def cut(self, length: int) -> None:
-        """Keep so many tokens."""
+        """Keep this many tokens."""
         self._length = length
 
     def put_last(self, id: int) -> None:

@@ -46,7 +46,7 @@ class ScanningSearcher(Searcher):
         return 24 if self.device == "cpu" else 12
 
     def is_small(self, queries: int) -> bool:
-        """Whether a search of so many queries is not worth other threads."""
+        """Whether a search of this many queries is not worth other threads."""
         return queries <= FEW_QUERIES
 
     def block(self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn) -> QueryBlock:

@@ -147,7 +147,7 @@ class GroupedSearcher(ScanningSearcher):
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
-        """Where `Found` puts what the first part of each list brings, of so many cells of a query.
+        """Where `Found` puts what the first part of each list brings, of this many cells of a query.
 
         None: into the cell of the pair's own number, as where no list is long.
         """

@@ -151,7 +151,7 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
 
 
 def _require_size(file: TextFile, place: str, held: int) -> None:
-    """Raises: DataError for a record of so many bytes, or more."""
+    """Raises: DataError for a record of this many bytes, or more."""
     if held > file.largest_record:
         raise DataError(
             f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "

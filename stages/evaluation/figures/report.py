@@ -266,7 +266,7 @@ def learned_figures(
         name: of the weight, as `--memory` takes it.
         learned: the record of the network, with its gains on parts of the tuning split that it was not fitted on.
         shards: the records of the scored split.
-        nll: summed nats of the model alone and of the row, over so many `tokens`.
+        nll: summed nats of the model alone and of the row, over `tokens` tokens.
     """
     counted = [shard["weights"] for shard in shards if "weights" in shard]
     counts = [sum(column) for column in zip(*(one["counts"] for one in counted), strict=True)]

@@ -20,7 +20,7 @@ from stages.models.language_model import LanguageModel
 
 
 def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
-    """Draw so many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
+    """Draw this many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
 
     The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
     prefers what is near, and says that diversity is wanted.

@@ -94,7 +94,7 @@ class ChosenLayers(nn.Module):
 
 
 def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
-    """Share the weights that blocks have in common, then let all weights begin, in a stack of so many blocks."""
+    """Share the weights that blocks have in common, then let all weights begin, in a stack of this many blocks."""
     blocks = list(blocks)
     share_weights(nn.ModuleList(blocks))
     for block in blocks:

@@ -109,7 +109,7 @@ class WeightPolicy(ABC):
         return replace(self, choices={**self.choices, step: choice})
 
     def scratch_bytes(self, tokens: int) -> int:
-        """Size of what observations of so many tokens leave, where it is more than a few sums."""
+        """Size of what observations of this many tokens leave, where it is more than a few sums."""
         return 0
 
     @property
