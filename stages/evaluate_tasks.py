@@ -38,7 +38,7 @@ class Work:
     plan: StreamPlan
     reader: "StreamReader"
     documents: "dict[str, dict[str, Documents]]"
-    """By split and task."""
+    """Documents by split and task."""
     candidates: Mapping[str, list[list[int] | None]]
     """Candidates of each document, by split; no split where labels are sought among all."""
     accepted: Mapping[str, list[Accepted]]
