@@ -107,7 +107,7 @@ class ShortBlocks(ListBlocks):
         """Count pairs, of which the flagged ones were left."""
         # no lock: a count that is lost to another thread changes the time alone
         self.compared += flags.size
-        self.left += np.count_nonzero(flags)
+        self.left += int(np.count_nonzero(flags))
 
     def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
         stored = self._stored[self.lists.starts[number] : self.lists.starts[number + 1]]
