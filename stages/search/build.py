@@ -151,7 +151,7 @@ def _add(trained: Any, keys: np.ndarray, rows: np.ndarray) -> None:
         trained.add_with_ids(keys, rows)
         return
     with thread_pool() as pool:
-        nearest = nearest_means(trained.quantizer, keys, pool)
+        _, nearest = nearest_means(trained.quantizer, keys, pool)
     trained.add_core(len(keys), *map(faiss.swig_ptr, (keys, rows, nearest)))
 
 

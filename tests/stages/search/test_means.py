@@ -33,6 +33,11 @@ def sampled(rows: int = VECTORS + 500, dim: int = 8) -> np.ndarray:
     return np.random.default_rng(0).standard_normal((rows, dim)).astype(np.float32)
 
 
+def nearest(vectors: np.ndarray, means: np.ndarray) -> np.ndarray:
+    apart = vectors[:, None, :].astype(np.float64) - means[None, :, :]
+    return np.argmin((apart**2).sum(axis=2), axis=1)
+
+
 def test_means_are_those_of_lloyds_rounds() -> None:
     sample, index = sampled(), empty()
     index.cp.niter = 0
@@ -40,8 +45,8 @@ def test_means_are_those_of_lloyds_rounds() -> None:
     means = index.quantizer.reconstruct_n(0, LISTS).astype(np.float64)
     assert len({sample.tolist().index(mean) for mean in means.tolist()}) == LISTS
     for _ in range(10):
-        own = [min(range(LISTS), key=lambda c: float(((vector - means[c]) ** 2).sum())) for vector in sample]
-        means = np.stack([sample[np.array(own) == c].mean(axis=0, dtype=np.float64) for c in range(LISTS)])
+        own = nearest(sample, means)
+        means = np.stack([sample[own == c].mean(axis=0, dtype=np.float64) for c in range(LISTS)])
     np.testing.assert_allclose(learned(sample), means, rtol=0, atol=1e-5)
 
 
@@ -69,8 +74,8 @@ def test_means_are_the_same_for_any_number_of_threads(threads: int) -> None:
 
 
 def test_the_nearest_mean_is_that_of_the_least_distance() -> None:
-    vectors, index = sampled(), empty()
-    index.quantizer.add(sampled(LISTS))
-    own = [min(range(LISTS), key=lambda c: float(((vector - sampled(LISTS)[c].astype(np.float64)) ** 2).sum()))
-           for vector in vectors]  # fmt: skip
-    np.testing.assert_array_equal(nearest_means(index.quantizer, vectors, in_turn), own)
+    vectors, means, index = sampled(), sampled(LISTS), empty()
+    index.quantizer.add(means)
+    distances, numbers = nearest_means(index.quantizer, vectors, in_turn)
+    np.testing.assert_array_equal(numbers, nearest(vectors, means))
+    np.testing.assert_allclose(distances, ((vectors - means[numbers]) ** 2).sum(axis=1), rtol=1e-4)
