@@ -66,7 +66,7 @@ def learn_means(ivf: Any, sample: np.ndarray) -> None:
 
 def _permutation(count: int, seed: int) -> np.ndarray:
     out = np.empty(count, np.int32)
-    faiss.rand_perm(faiss.swig_ptr(out), count, seed)
+    faiss.rand_perm(faiss.swig_ptr(out), count, seed)  # type: ignore[attr-defined]
     return out
 
 
@@ -91,7 +91,8 @@ def split_empty(means: np.ndarray, sizes: np.ndarray) -> None:
     >>> means.tolist(), sizes.tolist()
     ([[511.5, 1025.0], [512.5, 1023.0]], [4.0, 4.0])
     """
-    random, room = faiss.RandomGenerator(1234), np.float32(sizes.sum(dtype=np.float64) - len(sizes))
+    random = faiss.RandomGenerator(1234)  # type: ignore[attr-defined]
+    room = np.float32(sizes.sum(dtype=np.float64) - len(sizes))
     apart = np.where(np.arange(means.shape[1]) % 2, -1, 1).astype(np.float32) / 1024
     for empty in np.flatnonzero(sizes == 0).tolist():
         taken = 0
