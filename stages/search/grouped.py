@@ -41,7 +41,7 @@ MOST_NEAREST = 64
 """Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
 
 QUERIES = 256
-"""Whose nearest lists a thread finds at a time."""
+"""Queries whose nearest lists a thread finds at a time."""
 
 SHORT_GROUPS = 4
 """Times that a thread takes as many keys of short vectors, which lie ready."""
@@ -147,7 +147,7 @@ class GroupedSearcher(ScanningSearcher):
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
-        """Where `Found` puts what the first part of each list brings, of so many cells of a query.
+        """Where `Found` puts what the first part of each list brings, of this many cells of a query.
 
         None: into the cell of the pair's own number, as where no list is long.
         """

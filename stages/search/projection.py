@@ -101,7 +101,7 @@ class ShortBlocks(ListBlocks):
 
 
 def short_bytes(keys: int, dim: int) -> int:
-    """Most bytes of so many short vectors, with rows, lengths and the keys themselves."""
+    """Most bytes of this many short vectors, with rows, lengths and the keys themselves."""
     return (12 + 4 * WIDTH + 4 * dim) * keys
 
 
