@@ -211,7 +211,11 @@ def documents_kept(model: Artifact, tokens: Artifact) -> int:
 def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
     """Raises: UsageError for a reading that asks for more documents than memory has; the usual k is what there is."""
     for reading in (reading for row in config.rows for reading in row.readings):
-        if isinstance(reading, Adaptation | Neighbors) and reading.k > kept and reading.k != type(reading)().k:
+        if (
+            isinstance(reading, Adaptation | Neighbors)
+            and reading.k > kept
+            and reading.k != type(reading).model_fields["k"].default
+        ):
             raise UsageError(f"--memory {reading.spelled}: memory has {kept:,} documents, so k is at most {kept:,}.")
 
 
