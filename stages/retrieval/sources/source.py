@@ -221,5 +221,5 @@ class UnionSource(Source):
         return max(part.spread(sample) for part in self.parts)
 
     def default_scales(self, spread: float) -> tuple[float, ...]:
-        """Those of the last part: a datastore's, where one is read."""
+        """Default scales of the last part: a datastore's, where one is read."""
         return self.parts[-1].default_scales(spread)
