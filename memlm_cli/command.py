@@ -55,11 +55,11 @@ class CommandsByName(TyperGroup):
     """A group whose commands are imported and built when they are asked for, since one process needs one of them."""
 
     names: ClassVar[tuple[str, ...]]
-    """In the order in which help lists them."""
+    """Names in the order of help."""
     package: ClassVar[str]
     """Where each has a module of its own, which holds a function of that name, or a group as `app`."""
     modules: ClassVar[Mapping[str, str]] = {}
-    """Those of commands whose module is not called as they are, but for hyphens; `module:name` of several in one."""
+    """Modules of commands that have another name, hyphens aside; `module:name` where a module holds several."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings of commands for Typer, besides their functions."""
 

@@ -201,7 +201,7 @@ class ConsoleReporter:
 
 
 def telling(command: str) -> AbstractContextManager[object]:
-    """That a command is at work, from its first line to its last; one that another runs is part of that one."""
+    """Show that a command is at work, from its first line to its last; one that another runs is part of that one."""
     return ConsoleReporter(command) if state.reporter is None else nullcontext()
 
 

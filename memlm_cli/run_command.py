@@ -44,7 +44,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
-    # Of what is printed: a script has its own ways to keep that.
+    # A script has its own ways to keep what is printed, so defaults for that do not count.
     held = in_force([one for one in _defaults().of((command,)) if one.parameter not in ("json", "log_file")], typed)
     with telling(command), named_in_errors(held):
         common, given = _common(typed, held)

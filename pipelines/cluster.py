@@ -41,13 +41,13 @@ from stages.interrupts import Terminated, deferred_signals
 from stages.reporting import Reporter, Silent
 
 SECONDS_TO_SAVE = 60
-"""For stages that are interrupted."""
+"""Time that interrupted stages have to keep what is done."""
 SECONDS_TO_SEE = 60
-"""Until a file system shows what another machine published."""
+"""Time until a file system shows what another machine published."""
 SECONDS_BETWEEN_STEPS = 1.0
-"""Between two messages about the progress of a stage."""
+"""Time between two messages about the progress of a stage."""
 SECONDS_TO_DELIVER = 10.0
-"""For the last message of a stage."""
+"""Time that the last message of a stage may take."""
 Message = tuple[str, str, tuple[Any, ...], Mapping[str, float]]
 """A call of a method of a reporter: the name of the stage, the method, values, figures."""
 

@@ -102,7 +102,7 @@ class Estimate:
     """None as long as it depends on something that is not made."""
     work: Work | None = None
     seconds: tuple[float, float] | None = None
-    """From the least to the most."""
+    """The least and the most that it may take."""
     by_recipe: bool = False
     """Whether the time is the recipe's."""
     disk: int | None = None

@@ -40,7 +40,7 @@ class Option:
     """One option of a command."""
 
     name: str
-    """With `_` for `-`."""
+    """Name of the option, with `_` for `-`."""
     setting: str
     """Dotted name of the setting that it gives."""
     type: Any

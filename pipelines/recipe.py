@@ -55,7 +55,7 @@ class StageRecipe(Settings):
     """Settings by name, under those of `settings` (`train` only)."""
     settings: dict[str, Any] = Field(default_factory=dict)
     seconds: float | None = Field(default=None, ge=0)
-    """That it takes, about, where the recipe was made for one machine, with the settings that stand in it."""
+    """Estimated duration with these settings; only in a recipe that was made for one machine."""
 
     @property
     def all_references(self) -> dict[str, Reference]:
@@ -261,7 +261,7 @@ def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> Non
 
 
 def _check_order(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequence[str]) -> None:
-    """That stages come before those that read them, where a reference may be an artifact or a file, too."""
+    """Require that stages come before those that read them; a reference may be an artifact or a file, too."""
     for role, value in stage.references.items():
         if value in recipe.stages and value not in earlier and not names_files(stage.command, role):
             raise _not_above(name, str(value), earlier)

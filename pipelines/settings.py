@@ -80,7 +80,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
         return model.model_validate(values)
     except ValidationError as error:
         prefix = f"{where}: " if where else ""
-        # Without its cause: what pydantic says names classes, not settings.
+        # The cause is left out: pydantic names classes, not settings.
         raise UsageError(prefix + "; ".join(_complaints(error, model))) from None
 
 
@@ -105,7 +105,7 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
 
 
 def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
-    """The nearest setting, in full: of those beside it; of a name that stands in no group, or else of all groups."""
+    """The nearest setting of the same group; where the name has no group, of all groups, with its group."""
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}
     for inner in () if dot else _grouped(model):
@@ -161,7 +161,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """The name of a member of a union: a field of it can have no other value."""
+    """Names of a member of a union: values of those fields that can have no other."""
     values = (get_args(field.annotation) for field in model.model_fields.values())
     return [value[0] for value in values if len(value) == 1 and isinstance(value[0], str)]
 

@@ -45,7 +45,7 @@ WARM_UP = 0.1
 RULES = 11
 """Goes up when the same text and minutes are to give another recipe."""
 LARGEST_DOCUMENT = 3.0
-"""In sizes of the test split: larger ones would leave too little of the shares that are asked for."""
+"""Size of the largest document, as a multiple of the test split: larger ones would leave too little for the shares."""
 EXACT_SAMPLE = 100
 """Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
@@ -55,7 +55,7 @@ SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
 FEWEST_DOCUMENTS = 30
-"""That a text must fall into to be cut into train, valid and test."""
+"""Least number of documents of a text that is cut into train, valid and test."""
 
 
 class Plan(Settings):
@@ -95,7 +95,7 @@ class Trial:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """That each stage takes, with one seed."""
+        """Estimated seconds of each stage, with one seed."""
         return {stage: work / self.machine.speed for stage, work in self.budget.stages.items()}
 
     @property

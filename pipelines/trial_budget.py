@@ -39,15 +39,15 @@ ENDLESS = 1e6
 USED = 0.92
 """Share of the minutes that is planned, since a machine may slow down."""
 STAGE = 30_000
-"""To begin and to end a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
+"""Work of beginning and ending a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
 SCORED_SHARE = 0.3
 """Share of all work for tuning on valid and scoring test."""
 SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
-"""To read a token of these with cache and kNN-LM; each row of the datastore that is compared; rows that all are."""
+"""Work of reading a token with cache and kNN-LM; of each row that is compared; rows up to which all are compared."""
 STORED = 0.25
-"""To make and to store the key of a token."""
+"""Work of making and storing the key of a token."""
 TRIME, TRIME_SCORED = 1.3, 3.0
-"""To train on a token with TRIME; to read one with it."""
+"""Work of training on a token with TRIME; of reading one with it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Machine:
     """Tokens a second in training."""
     minutes: float
     seeds: int = 1
-    """With each of which all is done."""
+    """Number of seeds; everything is done with each."""
     spent: float = 0.0
     """Seconds that are over already, in which the text was read and the machine timed."""
 
@@ -70,7 +70,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget for so many bytes of text."""
+    """The budget for this many bytes of text."""
 
     bytes: int
     valid: float
@@ -83,7 +83,7 @@ class Budget:
     worthwhile: float
     """Passes over train that the model learns from."""
     passes: float
-    """That there is time for, of these."""
+    """Passes over train that there is time for."""
     trime: bool
     """Whether a second model is trained, with memory."""
     stages: Mapping[str, float]

@@ -53,7 +53,7 @@ class Work:
     weights: "RowWeights"
     states: "StateStore"
     translators: "dict[int, Translator]" = field(default_factory=dict)
-    """Those of rows that were translated here."""
+    """Translators of the rows that were translated here, by the place of the row."""
 
 
 class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):

@@ -36,7 +36,7 @@ class Work:
     plan: StreamPlan
     reader: "StreamReader"
     documents: "dict[str, dict[str, Documents]]"
-    """By split and task."""
+    """Documents by split and task."""
 
 
 class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRange]):

@@ -29,7 +29,7 @@ CHECKPOINT = "checkpoint"
 USUAL_CONTEXT = 1024
 """Inputs of a window where the model could read more: memory and time grow with the square."""
 USUAL_WINDOW = 32
-"""Those of an encoder, which reads a window for every token."""
+"""Inputs of an encoder's window; it reads one for every token."""
 
 
 class ImportConfig(StageConfig):

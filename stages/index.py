@@ -60,7 +60,7 @@ TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
 """Stored keys that go into one part."""
 FEWEST_QUERIES = 100
-"""That recall of a changed index is measured with, if so many are asked for."""
+"""Least number of queries that the recall of a changed index is measured with."""
 
 
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]

@@ -19,8 +19,8 @@ TOO_FEW_TOKENS = 10
 FEW_NOTE = f"in parentheses: of fewer than {FEW_TOKENS} tokens, mostly luck"
 """Note of tables on figures of so few tokens."""
 FEWEST_UNITS = 6
-"""That an interval is drawn of. Of fewer it would be hardly more than the smallest and the largest of them, and far too
-narrow: of three, one draw in 27 is one unit alone, more often than a 95% interval leaves out at each end."""
+"""Least number of units that an interval is drawn of. An interval of fewer is little more than their smallest and their
+largest, and far too narrow. Of three, one draw in 27 is the least alone; a 95% interval leaves out less at an end."""
 NEARLY = 0.9
 """A pass reads whole batches, and of a short text leaves some out."""
 LONG_WORD = 25
@@ -37,7 +37,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def of(cls, split: dict[str, Any]) -> "Counts":
-        """From what tokenize measured about a split."""
+        """Counts of what tokenize measured about a split."""
         return cls(*(int(split[unit]) for unit in cls._fields))
 
 

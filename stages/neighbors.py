@@ -88,6 +88,9 @@ def _no_neighbors(rows_found: int, values: "np.ndarray", start: int, rows: int) 
     """Rows of a datastore; -1 where one is missing, behind all that are there."""
     import numpy as np
 
+    # -1 is the largest number of all without a sign: one pass where nothing is missing or wrong
+    if not values.size or values.view(np.uint64).max() < rows_found:
+        return None
     wrong = between(-1, rows_found, "rows of the datastore, and -1,")(values, start, rows)
     after_missing = (values[:, :-1] < 0) & (values[:, 1:] >= 0)
     if wrong is None and after_missing.any():

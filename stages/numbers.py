@@ -53,7 +53,7 @@ def measured(value: float, name: str) -> str:
 
 
 def rate(done: float, seconds: float) -> float:
-    """So much a second; of less than a second, in which a machine is busy with much else, two digits say all there is.
+    """Amount a second; of less than a second, in which a machine is busy with much else, two digits say all there is.
 
     >>> rate(15_117, 3.118)
     4848.3

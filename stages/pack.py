@@ -248,7 +248,7 @@ def whole_segments(config: PackConfig, inputs: Inputs) -> int:
 
 
 def array_layouts(segments: int) -> dict[str, ArrayLayout]:
-    """Arrays of an artifact of so many segments, by name."""
+    """Arrays of an artifact of this many segments, by name."""
     rows = {"order": segments, "segment_offsets": segments + 1}
     return {f"batches.zarr/{name}": _layout(name, count) for name, count in rows.items()}
 

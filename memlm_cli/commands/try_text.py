@@ -108,7 +108,7 @@ def _settings(common: Common) -> dict[str, Any]:
 
 
 def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int | None, common: Common) -> "Recipe":
-    """The planned recipe, for so many seeds; the command that runs it is shown."""
+    """The planned recipe, for this many seeds; the command that runs it is shown."""
     from pipelines.recipe import load_recipe
 
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]

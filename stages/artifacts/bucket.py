@@ -17,9 +17,9 @@ PART = 8 << 20
 MOST_PARTS = 9000
 """Maximum number of parts of one object; S3 takes 10,000."""
 PATIENCE = timedelta(seconds=30)
-"""With a server that fails or does not answer."""
+"""Time that a server may fail, or not answer."""
 LONGEST = timedelta(days=1)
-"""That one object may take; the library's own limit is 30 seconds."""
+"""Time that one object may take; the library's own limit is 30 seconds."""
 
 
 class Bucket:

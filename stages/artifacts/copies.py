@@ -29,7 +29,7 @@ MOST_MANIFEST = 1 << 28
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
 """Files that a draft keeps besides those of its artifact."""
 MOST_STEPS = 100_000
-"""From an artifact to what it was made from, each way counted: more go in circles."""
+"""Most steps from an artifact to all that it was made from, each way counted: more go in circles."""
 
 
 class Copy:

@@ -79,7 +79,7 @@ class Attempt:
     """A process that took up the work of a draft."""
 
     command: str
-    """As it was typed, without `memlm`."""
+    """Command line as it was typed, without `memlm`."""
     began: str
     """UTC, ISO 8601, to the second."""
     pid: int

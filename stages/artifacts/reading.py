@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -145,12 +146,17 @@ class CheckedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @cached_property
+    def _rows(self) -> Rows:
+        """Rows as they lie in files."""
+        return Rows(self._array)
+
     def __getitem__(self, part: Any) -> np.ndarray:
         """Rows, and columns of them. Raises: ArtifactError if they cannot be read, or a value cannot be right."""
         rows = part[0] if isinstance(part, tuple) else part
-        start = rows.indices(len(self))[0] if isinstance(rows, slice) else 0
+        start, stop, step = rows.indices(len(self)) if isinstance(rows, slice) else (0, 0, 0)
         with content_of(self._artifact.path / self._name):
-            values = np.asarray(self._array[part])
+            values = self._rows.read(start, stop) if part is rows and step == 1 else np.asarray(self._array[part])
         return self._checked(values, start)
 
     def take(self, rows: np.ndarray) -> np.ndarray:

@@ -112,6 +112,9 @@ def numbers(values: "np.ndarray", start: int, rows: int) -> str | None:
     """Not nan."""
     import numpy as np
 
+    # nan is the least wherever it stands: one pass, and nothing is written
+    if not values.size or not np.isnan(values.min()):
+        return None
     return _first(~np.isnan(values), values, start)
 
 

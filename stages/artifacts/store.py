@@ -127,8 +127,8 @@ class Store:
 
         Args:
             artifact: what to check.
-            every_byte: trust nothing, hash every file and compute the id again. So it is, too, where inputs are
-                verified, when a process checks an artifact for the first time.
+            every_byte: trust nothing, hash every file and compute the id again. A process does so, too, when it
+                checks an artifact for the first time where inputs are verified.
             read: hears of bytes that are hashed.
         Raises: ArtifactError naming the first damaged file.
         """

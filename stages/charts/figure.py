@@ -134,7 +134,7 @@ def specification(chart: Chart) -> Spec:
 
 
 def figures(charts: Iterable[Chart]) -> list[Figure]:
-    """Those of the charts that have something to see."""
+    """Figures of the charts that have something to see."""
     return [Figure(chart) for chart in charts if not chart.plot.empty]
 
 

@@ -22,7 +22,7 @@ STYLES: dict[str, Spec] = {
 }
 
 Columns = Sequence[Mapping[str, Sequence[str]]]
-"""From left to right: boxes, and lines that pass, each with what it comes from one column before."""
+"""Boxes, and lines that pass, of each column from the left; each with what it comes from one column before."""
 
 
 def graph_spec(plot: Graph) -> Spec:

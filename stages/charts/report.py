@@ -210,7 +210,7 @@ def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Cha
 
 
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """Those that the content of `metrics.json` has numbers for; the same numbers give the same charts."""
+    """Charts that `metrics.json` has numbers for; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
     return [
         *tuning_charts(metrics),

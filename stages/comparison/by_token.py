@@ -84,7 +84,7 @@ def _group(sums: np.ndarray, interval: tuple[float, float] | None) -> Group:
 
 
 def position_range(positions: np.ndarray) -> np.ndarray:
-    """In which range of positions each token is, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
+    """Range of positions that each token is in, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
 
     Args:
         positions: tokens of the document before each, int64 [n].

@@ -22,7 +22,7 @@ class ComparisonSettings(Settings):
     seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the resampling."""
     block_tokens: Annotated[int, Field(ge=1)] | None = None
-    """Resample blocks of so many consecutive tokens; None: documents, or blocks where there is one document."""
+    """Resample blocks of this many consecutive tokens; None: documents, or blocks where there is one document."""
     most: Annotated[int, Field(ge=0)] = 10
     """How many of the tokens won and lost most are shown."""
     around: Annotated[int, Field(ge=0)] | None = None

@@ -59,7 +59,7 @@ class SignalWatch(LayerWatch):
                 layer,
                 seen=seen[:, 0].sum(),
                 deviation=deviation.mean(1).sum(),
-                # Of two normal distributions with one mean: KL = (r - ln r - 1) / 2, r the ratio of their variances.
+                # KL of two normal distributions with one mean is (r - ln r - 1) / 2, r the ratio of their variances.
                 divergence=((ratio - ratio.log() - 1) / 2 * seen).mean(1).sum(),
                 parts=(each * seen[:, :1]).sum(0),
             )

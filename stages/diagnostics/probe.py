@@ -207,7 +207,7 @@ class LayerProbe(SummingProbe):
 
     @abstractmethod
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """The figures of one block, JSON, over so many tokens."""
+        """The figures of one block, JSON, over this many tokens."""
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:

@@ -112,7 +112,7 @@ def shard_unit(encoder: Artifact, stride: int) -> int:
 
 
 def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
-    """Size of the largest state that a model carries from range to range of so many tokens, 0 for none."""
+    """Size of the largest state that a model carries from range to range of this many tokens, 0 for none."""
     segments = -(-tokens // windows.context) * windows.context  # lengths may have to be multiples of one
     carried, remembered = (
         None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)

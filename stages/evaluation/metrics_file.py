@@ -168,7 +168,7 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
 
 
 def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[str, float]:
-    """How often one of so many rows of the datastore would be right, were they drawn at random."""
+    """How often one of this many rows of the datastore would be right, were they drawn at random."""
     tokens, words = job.inputs["tokens"], plan.breakdown.last_words
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
     counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]

@@ -137,7 +137,7 @@ def is_lossless(read: Mapping[str, Artifact]) -> bool:
 
 
 def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
-    """Those that have something to show of the model, by name; see `open_range_reader`."""
+    """Probes that have something to show of the model, by name; see `open_range_reader`."""
     opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
     return {name: probe for name, probe in opened.items() if probe is not None}
 

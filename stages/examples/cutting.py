@@ -101,5 +101,5 @@ class WindowSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> "WindowSettings":
-        """Those of a datastore, or of an evaluation, all resolved."""
+        """Window settings of a datastore or an evaluation, all resolved."""
         return cls(settings["context"], settings["stride"], settings.get("mem_length"), settings.get("long_length"))

@@ -30,7 +30,7 @@ SAMPLE_BYTES = 4_000_000
 WORDS_BYTES = 64_000_000
 """Text of which the words are counted, all of them."""
 SPLIT_WORD_BYTES = 5
-"""On the disk while a vocabulary of words is made, of each word: its place, and its share of the words of its shard."""
+"""Disk that each word takes while a vocabulary is made: its place, and its share of the words of its shard."""
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 

@@ -21,7 +21,7 @@ class GenerationRequest(Settings):
     temperature: Annotated[float, Field(ge=0)] = 1.0
     """Log-probabilities are divided by it; 0 takes the likeliest token."""
     top_k: Annotated[int, Field(ge=1)] | None = None
-    """Draw from so many of the likeliest tokens."""
+    """Draw from this many of the likeliest tokens."""
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     """Draw from the fewest likeliest tokens that hold this probability together."""
     seed: Annotated[int, Field(ge=0)] = 0

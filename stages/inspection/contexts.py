@@ -196,7 +196,7 @@ class LookUps:
 
 def _largest_weights(found: dict[int, float], most: int) -> list[tuple[int, float]]:
     """Pairs of an age and its weight, in falling order; those that have none are left out."""
-    # Of equal weights the nearer first, so that the same passage is always told the same.
+    # Of equal weights the nearer comes first, so a passage always gives the same list.
     order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(age, weight) for age, weight in order[:most] if weight > 0]
 

@@ -25,7 +25,7 @@ KINDS = {
 }
 """Criteria for choosing passages, and their titles on a page."""
 RARE_BUCKET = BOUNDS.index(0)
-"""From this bucket of frequencies on a type stands ten times in train at most."""
+"""First bucket of frequencies whose types stand ten times in train at most."""
 
 
 @dataclass(frozen=True)

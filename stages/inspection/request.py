@@ -63,7 +63,7 @@ class Passage:
         self._length += 1
 
     def cut(self, length: int) -> None:
-        """Keep so many tokens."""
+        """Keep this many tokens."""
         self._length = length
 
     def put_last(self, id: int) -> None:
@@ -170,7 +170,7 @@ class Resolved:
     """Options of probes, resolved."""
     by_document: bool
     choices: Mapping[str, Any] | None
-    """Those of `reported_choices`, where the readings are a report's."""
+    """Choices as of `reported_choices`, where the readings are a report's."""
     exclude: str
     """Rows that tokens of the datastore's own text do not find where an index is searched."""
 

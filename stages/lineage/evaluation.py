@@ -1,4 +1,4 @@
-"""From the reference a user gives to every artifact that an evaluation reads. Free of torch."""
+"""All artifacts that an evaluation reads, found from the reference that a user gives. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any

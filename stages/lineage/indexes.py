@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 NONE = "none"
-"""In place of an index: it is to be built anew."""
+"""Stands for an index that is to be built anew."""
 LEARNED = ("lists", "code_bytes", "code_bits", "links", "train_keys")
 """Settings that `auto` leaves as they are in the index before."""
 SAME = ("metric", "seed")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GROUP = "datastore.zarr"
 ROWS = "rows"
-"""In place of a split, where names of documents are kept and where text is named, of rows of several splits."""
+"""Stands for a split where rows are of several: among names of documents, and where text is named."""
 
 
 def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:

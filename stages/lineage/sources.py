@@ -1,4 +1,4 @@
-"""Whose rows a datastore has, as its manifest and its list of sources say it: which splits they are of. Free of NumPy.
+"""Splits that a datastore's rows are of, by its manifest and its list of sources. Free of NumPy.
 
 Nobody else, but what opens the rows themselves, asks how a datastore was made.
 """

@@ -245,7 +245,7 @@ class _Sums(NamedTuple):
     peaks: Tensor
 
     def running(self, scales: Tensor) -> "_Sums":
-        """From sums over the spans between cut-offs to sums over all entries before each cut-off."""
+        """Turn sums over the spans between cut-offs into sums over all entries before each cut-off."""
         sums, peaks = [self.sums[:, 0]], [self.peaks[0]]
         for more, peak in zip(self.sums.unbind(1)[1:], self.peaks[1:], strict=True):
             best = torch.maximum(peaks[-1], peak)
@@ -308,7 +308,7 @@ def _sums_of_matches(
 
 
 def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, whatever the scale. As exp2: half the time of exp."""
+    """exp(behind · scale); 0 where behind is -inf, whatever the scale. Computed by exp2, in half the time of exp."""
     if scale == 0:
         return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
     return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()

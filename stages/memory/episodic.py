@@ -47,7 +47,7 @@ class EpisodicMemory:
         self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
 
     def draw(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """Draw so many documents uniformly, none twice; all there are where these are fewer."""
+        """Draw this many documents uniformly, none twice; all there are where these are fewer."""
         return random.choice(self.rows, min(count, len(self.rows)), replace=False)
 
 

@@ -68,7 +68,7 @@ class ReadingOptions(Settings):
 
     @classmethod
     def hyperparameters(cls) -> dict[str, Hyperparameter]:
-        """Those keys whose value is a number that may be tuned."""
+        """Keys whose value is a number that may be tuned."""
         return {
             field.alias or name: mark
             for name, field in cls.model_fields.items()

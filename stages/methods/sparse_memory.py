@@ -54,7 +54,7 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
     def __init__(self, settings: SparseMemoryConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._batches_with = dict[str, Tensor]()
-        """By the name of a table: in how many batches of the background each slot was read, int64 [slots]."""
+        """Number of batches of the background that read each slot, int64 [slots], by the name of the table."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [ParameterGroup(list(_tables(model).values()))]

@@ -82,7 +82,7 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
 
 
 def block_rows(words: int, device: str) -> int:
-    """Tokens whose scores of so many words are held at once."""
+    """Tokens whose scores of this many words are held at once."""
     return max(16, BLOCK_SCORES.get(device, 1 << 23) // words)
 
 

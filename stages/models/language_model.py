@@ -186,7 +186,7 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
 
 
 FEW_LAYERS = 64
-"""So many are counted one by one."""
+"""Largest number of layers that are counted one by one."""
 
 
 def parameter_count(config: BackboneConfig) -> int:

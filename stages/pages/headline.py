@@ -39,7 +39,7 @@ class OverSeeds(NamedTuple):
 
 
 Means = Mapping[tuple[str, str], OverSeeds]
-"""By report and row, of reports that are there with several seeds."""
+"""Means by report and row, of reports that are there with several seeds."""
 
 
 def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ class Row:
     reported: Mapping[str, Any]
     """The row as its report has it."""
     values: Mapping[str, float | None]
-    """By the names of `MEASURES`; None where there is none."""
+    """Values by the names of `MEASURES`; None where there is none."""
     change: float | None = None
     """Change of perplexity against the first row of the report, or its baseline's, as a share; None for that row
     itself."""
@@ -246,7 +246,7 @@ def _against(first: Row, row: Row) -> Row:
 
 
 def _change(value: float | None, first: float | None) -> float | None:
-    """As a share; None where there is none, or one of both is not known."""
+    """Change as a share; None where there is none, or one of both is not known."""
     return value / first - 1 if value and first and value != first else None
 
 

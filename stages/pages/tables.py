@@ -268,7 +268,7 @@ def bucket_table(source: Source) -> Table:
 
 
 def _of_few(perplexity: float | None, tokens: int) -> Cell:
-    """A perplexity of so many tokens."""
+    """A perplexity of this many tokens."""
     cell = figure(perplexity)
     if tokens < TOO_FEW_TOKENS:
         return Cell(NOT_MEASURED)

@@ -18,7 +18,7 @@ from stages.pretrained.location import Location
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
 """Names of the feed-forward part of a block, in the order in which it is looked for."""
 T5_FEED_FORWARD = "DenseReluDense"
-"""That of T5, inside a layer that has its norm, too."""
+"""Name of T5's feed-forward part, inside a layer that has its norm, too."""
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
 """Settings that bend the scores before the softmax."""
 LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")

@@ -149,7 +149,7 @@ def _gguf_whole(file: Path) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without bars and warnings of transformers. Raises: UsageError without the extra."""
+    """Silence the bars and warnings of transformers. Raises: UsageError without the extra."""
     require_extra()
     from transformers.utils import logging
 

@@ -52,7 +52,7 @@ class Location:
     """Name of the one file that holds everything; None: files of their own for weights, settings and tokenizer."""
 
     def files(self, names: tuple[str, ...]) -> list[Path]:
-        """Those of some files that are there; of a GGUF file itself."""
+        """Paths of those files that are there; of a GGUF file itself."""
         if self.gguf is not None:
             return [self.folder / self.gguf]
         return [self.folder / name for name in names if (self.folder / name).is_file()]

@@ -58,14 +58,14 @@ def describe(location: Location, prefix: int | None, languages: Languages = NO_L
 def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
     """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
 
-    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
+    Raises: DataError if some are missing or no numbers, or if their scores are not those of transformers.
     """
     if isinstance(config, TextEncoderConfig):
         return encoder_weights(location, config)
     if isinstance(config, HuggingFaceEncoderDecoderConfig):
         return encoder_decoder_weights(location, config)
     causal, dtype, missing = load(location, CAUSAL)
-    # Asked of the scores, not of the settings: a causal class may hold an encoder.
+    # Seen by its scores, not by its settings: a causal class may hold an encoder.
     if reads_ahead(causal):
         raise DataError(
             f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores, so no "
@@ -80,7 +80,7 @@ def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
 
 
 def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingFaceConfig:
-    """Those of a causal model."""
+    """The settings of a causal model."""
     with reading(location, "model"):
         found = architecture(settings)
         causal = unfilled(location, found, CAUSAL)
@@ -107,7 +107,7 @@ def _last_ffn(causal: Any, width: int) -> str | None:
 
 
 def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Both sides of the vocabulary; as they come where they are one table, else in float32."""
+    """Both sides of the vocabulary: one table in its own precision, or two in float32."""
     table, head = causal.get_input_embeddings().weight.detach(), causal.get_output_embeddings()
     if config.tied:
         tables = {"vocabulary.embedding": table.to(dtype).clone()}
@@ -134,13 +134,13 @@ class ModelSize(NamedTuple):
     parameters: int
     bytes: int
     memory: int
-    """Bytes of memory that reading it takes at the least: transformers' model and what is stored, both in float32
-    while their scores are compared, and the weights as they are stored."""
+    """Least memory that reading it takes, in bytes: transformers' model in float32, and the weights as they are stored.
+    While scores are compared, a copy of these in float32 comes on top."""
 
 
 def model_size(location: Location, config: Imported) -> ModelSize:
     """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
-    # Shapes alone: the model may not fit, which is what the size is asked for.
+    # Shapes alone: the model may not fit, and its size is asked for to find that out.
     weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)
     kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}

@@ -222,7 +222,7 @@ def _require_few_points(reading: Reading) -> None:
 
 
 def _checked(phrase: Phrase) -> Reading:
-    """With temperature `tune`, if its weight is left open and neither τ nor θ is given.
+    """A reading, with temperature `tune` if its weight is left open and neither τ nor θ is given.
 
     The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
     """

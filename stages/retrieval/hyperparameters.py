@@ -25,7 +25,7 @@ def hyperparameters() -> dict[str, Hyperparameter]:
 
 
 def settable() -> dict[str, Hyperparameter]:
-    """Those that `--memory` takes."""
+    """Hyperparameters that `--memory` takes, by name."""
     readers = map(READERS.settings, READERS.names())
     weights = {name: number for reader in readers for name, number in reader.hyperparameters().items()}
     return amounts() | Comparison.hyperparameters() | weights

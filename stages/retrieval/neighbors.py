@@ -189,7 +189,7 @@ class NeighborTokens:
 
     @classmethod
     def of(cls, neighbors: Artifact, k: int, values: np.ndarray | None = None) -> Self:
-        """Those of a neighbors artifact, which must hold at least k a token; `values`: where they are at hand."""
+        """Neighbours of an artifact, which must hold at least k a token; `values`: where they are at hand."""
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)

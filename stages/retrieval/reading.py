@@ -94,7 +94,7 @@ class Reading(Settings):
     """One reading of a memory; numbers to choose from are tuples, `tune` is the default grid."""
 
     sources: tuple[str, ...]
-    """In the order of `SOURCES`."""
+    """Names of sources, in the order of `SOURCES`."""
     reader: str
     comparison: Comparison
     reader_settings: SerializeAsAny[ReaderSettings]

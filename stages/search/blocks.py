@@ -104,7 +104,7 @@ class ListBlocks:
 
 
 QUERIES_SORTED = 2048
-"""Whose lists a thread sorts at a time."""
+"""Queries whose lists a thread sorts at a time."""
 
 
 class ListQueries:

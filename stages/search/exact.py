@@ -42,11 +42,11 @@ class ScanningSearcher(Searcher):
 
     @property
     def candidate_bytes(self) -> int:
-        """On another device than the CPU the result alone takes memory here."""
+        """Memory of the host; on another device than the CPU the result alone takes some here."""
         return 24 if self.device == "cpu" else 12
 
     def is_small(self, queries: int) -> bool:
-        """Whether a search of so many queries is not worth other threads."""
+        """Whether a search of this many queries is not worth other threads."""
         return queries <= FEW_QUERIES
 
     def block(self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn) -> QueryBlock:
@@ -84,7 +84,7 @@ QUERIES, KEYS = 256, 4096
 FEW_SCORES = 1 << 20
 """Up to so many, of all queries and keys, are not worth other threads."""
 FEWEST_QUERIES = 16
-"""Whose product with keys is worth a thread of its own."""
+"""Number of queries whose product with keys is worth a thread of its own."""
 KEPT, PIECES = 2, 64
 """All but the k best of each query are forgotten once there are so many times k pairs of each, or after so many pieces
 of keys."""

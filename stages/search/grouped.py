@@ -15,6 +15,7 @@ from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
 from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
+from stages.search.means import PLAIN
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
@@ -40,7 +41,7 @@ MOST_NEAREST = 64
 """Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
 
 QUERIES = 256
-"""Whose nearest lists a thread finds at a time."""
+"""Queries whose nearest lists a thread finds at a time."""
 
 SHORT_GROUPS = 4
 """Times that a thread takes as many keys of short vectors, which lie ready."""
@@ -55,8 +56,7 @@ KEY_SCORES = 16
 
 def can_group(index: Any) -> bool:
     """Whether the lists of this index can be decoded here."""
-    kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
-    if type(index) not in kinds:
+    if type(index) not in PLAIN:
         return False
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
 
@@ -124,13 +124,13 @@ class GroupedSearcher(ScanningSearcher):
         visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
         found = TopKBuffer(len(queries), columns, self._most_pairs(visits, len(queries)))
         blocks = self._short if k <= MOST_NEAREST else None
-        short = None if blocks is None else ShortQueries(queries, bounds, blocks.axes)
+        short = None if blocks is None else ShortQueries(queries, bounds, blocks)
 
         def scan(numbers: list[int]) -> None:
             pairs = visits.of(numbers)
             which, taken = pairs // probe, pairs if cells is None else cells[pairs]
             counts = visits.counts[numbers]
-            if blocks is not None and short is not None:
+            if blocks is not None and short is not None and blocks.pays:
                 ready, lying = blocks.short(numbers, scratch)
                 _put_pairs(found, taken, short.within(_tiles(which, counts, lying), ready, scratch))
                 return
@@ -138,7 +138,9 @@ class GroupedSearcher(ScanningSearcher):
                 tiles = _tiles(which, counts, places)
                 _put_pairs(found, taken + part, queries.within(tiles, keys, bounds, scratch))
 
-        pool(scan, self._groups(visits, pool) if blocks is None else self._groups(visits, pool, blocks, SHORT_GROUPS))
+        pool(scan, self._groups(visits, pool, more=1 if blocks is None else SHORT_GROUPS))
+        if blocks is not None and not blocks.pays:
+            self._short = None
         return found
 
     def _most_pairs(self, visits: ListQueries, queries: int) -> int:
@@ -147,7 +149,7 @@ class GroupedSearcher(ScanningSearcher):
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
-        """Where `Found` puts what the first part of each list brings, of so many cells of a query.
+        """Where `Found` puts what the first part of each list brings, of this many cells of a query.
 
         None: into the cell of the pair's own number, as where no list is long.
         """
@@ -166,19 +168,15 @@ class GroupedSearcher(ScanningSearcher):
         for keys in self.blocks.in_parts(numbers[0], scratch):
             yield keys, [slice(0, len(keys.rows))]
 
-    def _groups(
-        self, visits: ListQueries, pool: ThreadPool, blocks: ListBlocks | None = None, more: int = 1
-    ) -> list[list[int]]:
+    def _groups(self, visits: ListQueries, pool: ThreadPool, more: int = 1) -> list[list[int]]:
         """All lists with keys that are visited, those together that a thread compares together.
 
         These are all kept or none, and a long one is alone.
 
         Args:
-            blocks: that are compared; None: those of whole keys.
             more: times as many keys as else.
         """
-        blocks = blocks or self.blocks
-        sizes, counts = self.lists.sizes, visits.counts
+        blocks, sizes, counts = self.blocks, self.lists.sizes, visits.counts
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)

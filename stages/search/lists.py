@@ -32,7 +32,7 @@ class Lists(Protocol):
 
 
 class ListsInMemory:
-    """Those of an index that FAISS holds, as views."""
+    """Lists of an index that FAISS holds, as views."""
 
     def __init__(self, ivf: Any) -> None:
         self._index, self._lists, self._width = ivf, ivf.invlists, ivf.code_size
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 class ListsInFile:
-    """Those at the end of an index file. Holds sizes alone, and opens the file for every list.
+    """Lists at the end of an index file. Holds sizes alone, and opens the file for every list.
 
     Raises: ValueError if the file does not end with lists.
     """

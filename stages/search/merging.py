@@ -23,7 +23,7 @@ class HeldRows(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "HeldRows":
-        """Those that were chosen in a draft, mapped."""
+        """Rows that were chosen in a draft, mapped."""
         return cls(*map_arrays(folder / SCRATCH_FILE, 1))
 
     def write(self, path: Path) -> None:

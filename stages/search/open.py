@@ -1,4 +1,4 @@
-"""From a file of FAISS to the searcher that serves it best, or to FAISS's own search."""
+"""The searcher that serves a file of FAISS best, or FAISS's own search."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext

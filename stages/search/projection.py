@@ -24,6 +24,8 @@ VARIANCE = 0.8
 """Share of the variance that the axes must hold: of less, too many pairs are near in them."""
 NARROWER = 2
 """Times that keys must be wider than short vectors, so that shorter products pay for looking at more pairs."""
+MOST_LEFT, TRIED = 0.01, 1 << 24
+"""Share of pairs that may be left to whole keys: above it a product of all is faster. So many pairs show it."""
 SLACK = 8 * ROUNDING
 """Rounding of short scores, relative to what they are computed from."""
 SCORES = 1 << 19
@@ -77,11 +79,17 @@ class ShortKeys(NamedTuple):
 
 
 class ShortBlocks(ListBlocks):
-    """Short vectors of all lists, (y', ‖y'‖², 1), with the keys themselves, each made when its list is first read."""
+    """Short vectors of all lists, (y', ‖y'‖², 1), with the keys themselves, each made when its list is first read.
+
+    Attributes:
+        compared: pairs that were compared by short vectors.
+        left: those of them that were left to whole keys.
+    """
 
     def __init__(self, lists: DecodedLists, origin: np.ndarray, axes: np.ndarray) -> None:
         super().__init__(lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH)
         self.axes, number = axes, int(lists.sizes.argmax())
+        self.compared = self.left = 0
         self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, range(1)).dtype)
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
@@ -89,6 +97,17 @@ class ShortBlocks(ListBlocks):
         block, places = self.together(numbers, scratch)
         first = int(self.lists.starts[numbers[0]])
         return ShortKeys(block.rows, block.vectors, self._stored[first : first + len(block.rows)]), places
+
+    @property
+    def pays(self) -> bool:
+        """Whether few pairs were left, or too few were compared to tell."""
+        return self.compared < TRIED or self.left <= MOST_LEFT * self.compared
+
+    def count(self, flags: Bool[np.ndarray, " scores"]) -> None:
+        """Count pairs, of which the flagged ones were left."""
+        # no lock: a count that is lost to another thread changes the time alone
+        self.compared += flags.size
+        self.left += int(np.count_nonzero(flags))
 
     def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
         stored = self._stored[self.lists.starts[number] : self.lists.starts[number + 1]]
@@ -101,7 +120,7 @@ class ShortBlocks(ListBlocks):
 
 
 def short_bytes(keys: int, dim: int) -> int:
-    """Most bytes of so many short vectors, with rows, lengths and the keys themselves."""
+    """Most bytes of this many short vectors, with rows, lengths and the keys themselves."""
     return (12 + 4 * WIDTH + 4 * dim) * keys
 
 
@@ -110,15 +129,16 @@ class ShortQueries:
 
     Args:
         bounds: rough scores of the queries, as `QueryBlock.within` takes them.
+        blocks: the keys, which count the pairs.
     """
 
-    def __init__(self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], axes: np.ndarray) -> None:
-        self.queries = queries
+    def __init__(self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], blocks: ShortBlocks) -> None:
+        self.queries, self.blocks = queries, blocks
         farthest = bounds + queries.constant  # squared distances
         slack = np.float32(SLACK) * (queries.magnitude(np.float32(0)) + farthest)
         self.factors = np.empty((len(queries), WIDTH), np.float32)
         # factors of whole keys are −2 (x − o), and lengths change with the vectors
-        self.factors[:, : WIDTH - 2] = shortened(queries.factors, axes)
+        self.factors[:, : WIDTH - 2] = shortened(queries.factors, blocks.axes)
         self.factors[:, WIDTH - 3] *= -1
         self.factors[:, -2], self.factors[:, -1] = 1, queries.lengths**2 - farthest - slack
 
@@ -143,6 +163,7 @@ class ShortQueries:
                 table = flags[first : first + size].reshape(len(which), -1)
                 hide(table, np.asarray(np.searchsorted(keys.rows[part], exclude[which])), False)
                 first += size
+        self.blocks.count(flags)
         return flags
 
 

@@ -14,7 +14,7 @@ BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
 """Queries and candidates of one block: so many bytes, and no more than a quarter of what memory is free."""
 
 COPIED_QUERIES = 256
-"""Whose result a thread copies at a time."""
+"""Queries whose result a thread copies at a time."""
 
 GROWTH = 16
 """Candidates kept on top of k grow by this factor when too many are equal; equal keys come in hundreds, as every

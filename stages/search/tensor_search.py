@@ -74,7 +74,7 @@ class TensorQueries:
         return one
 
     def depth(self, k: int) -> int:
-        """As of `QueryBlock`."""
+        """As `QueryBlock.depth`."""
         return k if self.hides else k + self.widest
 
     def hidden(self, which: slice | Tensor, rows: Tensor) -> Tensor | None:

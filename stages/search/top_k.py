@@ -12,7 +12,7 @@ from stages.threads import ThreadPool, slices
 def runs(
     starts: Integer[np.ndarray, " m"], lengths: Integer[np.ndarray, " m"], step: int = 1
 ) -> Int64[np.ndarray, " total"]:
-    """As many numbers as each length says, from its start on, one run after the other; step 0: the start itself.
+    """Runs of numbers, one after the other, each from its start on and of its length; step 0: the start itself.
 
     >>> runs(np.array([5, 9]), np.array([3, 2])).tolist()
     [5, 6, 7, 9, 10]

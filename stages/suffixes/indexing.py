@@ -202,13 +202,13 @@ VECTORS = (*LEFT_OUT, "metric", "seed", "keep", "recall")
 
 
 def opened_bytes(tokens: int) -> int:
-    """Memory that an index of a text of so many tokens takes, at most; what is mapped is not counted."""
+    """Most memory that the index of a text of this many tokens takes; what is mapped is not counted."""
     arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
     return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)
 
 
 def scratch_bytes(rows: int, place: int) -> int:
-    """Size of what lies on disk until the arrays are written, at most; `place`: bytes of a place in the text."""
+    """Most bytes that lie on disk until the arrays are written; `place`: bytes of a place in the text."""
     return rows * (3 * place + 3)
 
 

@@ -70,7 +70,7 @@ class Memory:
     split: Documents
     """All documents of the training split."""
     rows: np.ndarray
-    """Those in memory, int64 [M], in the order of writing."""
+    """Documents in memory, int64 [M], in the order of writing."""
     tasks: np.ndarray
     """Place of each one's task in the stream, int64 [M]."""
 

@@ -223,7 +223,7 @@ def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
 
 
 def itself(documents: int) -> np.ndarray:
-    """Each of so many documents as the range [start, stop) of itself, int64 [S, 2]."""
+    """Each of this many documents as the range [start, stop) of itself, int64 [S, 2]."""
     return np.arange(documents)[:, None] + np.array([0, 1])
 
 

@@ -246,7 +246,7 @@ class DocumentNames:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Those of a tokens artifact's folder; one that was made before names were kept has none."""
+        """Names in a tokens artifact's folder; one that was made before names were kept has none."""
         path = folder / names_file(split)
         return cls(read_runs(path) if path.is_file() else ())
 

@@ -1,4 +1,4 @@
-"""From places in a split to the text that stands there: one class for all who show tokens in their context."""
+"""Text at places of a split: one class for all who show tokens in their context."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

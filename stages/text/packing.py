@@ -106,7 +106,7 @@ class _RandomFree:
         while self._skip_taken() and not allows(self._permutation[self._first[0][0]]):
             passed.append(heappop(self._first))
         place, _ = self._first[0] if self._first else passed[0]
-        # Those that were passed over may follow later.
+        # Segments that were passed over may follow later.
         for one in passed:
             heappush(self._first, one)
         return self._permutation[place]

@@ -56,7 +56,7 @@ class Record(NamedTuple):
     name: str
     blocks: Iterator[str]
     fields: Mapping[str, Any] = MappingProxyType({})
-    """Those that it has of the fields that are kept."""
+    """Fields of the record that are kept."""
 
 
 def records(file: TextFile) -> Iterator[Record]:
@@ -151,7 +151,7 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
 
 
 def _require_size(file: TextFile, place: str, held: int) -> None:
-    """Raises: DataError for a record of so many bytes, or more."""
+    """Raises: DataError for a record of this many bytes, or more."""
     if held > file.largest_record:
         raise DataError(
             f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "

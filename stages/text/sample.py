@@ -61,7 +61,7 @@ def _sizes(file: TextFile) -> Iterator[int]:
 
 
 def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
-    """Bytes of a record beyond which a part of so many bytes leaves it off; None: no record is cut.
+    """Bytes of a record beyond which a part of this many bytes leaves it off; None: no record is cut.
 
     Whole records, if large, would be few, and a test split of them one or two. So as much is read of each record as
     makes all of them fill the part, but never so little that the test split has more than `DOCUMENTS_TESTED` records.
@@ -92,7 +92,7 @@ def _even_length(sizes: Sequence[int], most: int) -> int:
 
 
 def spread_records(sizes: Sequence[int], most: int) -> list[int]:
-    """Numbers of records of so many bytes in all, as evenly apart as may be; empty where that takes cutting them.
+    """Numbers of records of this many bytes in all, as evenly apart as may be; empty where that takes cutting them.
 
     Their order spreads them, too: those at the end, which are tested, are from all over the text.
     """

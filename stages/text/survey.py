@@ -83,7 +83,7 @@ def count_lines(files: Iterable[TextFile], most: int) -> int:
 
 
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
-    """Those files of which the first so many bytes hold a part."""
+    """Files that the first `most` bytes hold a part of."""
     read = 0
     for file in files:
         if read < most:
@@ -92,7 +92,7 @@ def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
 
 
 def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
-    """The text of files up to so many bytes, cut at the end of a line, with a blank line between records."""
+    """The text of files up to this many bytes, cut at the end of a line, with a blank line between records."""
     left = most
     for file in files:
         for number, record in enumerate(records(file)):

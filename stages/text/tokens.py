@@ -33,7 +33,7 @@ def open_split(tokens: Any, split: str) -> TokenSplit:
 
 
 def require_segment(tokens: int, length: int) -> None:
-    """Raises: DataError if a training split of so many tokens has not one segment."""
+    """Raises: DataError if a training split of this many tokens has not one segment."""
     if tokens < length:
         raise DataError(
             f"The training split has {tokens} tokens, less than one segment of {length}; "

@@ -33,7 +33,7 @@ class Answered(NamedTuple):
     """Name of the dialogue whose next turn this is."""
 
     def dumped(self) -> dict[str, Any]:
-        """Those parts that scoring reads, as JSON."""
+        """Parts that scoring reads, as JSON."""
         return {"answers": self.answers} | ({} if self.dialogue is None else {"dialogue": self.dialogue})
 
 

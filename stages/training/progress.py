@@ -35,7 +35,7 @@ class Progress:
     """BLAKE2b of the file of the weights that did best; None: saved before there were such."""
     journal_bytes: int = 0
     journal_digest: str | None = None
-    """BLAKE2b of so many bytes of the journal."""
+    """BLAKE2b of this many bytes of the journal."""
 
     def count(self, seconds: float) -> None:
         """Count an update."""
@@ -43,7 +43,7 @@ class Progress:
         self.seconds += seconds
 
     def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
-        """Count the loss of an update that read a part of so many documents, and what of it layers added."""
+        """Count the loss of an update that read a part of this many documents, and what of it layers added."""
         self.loss_sum += loss
         self.loss_count += 1
         self.document_sum += documents

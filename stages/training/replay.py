@@ -56,7 +56,7 @@ def replay_step(update: Replayable) -> Tensor:
     losses, gradients, carried = list[Tensor](), dict[str, Tensor](), Carried()
     for number, step in reversed([*enumerate(steps)]):
         torch.manual_seed(step.seed)
-        # What the method carries has no gradient; of the first segment nobody asks for one.
+        # The method's own tensors have no gradient, and nobody asks for that of the first segment.
         before = step.before._replace(state=each(step.before.state, _leaf)) if number else step.before
         loss, after = update.loss_from(step.batch, before)
         loss = update.weighted(loss)  # segments are of one length, so each weighs the same

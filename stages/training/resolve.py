@@ -32,7 +32,7 @@ VALIDATIONS = 20
 
 
 def worthwhile_passes(tokens: int, weights: int) -> float:
-    """Passes over the training split that a model of so many weights learns from.
+    """Passes over the training split that a model of this many weights learns from.
 
     >>> worthwhile_passes(tokens=4_000_000, weights=800_000)
     4.0
@@ -140,7 +140,7 @@ def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
 
 
 def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:
-    """Updates to make: those asked for, those of so many epochs of whole batches, or as many as are worth making."""
+    """Updates to make: those asked for, those of this many epochs of whole batches, or as many as are worth making."""
     if epochs is not None:
         return {"steps": _steps(config, inputs, epochs)}
     if config.steps != AUTO:

@@ -228,7 +228,7 @@ DTYPE = np.dtype(np.int32)
 
 
 def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Path) -> dict[str, np.ndarray]:
-    """By split, the tokens of the k best neighbours of every token, int32 [T, k], -1 where one is missing.
+    """Tokens of the k best neighbours of every token, by split, int32 [T, k], -1 where one is missing.
 
     Args:
         neighbors: an artifact that has k neighbours of every token of these splits.

@@ -28,7 +28,7 @@ class Hypothesis(NamedTuple):
     """A finished translation."""
 
     tokens: list[int]
-    """Without start and end."""
+    """Tokens without start and end."""
     score: float
     """log p / length^α, where the length counts the end."""
     log_prob: float

@@ -28,7 +28,7 @@ class Longest(NamedTuple):
         return found
 
     def of(self, source: Sized) -> int:
-        """At least a token and an end.
+        """The longest translation of a source, in tokens: at least a token and an end.
 
         >>> Longest.parse("1.2,10").of(range(5))
         16

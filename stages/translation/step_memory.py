@@ -96,9 +96,9 @@ class Evidence(NamedTuple):
     """Who gave the tokens of a translation their probability, [n] each."""
 
     log_p_model: Tensor
-    """By the model alone, natural log."""
+    """Log-probability by the model alone, in nats."""
     log_p: Tensor
-    """With memory read."""
+    """Log-probability with memory read."""
     row: Tensor
     """The neighbour that holds the token and weighs most, as a row of the datastore; -1 where none does."""
     share: Tensor

@@ -98,7 +98,7 @@ def _some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class RowTables:
-    """Whose some rows are: everything about them but keys and values.
+    """Origins of some rows: everything about them but keys and values.
 
     `doc_offsets` int64 [D + 1]; `paragraph_ends` int64 [P]; `paragraph_hashes` uint64 [P]; `names` of the D documents.
     """
@@ -125,7 +125,7 @@ class RowTables:
 
     @classmethod
     def of(cls, rows: DatastoreRows) -> "RowTables":
-        """Those of a datastore."""
+        """Tables of a datastore."""
         names = _as_many(rows.named_runs, len(rows.doc_offsets) - 1)
         complete = rows.text.ids.shape[0] == rows.rows
         sources = rows.sources if complete else [s.model_copy(update={"paragraphs": None}) for s in rows.sources]
@@ -212,7 +212,7 @@ def _names_left(names: Sequence[NamedRun], stays: np.ndarray) -> Iterator[NamedR
 
 @dataclass(frozen=True)
 class Change:
-    """Whose the rows of a datastore are before and after a change; arrays are computed when they are asked for."""
+    """Tables of a datastore's rows before and after a change; arrays are computed when they are asked for."""
 
     before: RowTables
     forgotten: np.ndarray
@@ -235,12 +235,12 @@ class Change:
 
     @cached_property
     def left(self) -> RowTables:
-        """Whose the rows that stay are."""
+        """Tables of the rows that stay."""
         return self.before.without(self.forgotten)
 
     @cached_property
     def after(self) -> RowTables:
-        """Whose all rows are: those that stay, then those that are added."""
+        """Tables of all rows: those that stay, then those that are added."""
         if self.tokens is None:
             return self.left
         assert self.split is not None

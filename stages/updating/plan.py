@@ -92,7 +92,7 @@ class Plan(ShardPlan[Shard]):
 
     layouts: RowLayouts
     tables: list[Table]
-    """Whose rows they are, as it will lie on disk."""
+    """Tables that say whose rows they are, as they will lie on disk."""
     documents: int
     kept: KeptRows
     reread: np.ndarray
@@ -146,7 +146,7 @@ def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:
-    """The arrays of so many rows, by resolved settings."""
+    """The arrays of this many rows, by resolved settings."""
     assert config.dtype is not None
     return RowLayouts.of(encoder, rows, config.dtype, config.stride or 1)
 

@@ -71,7 +71,7 @@ class BleuDifference:
     a: float
     b: float
     interval: tuple[float, float] | None
-    """That of the difference, had other sentences been drawn; None where it is no number in any resample."""
+    """Interval of the difference, had other sentences been drawn; None where it is no number in any resample."""
     p_value: float
     """Probability of a difference as large if there were none: two-sided, as sacrebleu computes it; 1 of the same BLEU.
 

@@ -26,7 +26,7 @@ IDS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Frequencies:
-    """In which bucket each type of a vocabulary is, int64 [V], and what was counted for it."""
+    """The bucket of each type of a vocabulary, int64 [V], and what was counted for it."""
 
     bucket_of: np.ndarray
     counted_in: str

@@ -33,7 +33,7 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """And exact indexes, and tokens whose pairs are found."""
+    """Datastores, exact indexes, and tokens whose pairs are found."""
     past: Past | None = None
     """The tokens before each that its caches hold; None: it has no cache."""
 
@@ -148,7 +148,7 @@ class Counting:
         return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
 
     def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
-        """By the text that is there beforehand, float64 [T]."""
+        """Probabilities by counts in the text that is there beforehand, float64 [T]."""
         key = ("beforehand", split, *reads.stores)
         if key not in self._p:
             scored = self._stream(self._open(split), self.reset)
@@ -156,7 +156,7 @@ class Counting:
         return self._p[key]
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
-        """By what was scored before each token, float64 [T]."""
+        """Probabilities by counts in what was scored before each token, float64 [T]."""
         key = ("counting on", split, reads.past)
         if key not in self._p:
             anew = reads.past == "document"

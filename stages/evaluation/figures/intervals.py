@@ -56,7 +56,7 @@ class Bootstrap:
 
     def resampled_sums(self, values: np.ndarray, progress: Progress = unheard) -> np.ndarray:
         """Sums of values [U, C] of U units over the units of each resample, float64 [samples, C]."""
-        # all means come of the same draws, so that their differences are paired
+        # all means come from the same draws, so their differences are paired
         random, units = np.random.default_rng(self.seed), len(values)
         at_once = max(1, DRAWS_AT_ONCE // units)
         parts = []
@@ -67,7 +67,7 @@ class Bootstrap:
         return np.concatenate(parts)
 
     def interval(self, means: np.ndarray) -> tuple[float, float] | None:
-        """The interval that holds the resampled values [samples]; NaN is left out, None where nothing else is there."""
+        """The interval that holds the resampled values [samples], without NaN; None where all are NaN."""
         means = means[~np.isnan(means)]
         if not len(means):
             return None
@@ -122,18 +122,18 @@ class UnitFiles:
 
     @property
     def scratch_bytes(self) -> int:
-        """Size of all that is left, where no unit lies in two shards."""
+        """Size of all these files, where no unit lies in two shards."""
         return 8 * GROUPS * (self.rows + 1) * self.units.count
 
     def write(self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int) -> None:
-        """Let shard `number` leave the sums of tokens [start, stop); nats [c] of those that count, of each row."""
+        """Write the sums of shard `number`, tokens [start, stop); `nll`: nats [c] of those that count, for each row."""
         chosen = self.units.places.chosen
         places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
         first, found = self._sums(places, np.stack(nll))
         save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
 
     def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
-        """The sums of all shards; None where a memlm that left none began the work."""
+        """The sums of all shards; None where an older memlm began the work, and wrote none."""
         paths = [folder / _file(number) for number in numbers]
         if not all(path.is_file() for path in paths):
             return None
@@ -170,14 +170,14 @@ def _file(number: int) -> str:
 def change_intervals(
     names: Sequence[str], sums: UnitSums, units: Units, baseline: UnitSums | None = None
 ) -> dict[str, Any] | None:
-    """By how much the perplexity of each row would differ from the first's had other documents been drawn; JSON.
+    """Intervals of the change of each row's perplexity against the first's, had other documents been drawn; JSON.
 
     Args:
         names: of the rows.
         sums: of the rows.
         baseline: of the row that all are compared with; None: the first of them.
-    Returns: as shares of perplexity, None where there is no interval: of each row the `interval` of its change, that
-        `on_new_text`, and that of how far it lies `above_lowest` of these rows; None if there is nothing to compare.
+    Returns: for each row the `interval` of its change, that `on_new_text`, and that of its distance `above_lowest`, the
+        best of these rows. Each is in shares of perplexity, or None. None alone if there is nothing to compare.
     """
     first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
     if baseline is not None:
@@ -219,7 +219,7 @@ def _intervals(
 
 
 def _shares(interval: tuple[float, float] | None) -> list[float] | None:
-    """By how much perplexity changes, as shares, where the mean loss does by so many nats."""
+    """An interval of the mean loss, in nats, as changes of perplexity, in shares of it."""
     ratios = [] if interval is None else [perplexity(edge, 1) for edge in interval]
     known = [ratio - 1 for ratio in ratios if ratio is not None]
     return known if len(known) == 2 else None

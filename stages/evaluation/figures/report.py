@@ -212,7 +212,7 @@ class TunedRow(NamedTuple):
     """Figures of a row on the tuning split; perplexities are None where they are not known."""
 
     perplexity: float | None
-    """At what was chosen."""
+    """Perplexity with the chosen settings."""
     over: str
     """Name of the first memory's amount: `k`, `size`."""
     curve: Sequence[tuple[int, float | None]]
@@ -266,7 +266,7 @@ def learned_figures(
         name: of the weight, as `--memory` takes it.
         learned: the record of the network, with its gains on parts of the tuning split that it was not fitted on.
         shards: the records of the scored split.
-        nll: summed nats of the model alone and of the row, over so many `tokens`.
+        nll: summed nats of the model alone and of the row, over `tokens` tokens.
     """
     counted = [shard["weights"] for shard in shards if "weights" in shard]
     counts = [sum(column) for column in zip(*(one["counts"] for one in counted), strict=True)]

@@ -29,7 +29,7 @@ MOST_TOKENS = 10_000_000
 LENGTHS = (8, 13, 32)
 """Lengths whose shares are reported. 13 tokens are what Brown et al. 2020 (GPT-3), appendix C, call contaminated."""
 NEW_BELOW = 13
-"""New text stands in no match of so many tokens."""
+"""New text stands in no match of this many tokens."""
 
 Digests = frozenset[tuple[str, str]]
 """The bytes of a split's ids, wherever they lie."""
@@ -255,7 +255,7 @@ def _inclusive(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> Text:
 
 
 def in_match(matches: np.ndarray, length: int) -> np.ndarray:
-    """Whether each token stands in a match of so many tokens, bool [T].
+    """Whether each token stands in a match of this many tokens, bool [T].
 
     >>> in_match(np.array([0, 1, 2, 1]), 2).tolist()
     [False, True, True, False]

@@ -214,7 +214,7 @@ def _flat(scores: Tensor) -> Tensor:
 
 
 def _finite(logarithms: Tensor) -> Tensor:
-    """Those of empty sums become 0: what is counted from them is nothing."""
+    """Logarithms, with 0 for those of empty sums: what is counted from them is nothing."""
     return logarithms.nan_to_num(neginf=0.0)
 
 

@@ -219,7 +219,7 @@ class MetaMbpaConfig(ReplaySettings):
     inner_lr: Annotated[float, Field(gt=0)] | None = None
     """α, learning rate of the step on neighbours; None: that of the moment, as in the paper."""
     adapt: Literal["batch", "example"] = "batch"
-    """Whose neighbours make a step: those of all of a batch, or, as in the paper, of each example by itself."""
+    """Neighbours that make a step: those of a whole batch, or, as in the paper, of each example by itself."""
     second_order: bool = False
     """Whether gradients reach through the step on neighbours, as in the paper."""
 

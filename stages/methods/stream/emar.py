@@ -51,7 +51,7 @@ class Emar(KeepsDocuments[EmarConfig]):
     def end_task(self, task: Task) -> None:
         """The pass under way ends if half of it was read: updates of several batches need not end with a pass.
 
-        A task of which less was read is written, too. Prototypes are those of the weights that are left.
+        A task is written even if less of it was read. Prototypes are those of the weights that are left.
         """
         update, of_pass = self._latest
         self._end_passes(update, (2 * self._batches + of_pass) // (2 * of_pass))

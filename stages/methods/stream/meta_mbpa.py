@@ -20,7 +20,7 @@ from stages.models.language_model import LanguageModel
 
 
 def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
-    """Draw so many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
+    """Draw this many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
 
     The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
     prefers what is near, and says that diversity is wanted.
@@ -141,7 +141,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
                 self.memory.write(np.array([document]), int(task), 1.0, random, self.settings.size)
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Those of a block that are written, [n, 2]."""
+        """Examples of a block that are written, [n, 2]."""
         count, stored = max(1, round(self.settings.write * len(block))), self._keys[self.memory.rows]
         if not len(stored):
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]

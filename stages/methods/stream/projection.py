@@ -77,7 +77,7 @@ def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
 
 
 class AGem(DrawsDocuments[AGemConfig]):
-    """With `every` 1 the method of the paper, which projects at each step; sparse, as papers on language use it.
+    """A-GEM; the paper's with `every` 1, which projects at each step; else sparse, as papers on language use it.
 
     Source: Chaudhry et al. 2019 (arXiv:1812.00420), algorithm 2.
     """
@@ -96,7 +96,7 @@ class AGem(DrawsDocuments[AGemConfig]):
 
 
 class Gem(KeepsDocuments[GemConfig]):
-    """At the end of a task a share of its documents is kept; each step reads all that are kept.
+    """GEM: a share of each task's documents is kept at its end, and each step reads all that are kept.
 
     Source: Lopez-Paz and Ranzato 2017 (arXiv:1706.08840), algorithm 1.
     """

@@ -50,7 +50,7 @@ class Spelling:
 
     @classmethod
     def of(cls, head: LanguageSettings, examples: Documents) -> Self:
-        """That of examples of a model. Raises: UsageError if the longest label leaves no room for text."""
+        """Spelling for examples of a model. Raises: UsageError if the longest label leaves no room for text."""
         found = cls(head, examples.eos, examples.cutting.context)
         if found.room < 1:
             raise UsageError(

@@ -153,7 +153,7 @@ class Segmented(Backbone):
         return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
     def _passage(self, x: Tensor, number: int, carried: Carried) -> Passage:
-        """So many positions behind what is carried; inputs give type and device."""
+        """A passage of `number` positions behind what is carried; inputs give type and device."""
         cached, place = carried.cached.shape[2], carried.place
         spans = self._spans(cached, number, place)
         distances = self.distances(max(span.stop - span.begin for span in spans), x)

@@ -135,7 +135,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         return weights, memory.slots.shape[1]
 
     def _distances(self, longest: int, passage: Passage) -> Tensor:
-        """Those of the passage, or more where slots lie farther back, [D + 1, d]."""
+        """Sinusoids of the passage's distances, or of more where slots lie farther back, [D + 1, d]."""
         if len(passage.distances) > longest:
             return passage.distances
         width, like = passage.distances.shape[1], passage.distances
@@ -147,7 +147,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
 
     @property
     def _exact(self) -> torch.dtype:
-        """That of the weights; inputs of an adaptive vocabulary may have less under autocast."""
+        """Precision of the weights; inputs of an adaptive vocabulary may have less under autocast."""
         return self.relative.qkv.weight.dtype
 
     def compressed(self, left: Tensor) -> Tensor:
@@ -174,7 +174,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
             return F.mse_loss(self._read(own, self._normalized(new, inputs.norm)), wanted)
 
     def _normalized(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """As the block does, without gradient to its weights."""
+        """Inputs normalized as the block does it, without gradient to its weights."""
         return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
     def _read(self, own: Tensor, x: Tensor) -> Tensor:

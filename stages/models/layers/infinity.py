@@ -15,7 +15,7 @@ from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
 
 CONSTANTS = 32
-"""That are kept of a kind: one for each basis, number of positions and kind of numbers."""
+"""Most constants of a kind that are kept: one for each basis, number of positions and type of numbers."""
 
 
 class Basis(NamedTuple):
@@ -93,7 +93,7 @@ class Fit(NamedTuple):
 
 @lru_cache(CONSTANTS)
 def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """As many positions again, outside of [0, 1], have vectors of 0: the signal ends there.
+    """The matrix of a fit, which adds as many positions outside of [0, 1], with vectors of 0: the signal ends there.
 
     Source: Martins et al. 2022 (arXiv:2109.00301), equation 6; the padding is that of the authors' code.
     """

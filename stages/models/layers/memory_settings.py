@@ -149,7 +149,7 @@ class MemorizingSettings(StreamAttentionSettings):
     """Number of distance buckets, each with a learned bias of local attention: half of them hold one distance, the
     others grow."""
     longest_distance: Size = 128
-    """From here on all distances are alike; at least half of the number of buckets."""
+    """Distance from which on all are alike; at least half of the number of buckets."""
 
     @model_validator(mode="after")
     def _buckets_fit(self) -> Self:
@@ -197,7 +197,7 @@ class NgramMemory(NamedTuple):
     """Memory of hashed n-grams, a row for each stream."""
 
     tokens: Any
-    """Those before the next position, the latest last, int64 [B, longest order - 1]; -1 where a stream begins."""
+    """Tokens before the next position, the latest last, int64 [B, longest order - 1]; -1 where a stream begins."""
     values: Any
     """Gated and normalized values that the convolution still reaches, the latest last, [B, reach, d]."""
 
@@ -312,7 +312,7 @@ class MemoryPlusSettings(ProductKeysSettings):
 
     name: Literal["memory-plus"] = "memory-plus"  # type: ignore[assignment]
     query_norm: Literal["batch", "layer"] = "layer"
-    """As of product keys."""
+    """Norm of queries, as of product keys."""
 
     def usual_blocks(self, blocks: int) -> tuple[int, ...]:
         """Three, spread around the middle, as in the paper; of a small model fewer."""

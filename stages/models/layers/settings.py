@@ -13,7 +13,7 @@ from stages.models.layers import FEED_FORWARD, LOOKUP
 
 
 def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
-    """In order, however they were named: the same layers are the same model."""
+    """Numbers of blocks in order, however they were named: the same layers are the same model."""
     return tuple(sorted(set(blocks)))
 
 
@@ -166,7 +166,7 @@ class BlockSizes(BackboneConfig):
 
 
 class AttentionConfig(BlockSizes):
-    """Such blocks, whose layers are chosen by place."""
+    """Sizes of blocks, and the layers at each of their places."""
 
     if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
         attention: SublayerSettings

@@ -33,7 +33,7 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
-        """Those of a layer in a state; None: it has none yet."""
+        """Keys and values of a layer in a state; None: it has none yet."""
         found = named_below(tensors, f"{name}.")
         return cls(found["keys"], found["values"]) if found else None
 
@@ -94,7 +94,7 @@ class ChosenLayers(nn.Module):
 
 
 def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
-    """Share the weights that blocks have in common, then let all weights begin, in a stack of so many blocks."""
+    """Share the weights that blocks have in common, then let all weights begin, in a stack of this many blocks."""
     blocks = list(blocks)
     share_weights(nn.ModuleList(blocks))
     for block in blocks:

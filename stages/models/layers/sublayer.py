@@ -23,7 +23,7 @@ class Sublayer(nn.Module, ABC):
 
     @abstractmethod
     def initialize(self, blocks: int) -> None:
-        """Let the weights begin, in a stack of so many blocks."""
+        """Let the weights begin, in a stack of this many blocks."""
 
 
 class Apart(NamedTuple):

@@ -289,7 +289,7 @@ def over_seeds(found: Figures) -> Iterator[Finding]:
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
-    """Those of a model as it was trained to be read, the first of which stands for it."""
+    """Rows of a model as it was trained to be read; the first stands for it."""
     return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
 
 

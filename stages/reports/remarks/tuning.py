@@ -147,7 +147,7 @@ def _name_in_row(report: Figures, place: int) -> str:
 
 
 def _digits(value: float) -> str:
-    """At most three digits: a grid is no finer."""
+    """A value with at most three digits: a grid is no finer."""
     return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)
 
 

@@ -15,7 +15,7 @@ SOURCES = Registry(
         "similar-pairs": Part.within(HERE, "settings:SimilarPairsSettings", "external:open_pairs"),
     },
 )
-"""In the order in which sources and their keys are spelled.
+"""Sources in the order in which they and their keys are spelled.
 
 The code is a function of (reading, SourceInputs) that opens a `Source`; sources that name the same are opened as one.
 """

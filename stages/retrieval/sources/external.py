@@ -119,7 +119,7 @@ class SimilarPairsSource(ExternalSource):
 
     @property
     def about(self) -> About:
-        """With the number of pairs in place of how distances were found."""
+        """Description with the number of pairs instead of how distances were found."""
         return replace(super().about, details={"pairs": self.reading.value("pairs")})
 
 

@@ -123,7 +123,7 @@ def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, in
 
 
 def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
-    """Size of `TuningSums` of so many tokens, float32."""
+    """Size of `TuningSums` of this many tokens, float32."""
     log_sums = sum(len(LOG_SUMS) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
     return 4 * tokens * (2 + log_sums)
 

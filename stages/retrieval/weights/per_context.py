@@ -43,7 +43,7 @@ class OnPositions(Grid):
         return []
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
-        """As of a grid; then the positions."""
+        """Observe as a grid does; in the second pass, leave the positions."""
         if step != self.step.name:
             return super().observe(step, block)
         parts = [self.positions(block, *one) for one in self.row.retrieve(block)]

@@ -88,7 +88,7 @@ class WeightPolicy(ABC):
     row: MemoryRow
     grids: Sequence[ReadingGrid]
     choices: Mapping[str, Record] = field(default_factory=dict)
-    """By the name of the pass that it was made of."""
+    """Choices by the name of the pass that each was made of."""
 
     passes: ClassVar[tuple[Pass, ...]] = ()
     needs: ClassVar[Needs] = Needs()
@@ -109,7 +109,7 @@ class WeightPolicy(ABC):
         return replace(self, choices={**self.choices, step: choice})
 
     def scratch_bytes(self, tokens: int) -> int:
-        """Size of what observations of so many tokens leave, where it is more than a few sums."""
+        """Size of what observations of this many tokens leave, where it is more than a few sums."""
         return 0
 
     @property

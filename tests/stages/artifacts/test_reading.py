@@ -179,22 +179,55 @@ def test_what_was_written_is_read(tokens: Artifact) -> None:
     np.testing.assert_array_equal(ids.take(np.array([5, 2, 5])), ids[:][[5, 2, 5]])
 
 
-@pytest.mark.parametrize(("row", "words"), [([0, -1], None), ([-1, -1], None), ([-1, 0], "behind one that is missing")])
-def test_missing_neighbors_are_the_last(store: Store, tokens: Artifact, row: list[int], words: str | None) -> None:
+def test_arrays_of_an_artifact_are_read_without_zarr(tokens: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = tokens.zarr("tokens.zarr")["train/ids"]
+    whole = ids.take(np.arange(90))
+    monkeypatch.setattr(zarr.Array, "__getitem__", refuse)
+
+    np.testing.assert_array_equal(ids[70:80], whole[70:80])
+    np.testing.assert_array_equal(Rows(ids).read(80, 95), whole[80:])
+
+
+@pytest.fixture
+def neighbors(store: Store, tokens: Artifact) -> Artifact:
+    """Two of each token of valid."""
+
     def made(stage: Any, config: Any, source: Artifact) -> Artifact:
         return make(stage, config, {"source": source.reference}, store, Execution("cpu")).artifact
 
     datastore = made(BuildDatastore(), DatastoreConfig(), small_model(store, tokens))
     index = made(BuildIndex(), IndexConfig(index="flat"), datastore)
-    neighbors = made(PrecomputeNeighbors(), NeighborsConfig(queries=("valid",), k=2), index)
+    return made(PrecomputeNeighbors(), NeighborsConfig(queries=("valid",), k=2), index)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ([0, -1], None),
+        ([-1, -1], None),
+        ([-1, 0], "has neighbours behind one that is missing"),
+        ([0, -2], "holds -2"),
+        ([10**6, 0], "holds 1000000"),
+    ],
+)
+def test_missing_neighbors_are_the_last(neighbors: Artifact, row: list[int], words: str | None) -> None:
     values = neighbors.zarr("neighbors.zarr")["valid/ids"][:]
     values[3] = row
     ids = rewritten(neighbors, "neighbors.zarr/valid/ids", values).zarr("neighbors.zarr")["valid/ids"]
     if words is None:
         np.testing.assert_array_equal(ids[:], values)
     else:
-        with pytest.raises(ArtifactError, match=f"valid/ids: row 3 has neighbours {words}"):
+        with pytest.raises(ArtifactError, match=f"valid/ids: row 3 {words}"):
             ids[2:5]
+
+
+def test_distances_are_numbers_or_infinite(neighbors: Artifact) -> None:
+    values = neighbors.zarr("neighbors.zarr")["valid/distances"][:]
+    values[2], values[4] = (0, np.inf), (np.nan, -np.inf)
+    distances = rewritten(neighbors, "neighbors.zarr/valid/distances", values).zarr("neighbors.zarr")["valid/distances"]
+    np.testing.assert_array_equal(distances[2:4], values[2:4])
+    with pytest.raises(ArtifactError, match="valid/distances: row 4 holds nan"):
+        distances[2:6]
 
 
 @pytest.mark.parametrize("id", [VOCABULARY, 65535])

@@ -66,6 +66,29 @@ def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize(
+    "settings", [{"index": "ivf-flat"}, {"index": "ivf-pq", "code_bits": 4}, {"index": "IVF9,SQ8"}]
+)
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_what_is_learned_and_added_is_what_faiss_learns_and_adds(
+    tmp_path: Path, settings: dict[str, Any], metric: str
+) -> None:
+    keys = stored()
+    config = resolved(keys, metric=metric, **settings)
+    own = empty_index(config, keys.dim, "float16")
+    own.train(build.training_sample(keys, 600, config.seed))
+    own.add(widened(keys.rows_between(0, 600)))
+    build.write_index(own, tmp_path / "own")
+    assert in_parts(config, keys, tmp_path, [range(keys.shards)]).read_bytes() == (tmp_path / "own").read_bytes()
+
+
+def test_a_part_of_which_no_row_is_wanted_holds_none(tmp_path: Path) -> None:
+    keys = stored()
+    build.train(resolved(keys, index="ivf-flat"), keys, tmp_path / "trained")
+    trained = read_index(tmp_path / "trained")
+    assert build.write_part(trained, keys, [0, 1], tmp_path / "part", lambda rows: rows < 0) == 0
+
+
 def test_another_seed_gives_another_index(tmp_path: Path) -> None:
     keys = stored()
     for seed in (0, 1):

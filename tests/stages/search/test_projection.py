@@ -71,6 +71,19 @@ def test_whole_keys_are_compared_where_short_vectors_would_not_pay(
     np.testing.assert_array_equal(ids, nearest(held[:30], held, k, metric)[0])
 
 
+def test_short_vectors_that_leave_many_pairs_are_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, taken = structured(2000, noise=0.3), list[int]()
+    whole = projection.ShortKeys.whole
+    monkeypatch.setattr(projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1])
+    monkeypatch.setattr(projection, "MOST_LEFT", 0.0)
+    monkeypatch.setattr(projection, "TRIED", 1000)
+    searcher = over_lists(keys, True)
+    for first in (0, 40):
+        queries = keys[first : first + 40]
+        np.testing.assert_array_equal(searcher.search(queries, K)[0], nearest(queries, keys, K, "l2")[0])
+        assert len(taken) == 1 and searcher._short is None
+
+
 def test_short_vectors_are_as_long_and_no_farther_apart() -> None:
     keys = structured(300, noise=1.0)
     moved = keys - keys.mean(0)

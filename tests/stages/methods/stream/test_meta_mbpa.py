@@ -1,5 +1,7 @@
 """Meta-MbPA, beside its equations in float64 and finite differences."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -137,3 +139,19 @@ def test_neighbors_are_those_of_memory_alone() -> None:
     assert set(found.tolist()) <= set(range(12)) and len(found) <= 6
     keys = update.method.side_inputs.keys
     assert set(nearest(squared_distances(keys[20], keys[:12]), 3).tolist()) <= set(found.tolist())
+
+
+def test_beta_weighs_how_far_an_example_of_a_block_is_from_memory() -> None:
+    beta, written, kept = 3.0, 6, 3
+    update = made(written=written, beta=beta, block=12, write=kept / 12)
+    keys, block = update.method.side_inputs.keys, np.arange(written, written + 12)
+    weights = []
+    for one in block:
+        nearby = min(
+            sum((float(a) - float(b)) ** 2 for a, b in zip(keys[one], keys[row], strict=True)) for row in range(written)
+        )
+        weights.append(1 - math.exp(-nearby / beta))
+    for seed in range(20):
+        drawn = np.random.default_rng(seed).choice(block, kept, replace=False, p=np.array(weights) / sum(weights))
+        chosen = update.method._chosen(np.stack((block, block * 0), 1), np.random.default_rng(seed))
+        assert chosen[:, 0].tolist() == sorted(drawn.tolist())
