@@ -144,8 +144,8 @@ class ScoredRange:
     """n tokens scored by the model alone, with all that their readings look at.
 
     `counted`: bool [n], tokens that the figures are about; None: all of them. `found` and `queries`
-    (float32 [n, d]) are there where a datastore is read; `context` float [n, 3], as `weights.learned.CONTEXT`
-    says, where a weight is learned.
+    (float32 [n, d]) are there where a datastore is read. `context` float [n, 3] is there where a weight needs it;
+    `weights.learned.CONTEXT` names its columns.
     """
 
     lm: LMScores

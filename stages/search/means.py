@@ -1,6 +1,6 @@
 """k-means of inverted lists, and the list of each key, with the same bits as FAISS's own for any number of threads.
 
-Products of FAISS wait for each other where it shares them among its threads. Here threads of Python's compute them,
+FAISS's own threads wait for each other, and spin where they may. Here threads of Python's compute its products,
 each of a block of vectors alone.
 """
 

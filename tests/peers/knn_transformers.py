@@ -70,7 +70,8 @@ def comparisons(source: Path) -> Iterator[Agreement]:
             on = f"{len(values)} keys, {len(ours.ids('test'))} tokens, {family}, float32"
             mine = ours.datastore.zarr("datastore.zarr")
             stored = torch.tensor(mine["keys"][:]).float()
-            yield Agreement("keys, in float16", on, difference([stored], [keys]), 0.0)
+            # their windows have one input more, so that the last bit of a float16 may be another
+            yield Agreement("keys, in float16", on, difference([stored], [keys]), 2.0**-10)
             yield Agreement("values", on, difference([torch.tensor(mine["values"][:])], [values]), 0.0)
             one_list(theirs, model, Path(folder), len(values))
             log_p = read(theirs, model, ours.ids("test"), ours.start, setting, Path(folder), len(values))

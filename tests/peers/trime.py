@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from stages.methods import METHODS
-from stages.methods.method import Batch
+from stages.methods.method import Batch, Carried
 from stages.methods.trime import ExtBatch, LongBatch, MemoryBatch
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
@@ -56,10 +57,14 @@ class Case:
         made = torch.Generator().manual_seed(self.seed)
         shape = self.rows, self.length
         inputs = torch.randint(0, V, shape, generator=made)
-        if self.targets == "no positives":
-            return Batch(inputs, torch.randperm(V - 1, generator=made)[: inputs.numel()].view(shape) + 1)
-        same = self.targets == "all equal"
-        return Batch(inputs, torch.full(shape, 7) if same else torch.randint(1, V, shape, generator=made))
+        match self.targets:
+            case "no positives":
+                targets = torch.randperm(V - 1, generator=made)[: inputs.numel()].view(shape) + 1
+            case "all equal":
+                targets = torch.full(shape, 7)
+            case _:
+                targets = torch.randint(1, V, shape, generator=made)
+        return Batch(inputs=inputs, targets=targets, places=np.arange(inputs.numel()).reshape(shape))
 
 
 SMALL = [Case(4, 3, targets, softmax) for targets, softmax in product(TARGETS, SOFTMAXES)]
@@ -118,13 +123,13 @@ def _loss(model: LanguageModel, name: str, batch: Batch, local: bool = True) -> 
     rows, length = batch.targets.shape
     match name:
         case "trime":
-            batch = MemoryBatch(batch.inputs, batch.targets, False)
+            batch = MemoryBatch.of(batch, plain=False)
         case "trime-ext":
-            batch = ExtBatch(batch.inputs, batch.targets, False, torch.full((rows,), local))
+            batch = ExtBatch.of(batch, plain=False, local=torch.full((rows,), local))
         case "trime-long":
             settings = settings.model_copy(update={"consecutive": rows // CHAINS})
-            batch = LongBatch(batch.inputs, batch.targets, False, torch.full((rows, length), 10**6))
-    loss, _ = METHODS.load(name)(settings).loss(model, batch, None)
+            batch = LongBatch.of(batch, plain=False, back=torch.full((rows, length), 10**6))
+    loss, _ = METHODS.load(name)(settings).loss(model, batch, Carried())
     return loss
 
 

@@ -32,7 +32,7 @@ class Needs:
     exact: frozenset[tuple[str, int]] = frozenset()
     """Distances computed from the stored keys: metric, and number of neighbours. They take search keys."""
     context: bool = False
-    """Whether a learned weight needs features of contexts: the model's confidence, and the token before."""
+    """Whether a weight reads `ScoredRange.context`: the model's confidence and entropy, and the token before."""
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
