@@ -111,7 +111,7 @@ def require_enough(total: int, name: str) -> None:
     """Raises: DataError for a text of so few bytes that nothing can be tried; `name`: what it is called."""
     if total < FEWEST_BYTES:
         raise DataError(
-            f"{name} has {size(total)}, too little to learn from and to test on: give at least {size(FEWEST_BYTES)} of "
+            f"{name} has {total:,} bytes, too little to learn from and to test on: give at least {FEWEST_BYTES:,} of "
             "text, a few chapters of a book."
         )
 

@@ -142,7 +142,7 @@ def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
     if EXAMPLES.settings(kind).source and not model.reads.source:
         raise ArtifactError(
             f"{tokens.reference} holds pairs of sentences, and the backbone {model.backbone} reads no source: "
-            "choose encoder-decoder, or tokenize one language alone."
+            "take another (--backbone encoder-decoder, --model mt-small), or tokenize one language alone."
         )
 
 

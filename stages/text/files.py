@@ -172,7 +172,8 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{path} is not UTF-8 at byte {offset + error.start}{_where(path)}: {error.reason}, in line "
-                f"{line + data.count(NEWLINE, 0, error.start)}; convert it to UTF-8 first."
+                f"{line + data.count(NEWLINE, 0, error.start)}; convert it to UTF-8 first, as "
+                "iconv -f LATIN1 -t UTF-8 does for text of Western Europe."
             ) from error
         if offset == 0:
             text = text.removeprefix("\ufeff")

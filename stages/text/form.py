@@ -18,7 +18,8 @@ Novels of one publisher lie within 1.1 of each other; a wrapped novel beside one
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
 """Number of quotes from which their kind is a habit, and the difference of shares that makes it another habit."""
 DIFFER_IN_FORM = (
-    "The texts differ in form: {differences}. A memory learns that from the text, so part of its gain is layout."
+    "The texts differ in form: {differences}. "
+    "A memory learns that from the text, so part of its gain is this difference."
 )
 """The sentence about splits that differ in form."""
 OWN_TYPES = 0.2
@@ -66,7 +67,7 @@ def _differences(split: str, train: Figures, other: Figures) -> Iterator[str]:
         kinds = ["“ ”" if (share or 0) > QUOTE_SHARE else '" "' for share in shares]
         yield f"quotes {kinds[0]} in train, {kinds[1]} in {split}"
     if other.get("own_types", 0.0) > OWN_TYPES:
-        yield f"{other['own_types']:.0%} of the types of {split} never in train"
+        yield f"{other['own_types']:.0%} of the types of {split} are nowhere in train"
 
 
 def _line_length(figures: Figures) -> float:

@@ -95,8 +95,8 @@ def test_more_time_is_more_text_then_more_passes_then_a_second_model():
 
 
 def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
-    with pytest.raises(DataError, match=r"a\.txt .*1\.0 kB.*50\.0 kB"):
-        require_enough(1_000, "a.txt")
+    with pytest.raises(DataError, match=r"a\.txt .*49,999.*50,000"):
+        require_enough(FEWEST_BYTES - 1, "a.txt")
     with pytest.raises(UsageError, match=r"--minutes 0\.2 .*10,000.* --minutes \d") as said:
         planner(Machine(10_000, 0.2)).best(NOVEL)
     assert planner(Machine(10_000, minutes_in(said.value))).best(NOVEL).bytes >= FEWEST_BYTES
