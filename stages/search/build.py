@@ -14,8 +14,6 @@ from stages.search.config import IndexConfig
 from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
 from stages.search.lists import ROW_BYTES, ListsInMemory, write_with_lists
-from stages.search.means import PLAIN, has_means, learn_means, nearest_means
-from stages.threads import thread_pool
 
 WRITE_BYTES = 1 << 20
 """Bytes of an index handed over at a time."""
@@ -34,18 +32,9 @@ def trained_index(config: IndexConfig, keys: StoredKeys) -> Any:
     index = empty_index(config, keys.dim, keys.dtype.name)
     if not index.is_trained:
         assert isinstance(config.train_keys, int)
-        sample = training_sample(keys, config.train_keys, config.seed)
-        if _learns_means(index, sample):
-            learn_means(index, sample)
-        # of an index whose means are there, codes alone are learned
         with refusals():
-            index.train(sample)
+            index.train(training_sample(keys, config.train_keys, config.seed))
     return index
-
-
-def _learns_means(index: Any, sample: np.ndarray) -> bool:
-    """Whether k-means is ours: FAISS copies as many keys as lists, and refuses what is not finite."""
-    return has_means(index) and len(sample) > index.nlist and bool(np.isfinite(sample).all())
 
 
 def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
@@ -65,7 +54,11 @@ def grows_in_parts(index: Any) -> bool:
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is None or not isinstance(index, faiss.IndexIVF | faiss.IndexPreTransform):
         return False
-    return type(faiss.downcast_index(ivf)) in PLAIN
+    return type(faiss.downcast_index(ivf)) in (
+        faiss.IndexIVFFlat,
+        faiss.IndexIVFPQ,
+        faiss.IndexIVFScalarQuantizer,
+    )
 
 
 class FilledLists(NamedTuple):
@@ -139,20 +132,11 @@ def write_part(
         rows = np.arange(first, first + len(block))
         if wanted is not None:
             rows = rows[wanted(rows)]
-        _add(trained, widened(block[rows - first]), rows)
+        trained.add_with_ids(widened(block[rows - first]), rows)
     part = _part_of(faiss.extract_index_ivf(trained))
     part.write(path)
     trained.reset()
     return len(part.ids)
-
-
-def _add(trained: Any, keys: np.ndarray, rows: np.ndarray) -> None:
-    if not has_means(trained):
-        trained.add_with_ids(keys, rows)
-        return
-    with thread_pool() as pool:
-        _, nearest = nearest_means(trained.quantizer, keys, pool)
-    trained.add_core(len(keys), *map(faiss.swig_ptr, (keys, rows, nearest)))
 
 
 def _part_of(ivf: Any) -> FilledLists:

@@ -15,7 +15,6 @@ from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
 from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
 from stages.search.lists import DecodedLists, Lists, ListsInMemory
-from stages.search.means import PLAIN
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
@@ -56,7 +55,8 @@ KEY_SCORES = 16
 
 def can_group(index: Any) -> bool:
     """Whether the lists of this index can be decoded here."""
-    if type(index) not in PLAIN:
+    kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
+    if type(index) not in kinds:
         return False
     return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
 
