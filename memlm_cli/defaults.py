@@ -21,7 +21,6 @@ from typing import Any
 
 import typer
 
-from stages.config import read_toml
 from stages.errors import UsageError, did_you_mean
 
 FILE = Path("memlm.toml")
@@ -87,8 +86,13 @@ class Defaults:
 
 def read_defaults(group: Any, path: Path = FILE) -> Defaults:
     """The defaults in a file, checked against the commands of `group`; none where there is no such file."""
+    if not path.exists():
+        return Defaults()
+    # settings take a quarter of the time of a help page
+    from stages.config import read_toml
+
     try:
-        table = read_toml(path) if path.exists() else {}
+        table = read_toml(path)
         return Defaults((*_shared(table, group), *_own(table, group)))
     except UsageError as error:
         return Defaults(error=error)
