@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.arguments import read_reference
 from memlm_cli.console import answer, say
 from memlm_cli.options import Asked
 
@@ -34,6 +33,7 @@ def export(
     asked: Asked,
 ) -> None:
     """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
+    from memlm_cli.arguments import read_reference
     from stages.export.export import check_export_folder
     from stages.export.export import export as exported
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from memlm_cli.arguments import read_question, require_text
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, place_of, shown, source_line, text_around
 from memlm_cli.options import Asked, OptionsOf, ReadArgument, ReadOptions
@@ -26,6 +25,7 @@ def generate(
     asked: Asked,
 ) -> None:
     """Write text with a model and its memories; the text alone goes to stdout, token by token."""
+    from memlm_cli.arguments import read_question, require_text
     from stages.generation.generate import generate as written_tokens
     from stages.generation.generate import open_writer
     from stages.inspection.settings import Request

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.arguments import read_question
 from memlm_cli.console import answer, answers_on_terminal, check_output_file, write_html
 from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
 from stages.errors import UsageError
@@ -39,6 +38,7 @@ def inspect(
     asked: Asked,
 ) -> None:
     """A passage, token by token: who predicted it, and from which contexts of the corpus."""
+    from memlm_cli.arguments import read_question
     from memlm_cli.inspection_text import inspected_text
     from stages.inspection.page import page
     from stages.inspection.settings import Request

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memlm_cli import completion
-from memlm_cli.arguments import given_settings, publish_name, reference_line
 from memlm_cli.commands.plan import require_fit, show_estimates
 from memlm_cli.console import answer, note, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
-from pipelines.options import command_words
 from stages.artifacts.references import store_words
 from stages.numbers import duration
 
@@ -53,6 +51,7 @@ def run(
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """
+    from memlm_cli.arguments import given_settings, publish_name, reference_line
     from memlm_cli.result_tables import tell_rest
     from pipelines.estimates import tasks_of
     from pipelines.recipe import find_recipe, load_recipe
@@ -176,6 +175,8 @@ def took(result: "Result") -> str:
 
 def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
     """The command of a stage, whose references are those of artifacts that are made, and files."""
+    from pipelines.options import command_words
+
     words = command_words(stage.command, references, stage.settings, stage.preset)
     device = [] if common.device == "auto" else ["--device", common.device]
     return shlex.join(["memlm", *words, *device, *store_words(common.store)])

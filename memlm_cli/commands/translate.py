@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.arguments import require_text
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.inspection_text import memory_lines, shown
 from memlm_cli.options import Asked, OptionsOf, ReadOptions
@@ -36,6 +35,7 @@ def translate(
     asked: Asked,
 ) -> None:
     """Translate lines with a model and its memories: a line in, a line out."""
+    from memlm_cli.arguments import require_text
     from stages.generation.translate import open_line_translator
     from stages.inspection.settings import Request
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memlm_cli.arguments import given_settings, publish_name
 from memlm_cli.commands.plan import show_estimates
 from memlm_cli.commands.report import DEFAULT_OUTPUT
 from memlm_cli.commands.run import as_asked, run_all, show_again, show_groups, show_plan
@@ -100,6 +99,7 @@ def try_text(
 
 def _settings(common: Common) -> dict[str, Any]:
     """The settings of `--set` and `--config`. Raises: UsageError for what no stage could take."""
+    from memlm_cli.arguments import given_settings
     from pipelines.trial import check_settings
 
     settings = given_settings(common, {})
@@ -119,6 +119,8 @@ def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int |
 
 def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common) -> None:
     """Run what was planned, and write its page; the answer is the page's path."""
+    from memlm_cli.arguments import publish_name
+
     results = run_all(recipe, common, commands=True)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
