@@ -347,7 +347,7 @@ def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm
 
 @pytest.mark.parametrize(
     ("text", "code", "part"),
-    [("", 3, "small.txt has 0 B"), ("a few words\n" * 80, 3, "960 B")],
+    [("", 3, "small.txt has 0 bytes"), ("a few words\n" * 80, 3, "960 bytes")],
 )
 def test_a_text_that_is_too_small_is_told_at_once(
     memlm: Memlm, tmp_path: Path, text: str, code: int, part: str

@@ -78,7 +78,7 @@ class Replay:
 @contextmanager
 def _progress_noted(recorder: Recorder) -> Iterator[None]:
     """Let promises be recorded when units of work are committed and checkpoints are saved."""
-    append, save = ProgressLog.append, checkpoint.write_atomically
+    append, save = ProgressLog.append, checkpoint._replace
 
     def appended(log: ProgressLog, unit: Written) -> None:
         append(log, unit)
@@ -88,7 +88,7 @@ def _progress_noted(recorder: Recorder) -> Iterator[None]:
         save(path, content)
         recorder.done(Promise(_reference(path.parent.parent), file=path.name))
 
-    with mock.patch.object(ProgressLog, "append", appended), mock.patch.object(checkpoint, "write_atomically", saved):
+    with mock.patch.object(ProgressLog, "append", appended), mock.patch.object(checkpoint, "_replace", saved):
         yield
 
 

@@ -65,7 +65,7 @@ def test_learned_positions_are_what_they_are(store, tmp_path):
     [
         ({"cutoffs": [4], "factor": 2}, "adaptive softmax .*train one with --set 'model.cutoffs="),
         ({"score_cap": 30.0}, "scales, shifts or caps its scores"),
-        ({"gate": "vector"}, r"a gate that lets neighbours' tokens in"),
+        ({"gate": "vector"}, r"SPALM"),
         ({"feed_forward": {"name": "slots", "layers": [2]}}, "'slots' as model.feed_forward in block 2"),
         ({"lookup": {"name": "hashed-ngrams", "slots": 9}}, "'hashed-ngrams' as model.lookup in block 1"),
         ({"backbone": "transformer-xl", **XL}, "transformers has no such model"),

@@ -77,11 +77,14 @@ def test_short_vectors_that_leave_many_pairs_are_given_up_at_once(monkeypatch: p
     monkeypatch.setattr(projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1])
     monkeypatch.setattr(projection, "MOST_LEFT", 0.0)
     monkeypatch.setattr(projection, "TRIED", 1000)
-    searcher = over_lists(keys, True)
+    searcher, seen = over_lists(keys, True), list[int]()
     for first in (0, 40):
         queries = keys[first : first + 40]
         np.testing.assert_array_equal(searcher.search(queries, K)[0], nearest(queries, keys, K, "l2")[0])
-        assert len(taken) == 1 and searcher._short is None
+        assert searcher._short is None
+        seen.append(len(taken))
+    # each thread may have begun a group before the first was counted
+    assert seen[0] == seen[1] < LISTS
 
 
 def test_short_vectors_are_as_long_and_no_farther_apart() -> None:
