@@ -66,5 +66,5 @@ def test_every_field_of_a_report_is_on_a_page_that_others_lead_to(site: Path) ->
     text = (site / "fields.html").read_text("utf-8")
     for words in ("share_of_gain", "perplexity_ratio_interval", "memory_tokens"):
         assert words in text
-    for page, room in (("reference/artifacts", "evaluation"), ("how-to/compare", "comparison")):
-        assert f"fields.html#stages-{room}-fields" in (site / f"{page}.html").read_text("utf-8")
+    for page, room in (("reference/artifacts", "evaluation-fields"), ("how-to/compare", "comparison-settings")):
+        assert f"fields.html#stages-{room}" in (site / f"{page}.html").read_text("utf-8")
