@@ -164,6 +164,9 @@ def end_zarr() -> None:
     """
     # These are names of zarr's own, which another version may not have: then only the traceback is back.
     loops, threads = (getattr(sys.modules.get("zarr.core.sync"), name, [None]) for name in ("loop", "iothread"))
+    if threads[0] is not None and not threads[0].is_alive():
+        # a signal came before it was started, and zarr would fail to join it
+        loops[0] = threads[0] = None
     if loops[0] is not None and threads[0] is not None:
         loops[0].call_soon_threadsafe(loops[0].stop)
         threads[0].join(timeout=10)

@@ -187,3 +187,12 @@ def test_the_thread_of_zarr_is_ended_with_the_process() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "False"
+
+
+def test_a_thread_of_zarr_that_a_signal_kept_from_starting_is_not_joined() -> None:
+    run = (
+        "import asyncio, threading, zarr.core.sync as sync; from memlm_cli.app import end_zarr; "
+        "sync.loop[0], sync.iothread[0] = asyncio.new_event_loop(), threading.Thread(); end_zarr()"
+    )
+    ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
