@@ -88,6 +88,19 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     fsync(path.parent)
 
 
+@contextmanager
+def replacing_by_name(path: Path) -> Iterator[Path]:
+    """As `replacing`, for a library that writes a file of some name: the name of the new file."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        yield unfinished
+        fsync(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    fsync(path.parent)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder: as long as it has its name nothing in it is missing, after a power loss too.
 

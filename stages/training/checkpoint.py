@@ -6,7 +6,7 @@ Beside it lie the weights that did best on the validation split.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stages.artifacts.checksums import file_entry
-from stages.artifacts.durable import fsync
+from stages.artifacts.durable import fsync, replacing_by_name
 from stages.errors import ArtifactError
 from stages.methods.config import after_file
 from stages.methods.method import Carried, Remembers
@@ -71,19 +71,8 @@ def save_checkpoint(
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"progress": json.dumps(progress), "ranks": str(len(ranks)), "method": json.dumps(values)}
     # Straight into the file: bytes of a file in memory would take the state once more, or twice.
-    _replace(path, lambda file: save_file(tensors, file, header | {"digest": _digest(tensors, header)}))
-
-
-def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Replace a file by one that `write` writes, once all of it is on the disk."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    try:
-        write(unfinished)
-        fsync(unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    fsync(path.parent)
+    with replacing_by_name(path) as file:
+        save_file(tensors, file, header | {"digest": _digest(tensors, header)})
 
 
 def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
@@ -259,4 +248,5 @@ def save_after(model: LanguageModel, folder: Path, place: int) -> None:
     """Write the weights; a run that is resumed before this place writes the same bytes again."""
     file = folder / after_file(place)
     file.parent.mkdir(exist_ok=True)
-    _replace(file, lambda unfinished: save_weights(whole_weights(model), unfinished))
+    with replacing_by_name(file) as unfinished:
+        save_weights(whole_weights(model), unfinished)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.checksums import file_entry
-from stages.artifacts.durable import fsync, write_atomically
+from stages.artifacts.durable import replacing_by_name, write_atomically
 from stages.artifacts.reading import Rows
 from stages.artifacts.stage import Execution, Inputs
 from stages.errors import UsageError
@@ -187,15 +187,10 @@ def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np
     Raises: OSError if it cannot be written, and then leaves nothing behind.
     """
     if not _is_whole(path):
-        unfinished = path.with_name(f".{path.name}.tmp")
-        try:
+        with replacing_by_name(path) as unfinished:
             _write(unfinished, shape, np.dtype(dtype), rows)
-            fsync(unfinished)
             # A crash between the two leaves a file that its digest does not fit, which is then made again.
             write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
     return np.load(path, mmap_mode="r")
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from stages.artifacts.output import ProgressLog, Written
@@ -78,17 +77,19 @@ class Replay:
 @contextmanager
 def _progress_noted(recorder: Recorder) -> Iterator[None]:
     """Let promises be recorded when units of work are committed and checkpoints are saved."""
-    append, save = ProgressLog.append, checkpoint._replace
+    append, replacing = ProgressLog.append, checkpoint.replacing_by_name
 
     def appended(log: ProgressLog, unit: Written) -> None:
         append(log, unit)
         recorder.done(Promise(_reference(log.path.parent), unit=unit.key))
 
-    def saved(path: Path, content: Any) -> None:
-        save(path, content)
+    @contextmanager
+    def saved(path: Path) -> Iterator[Path]:
+        with replacing(path) as file:
+            yield file
         recorder.done(Promise(_reference(path.parent.parent), file=path.name))
 
-    with mock.patch.object(ProgressLog, "append", appended), mock.patch.object(checkpoint, "_replace", saved):
+    with mock.patch.object(ProgressLog, "append", appended), mock.patch.object(checkpoint, "replacing_by_name", saved):
         yield
 
 
