@@ -39,10 +39,10 @@ SMALL_SHARDS = {"stages.artifacts.arrays.TARGET_SHARD_BYTES": 1024, "stages.text
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may use; the wall's clock is generous, for machines are shared."""
+    """What a child may use. Times are generous: machines are shared, and `--compile` runs a compiler."""
 
-    cpu_seconds: int = 20
-    wall_seconds: float = 150.0
+    cpu_seconds: int = 60
+    wall_seconds: float = 600.0
     memory: int = 3 * GIB
     """Beyond what everything imported takes."""
     file_bytes: int = MOST_BYTES_WRITTEN
