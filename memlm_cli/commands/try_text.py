@@ -18,6 +18,7 @@ from memlm_cli.commands.run import as_asked, run_all, show_again, show_groups, s
 from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
 from stages.errors import UsageError
+from stages.machine import load, usable_cores
 from stages.numbers import duration, joined, size
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def try_text(
     check_page_file(output)
     settings = _settings(common)
     shares = None if split is None else scored_shares(split.split(","))
+    if (busy := load()) > usable_cores():
+        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
