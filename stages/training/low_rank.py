@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
-from stages.models.language_model import LanguageModel
-from stages.models.weights import ADDED_WEIGHTS
+from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 
 SCALE = 2
 """alpha / r."""
