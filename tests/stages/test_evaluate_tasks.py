@@ -23,6 +23,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
 from stages.methods import METHODS
+from stages.methods.stream.meta_mbpa import MetaMbpa
 from stages.models.weights import load_model
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
@@ -206,6 +207,50 @@ def test_every_method_begins_with_an_imported_model(method: str, store: Store, i
     changed = [name for name in before if (before[name] != after[name]).any()]
     assert any(name.startswith("backbone.") for name in changed), "the encoder learns"
     assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
+
+
+def further(store: Store, model: Artifact, method: str, **settings: object) -> Artifact:
+    """A model trained on by a method, with factors."""
+    config = {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
+    references = {"source": model.input("tokens").reference, "init_from": model.reference}
+    chosen = TrainConfig.model_validate(config | {"lora": 2} | settings)
+    return make(Train(), chosen, references, store, Execution()).artifact
+
+
+def test_tokens_that_tasks_add_learn_beside_factors(store: Store, imported: Artifact) -> None:
+    pytest.importorskip("peft")
+    made = further(store, imported, "lamol")
+    first = made.config["model"]["head"]["first"]
+    own, before, after = (
+        load_file(file)["vocabulary.embedding"]
+        for file in (
+            imported.file("model.safetensors"),
+            made.file("after/00.safetensors"),
+            made.file("model.safetensors"),
+        )
+    )
+    assert (before[:first] == own[:first]).all() and (after[:first] == own[:first]).all()
+    assert (before[first:] != after[first:]).any(1).all()
+
+
+def test_factors_are_of_one_size(store: Store, tokens: Artifact) -> None:
+    pytest.importorskip("peft")
+    begun = keys_of(store, tokens).input("encoder")
+    with pytest.raises(UsageError, match="--lora"):
+        further(store, begun, "elle", segment_length=12, batch_tokens=96)
+
+
+def test_a_memory_that_never_has_k_documents_is_refused(
+    store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the last of 16 updates 120 documents are read, of each 10 one is written."""
+    references, sought, neighbors = {"source": keys_of(store, tokens).reference}, list[int](), MetaMbpa.neighbors
+    for memory in ({}, {"block": 10, "k": 13}, {"block": 10, "k": 8, "size": 2}):
+        with pytest.raises(UsageError, match=r"memory\.k"):
+            make(Train(), stream_config("meta-mbpa", memory=memory), references, store, Execution())
+    monkeypatch.setattr(MetaMbpa, "neighbors", lambda self, rows: sought.append(len(rows)) or neighbors(self, rows))
+    make(Train(), stream_config("meta-mbpa", memory={"block": 10, "k": 12}), references, store, Execution())
+    assert sought
 
 
 def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:

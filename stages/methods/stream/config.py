@@ -238,6 +238,11 @@ class MetaMbpaConfig(ReplaySettings):
     second_order: bool = False
     """Whether gradients reach through the step on neighbours, as in the paper."""
 
+    @property
+    def written(self) -> int:
+        """Examples of a whole block that are written."""
+        return max(1, round(self.write * self.block))
+
 
 class LamolConfig(TaskSettings):
     """A language model that answers, and writes examples of the tasks before.
