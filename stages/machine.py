@@ -52,6 +52,14 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def load() -> float:
+    """Processes that ran or waited to run, on average over the last minute; 0 where the system does not tell."""
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):  # not every system has it
+        return 0.0
+
+
 @cache
 def runs_triton(device: str) -> bool:
     """Whether our kernels in Triton run on `cpu` or `cuda`: on a GPU of Nvidia that has tf32, with what Triton needs.

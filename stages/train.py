@@ -61,7 +61,9 @@ class Train(SerialStage[TrainConfig]):
             **SAID_OTHERWISE,
         }
         resolved = config.model_copy(update=update)
-        return resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
+        whole = resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
+        resolve.require_neighbors(whole, tokens)
+        return whole
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:
         from stages.training.ranks import world_size

@@ -4,6 +4,7 @@ import re
 import shlex
 import tomllib
 from functools import reduce
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
 from textwrap import indent
@@ -17,7 +18,8 @@ from pipelines.settings import assignment, merged, validated
 from stages.memory.readers import READERS
 from stages.models.layers import STREAM_ATTENTION
 from stages.retrieval.grammar import parse_readings
-from stages.tasks.config import EvaluateTasksConfig
+from stages.search.config import IndexConfig
+from stages.tasks.config import EvaluateTasksConfig, Mbpa
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 
@@ -120,3 +122,20 @@ def test_presets_decay_the_gate_of_spalm_as_its_page_says(preset: str, decay: fl
 
 def test_commands_are_found_in_the_documents() -> None:
     assert len(shown_commands((ROOT / "docs/how-to/evaluate.md").read_text("utf-8"))) > 10
+
+
+def test_settings_without_an_option_are_on_the_page_of_settings_with_a_sentence() -> None:
+    found = spec_from_file_location("settings_page", ROOT / "docs/site/settings.py")
+    assert found is not None and found.loader is not None
+    page = module_from_spec(found)
+    found.loader.exec_module(page)
+    said = dict(re.findall(r"^\| `([\w.]+)` \|[^|]*\| (\w.*\w.*) \|$", page.settings(), re.M))
+    inside = {
+        "model.attention": ("gate_bias", "gate_lr", "longest_distance"),
+        "model.lookup": ("table_lr",),
+        "model.feed_forward": ("query_norm",),
+        "model": ("shared_controller", "summary_tokens"),
+        "memory": ("recovery_batch", "consolidation_batch"),
+    }
+    named = [f"{group}.{name}" for group, names in inside.items() for name in names]
+    assert said.keys() >= {*named, *IndexConfig.not_options, *Mbpa.model_fields} - {"name"}

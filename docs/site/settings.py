@@ -14,9 +14,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULE = re.compile(r"\]\((?:\.\./)+(stages/[\w/]+)\.py(#\w+)?\)")
 HEAD = """# Settings
 
-`--set NAME=value` gives any of these to `memlm train`; many have an option of their own ([commands](commands.md)).
+`--set NAME=value` gives any of these to `memlm train`, those of an index to `memlm build-index`. Many have an option of
+their own ([commands](commands.md)).
 `memlm presets NAME` shows those of a preset.
-Settings of sources and readers are [keys of `--memory`](reference/memories.md).
+Settings of sources, readers and readings of tasks are [keys of `--memory`](reference/memories.md).
 """
 
 
@@ -28,6 +29,8 @@ def settings() -> str:
     from stages.models import BACKBONES
     from stages.models.layers import FEED_FORWARD, LOOKUP, STREAM_ATTENTION, WINDOW_ATTENTION
     from stages.retrieval.sources import SOURCES
+    from stages.search.config import IndexConfig
+    from stages.tasks.config import READINGS
     from stages.training.config import OptimizerConfig, ScheduleConfig, TrainConfig
 
     groups = {
@@ -42,6 +45,8 @@ def settings() -> str:
         "Feed-forward layer": ("model.feed_forward", _parts(FEED_FORWARD)),
         "Sources of a memory": ("", _parts(SOURCES)),
         "Readers of a memory": ("", _parts(READERS)),
+        "Readings of tasks": ("", READINGS),
+        "Index": ("", {"index": IndexConfig}),
     }
     lines, seen = [HEAD], set()
     for title, (prefix, parts) in groups.items():

@@ -23,7 +23,7 @@ KINDS = {
     "batches": Kind("pack-batches", 2),
     "report": Kind("evaluate", 4),
     "episodes": Kind("build-episodes", 1),
-    "matrix": Kind("evaluate-tasks", 2),
+    "matrix": Kind("evaluate-tasks", 3),
 }
 STAGES = Registry(
     "stage",

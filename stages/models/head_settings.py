@@ -38,6 +38,8 @@ class MatcherSettings(ClassifierSettings):
     """Products with a vector of each label that was learnt; at test these are prototypes."""
 
     name: Literal["matcher"] = "matcher"  # type: ignore[assignment]
+    names: tuple[tuple[int, ...], ...] = ()
+    """Tokens of the name of each label, at which its vector begins; none: it begins at random."""
 
 
 class ModulatedSettings(ClassifierSettings):
@@ -60,6 +62,8 @@ class LanguageSettings(Settings):
     """Tokens of the longest answer, where each document has its own; None: there are those of labels alone."""
     first: Annotated[int, Field(gt=0)]
     """Id of `<ans>`; those of `<gen>` and of one `<task>` a task follow. They lie behind the tokens of the text."""
+    learns_rows: bool = False
+    """Whether the rows of these tokens learn where the rest of the vocabulary stays as it is (LoRA)."""
 
     @property
     def longest_answer(self) -> int:

@@ -132,8 +132,11 @@ def best_spans(scores: Float[Tensor, "B L 2"]) -> Int64[Tensor, "B 2"]:
     [[1, 1]]
     """
     first, last = scores.log_softmax(1).unbind(2)
-    joint = first[:, :, None] + last[:, None, :]
+    # The best last position from each place on: no table of all pairs, which long texts have many of.
+    ahead = last.flip(1).cummax(1).values.flip(1)
+    ahead[:, 0] = last[:, 0]  # position 0 begins no answer but its own
+    begin = (first + ahead).argmax(1, keepdim=True)
     place = torch.arange(scores.shape[1], device=scores.device)
-    legal = (place[:, None] <= place) & ((place[:, None] > 0) | (place == 0))  # position 0 is no answer's beginning
-    best = joint.masked_fill(~legal, -torch.inf).flatten(1).argmax(1)
-    return torch.stack((best // scores.shape[1], best % scores.shape[1]), 1)
+    legal = (place >= begin) & ((begin > 0) | (place == 0))
+    end = (first.gather(1, begin) + last).masked_fill(~legal, -torch.inf).argmax(1, keepdim=True)
+    return torch.cat((begin, end), 1)

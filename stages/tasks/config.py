@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field, ValidationError, field_validator
@@ -11,6 +12,8 @@ from stages.errors import UsageError, did_you_mean
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
+MOST_STEPS = 10**6
+"""Steps of an adaptation."""
 MOST_RATE = 1e9
 """A number that float32 holds, also where it is multiplied: larger ones end in infinity, if not in an error."""
 Part = Literal["all", "head"]
@@ -67,10 +70,10 @@ class Adaptation(Reading):
 
     k: Count = 32
     """Documents, K."""
-    steps: Annotated[int, Field(ge=0)] = 30
-    """L."""
+    steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 30
+    """L, steps for each example; of coarse for all."""
     lr: Annotated[float, Field(gt=0, le=MOST_RATE)] = 1e-3
-    """η."""
+    """η, their learning rate."""
     anchor: Annotated[float, Field(ge=0, le=MOST_RATE)] = 1e-3
     """κ, of the squared distance from the weights before."""
 
@@ -120,6 +123,10 @@ GRIDS: Mapping[str, tuple[float, ...]] = {
 """Values that `tune` tries."""
 
 
+MOST_CHOICES = 1000
+"""Readings of a row, at most: each answers the whole tune split of the first task."""
+
+
 class Choices(NamedTuple):
     """A row: the readings among which it is chosen, which differ in numbers alone; mostly one."""
 
@@ -138,6 +145,10 @@ def parse_choices(text: str) -> Choices:
     lists = {key: _listed(text, key, value) for key, value in given}
     if len(lists) < len(given):
         raise UsageError(f"--memory {text}: a setting is there twice.")
+    if (count := prod(map(len, lists.values()))) > MOST_CHOICES:
+        raise UsageError(
+            f"--memory: {name} stands for {count:,} readings; at most {MOST_CHOICES:,} are tried: name fewer."
+        )
     typed = (zip(lists, values, strict=True) for values in product(*lists.values()))
     found = tuple(parse_reading(":".join([name, ",".join("=".join(pair) for pair in pairs)])) for pairs in typed)
     if len(set(found)) < len(found):
@@ -192,8 +203,9 @@ class EvaluateTasksConfig(StageConfig):
         "none",
     )
     """Readings of memory, each a row: none, mbpa (adapts to the nearest documents), random (to drawn ones), coarse (to
-    drawn ones, once for all), episodic (interpolates with the labels of the nearest). A number may be `tune`, or a list
-    0.1/0.2: the best on the tune split of the first task is read."""
+    drawn ones, once for all), episodic (interpolates with the labels of the nearest). Keys are k, steps, lr, anchor, of
+    mbpa weight, of coarse part; of episodic k, temperature, weight. A number may be `tune`, or a list 0.1/0.2: the best
+    on the tune split of the first task is read."""
     tune_split: str = "valid"
     """Split whose documents of the first task choose among the numbers of a reading."""
     score: Annotated[tuple[str, ...], Spelling("[TASK=]f1|exact|goal", repeated=True)] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -280,7 +281,7 @@ class StreamReader:
                 if isinstance(reading, Mbpa) and reading.weight == "distance":
                     weights = torch.from_numpy(kernel_weights(distances[chosen])).to(self._device)
             batch = self._memory.split.batch(visible[chosen]).to(self._device)
-            with adapted(self.model, [batch] * reading.steps, reading, weights=weights):
+            with adapted(self.model, repeat(batch, reading.steps), reading, weights=weights):
                 found += self._chosen(examples, one, among and among[row : row + 1])
         return found
 

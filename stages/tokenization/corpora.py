@@ -1,6 +1,7 @@
 """Which text files make which split: those that a user names, those of a folder that can be read, and data sets."""
 
 import codecs
+import glob
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,7 +44,9 @@ def find_files(
     left_out: LeftOut = lambda sentence: None,
     column: str = TEXT,
 ) -> list[str]:
-    """Expand what a user names into files; directories are searched through, in order of path.
+    """Expand what a user names into files: directories are searched through, patterns of a shell (`t/*.txt`) matched.
+
+    Both give files in order of path. A file whose own name looks like a pattern is that file.
 
     Args:
         store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
@@ -68,6 +71,11 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
     if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
+    if glob.has_magic(spec) and "\0" not in spec:  # in quotes, so that no shell has expanded it
+        matched = sorted(glob.glob(spec), key=lambda one: Path(one).parts)
+        if not matched:
+            raise DataError(f"{spec} matches no file.")
+        return [path for one in matched for path in _expand(one, store, left_out, column)]
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 

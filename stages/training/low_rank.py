@@ -2,6 +2,8 @@
 
 A product with W becomes one with W + 2 B A; B [out, r] begins at 0, so that the model begins as it was, and A [r, in]
 at random. The products themselves are peft's; what is written of the model is W + 2 B A, a model like any other.
+Tokens that a method adds to the vocabulary (`<ans>`, one for each task) have rows that no model to begin from learnt.
+These rows learn beside the factors; all others stay.
 
 Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
 """
@@ -12,19 +14,39 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 
 SCALE = 2
 """alpha / r."""
 OWN, ADDED = ".base_layer", "lora_"
 """Names in peft of a layer's own W, and of both factors."""
+WITH_ROWS = "vocabulary.parametrizations."
+OLD_ROWS, NEW_ROWS = ".original0", ".original1"
+"""Names in torch of a weight of the vocabulary in two parts."""
+
+
+class _Rows(nn.Module):
+    """A weight of the vocabulary as two: rows before `first`, and those from there on, which are of added tokens."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+
+    def forward(self, old: Tensor, new: Tensor) -> Tensor:
+        return torch.cat((old, new))
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        # Copies: a checkpoint cannot hold two parts of one tensor.
+        return weight[: self.first].clone(), weight[self.first :].clone()
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:
-    """Put A and B beside every matrix of a model's blocks; they alone have gradients there.
+    """Put A and B beside every matrix of a model's blocks, which alone have gradients there; set added tokens apart.
 
     Raises: UsageError for a model that peft has no factors for, or without the package.
     """
@@ -40,6 +62,20 @@ def add_factors(model: LanguageModel, rank: int) -> None:
             inject_adapter_in_model(settings, blocks)
     except ValueError as error:
         raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
+    for name in _with_added_rows(model):
+        register_parametrization(model.vocabulary, name, _Rows(_first_added(model)))
+
+
+def _first_added(model: LanguageModel) -> int:
+    """The first token whose row learns, or as many as there are."""
+    head, types = model.config.head, int(model.config.vocab_size or 0)
+    return head.first if isinstance(head, LanguageSettings) and head.learns_rows else types
+
+
+def _with_added_rows(model: LanguageModel) -> list[str]:
+    """Names of the vocabulary's weights if some of their rows are of added tokens."""
+    weights = dict(model.vocabulary.named_parameters(recurse=False))
+    return [name for name, weight in weights.items() if len(weight) > _first_added(model)]
 
 
 def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
@@ -48,7 +84,11 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
     Raises: UsageError if the factors are in no group.
     """
     weights = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
-    learnt = {id(weight) for name, weight in weights if ADDED in name or name.startswith(ADDED_WEIGHTS)}
+    learnt = {
+        id(weight)
+        for name, weight in weights
+        if ADDED in name or name.startswith(ADDED_WEIGHTS) or (name.startswith(WITH_ROWS) and name.endswith(NEW_ROWS))
+    }
     left = [group._replace(parameters=[one for one in group.parameters if id(one) in learnt]) for group in groups]
     if sum(len(group.parameters) for group in left) < len(learnt):
         raise UsageError("The method leaves the model as it is: --lora would learn nothing, leave it out.")
@@ -65,6 +105,10 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
     """All weights and buffers by the names that they have without factors, which are taken into them."""
     layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")}
     weights = {name.replace(OWN, ""): weight for name, weight in model.state_dict().items() if ADDED not in name}
+    for name in [name for name in weights if name.startswith(WITH_ROWS) and name.endswith(OLD_ROWS)]:
+        plain = f"vocabulary.{name.removeprefix(WITH_ROWS).removesuffix(OLD_ROWS)}"
+        new = weights.pop(f"{name.removesuffix(OLD_ROWS)}{NEW_ROWS}")
+        weights[plain] = torch.cat((weights.pop(name), new))
     for name, layer in layers.items():
         for adapter in layer.active_adapters:
             # A sum, not in place: training may go on with W as it was.
@@ -73,8 +117,10 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
-    """How many numbers the factors are."""
-    return sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
+    """How many numbers the factors are, and the rows of added tokens."""
+    factors = sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
+    weights, first = dict(model.vocabulary.named_parameters(recurse=False)), _first_added(model)
+    return factors + sum(weights[name][first:].numel() for name in _with_added_rows(model))
 
 
 def _blocks(model: LanguageModel) -> Any:

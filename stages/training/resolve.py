@@ -13,11 +13,12 @@ from stages.examples.cutting import WindowSettings
 from stages.lineage.corpus import require_sources
 from stages.machine import multiplies_bf16
 from stages.methods.config import TRAIN, Batches, MethodSettings, methods_for
-from stages.methods.stream.config import TaskSettings
+from stages.methods.stream.config import MetaMbpaConfig, TaskSettings
 from stages.metrics import MOST_PASSES
 from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import asked_length, remembering_layers
 from stages.models.config import BackboneConfig, model_of
+from stages.models.head_settings import LanguageSettings
 from stages.numbers import passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
@@ -67,6 +68,8 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         raise UsageError("model.head follows from the method: leave it out.")
     if isinstance(config.method_settings, TaskSettings):
         model = config.method_settings.for_tasks(model, inputs["tokens"])
+    if config.lora is not None and isinstance(model.head, LanguageSettings):
+        model = model.model_copy(update={"head": model.head.model_copy(update={"learns_rows": True})})
     if config.lora is not None:
         _require_factors(config, model, inputs)
     if model.asks_for_neighbors and not config.method_settings.neighbors_read:
@@ -82,6 +85,12 @@ def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs)
     if model.backbone not in FACTORED:
         raise UsageError(
             f"--lora is for the backbones {', '.join(FACTORED)}: train this {model.backbone} whole, without it."
+        )
+    settings = config.method_settings
+    if isinstance(settings, TaskSettings) and settings.sizes_in(model, 0) != model:
+        raise UsageError(
+            f"--lora: method {config.method!r} makes the model larger before a task; factors are of one size: leave "
+            "it out, or the model as it is (--set memory.wider=[] --set memory.deeper=[])."
         )
 
 
@@ -227,6 +236,23 @@ def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
     """Updates that so many epochs of whole batches take."""
     return max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
+
+
+def require_neighbors(config: TrainConfig, tokens: Artifact) -> None:
+    """Raises: UsageError where memory has fewer than `memory.k` documents up to the last update: no step adapts."""
+    settings = config.method_settings
+    if not isinstance(settings, MetaMbpaConfig) or config.steps == AUTO:
+        return
+    counts = tokens.metrics["splits"][TRAIN]["task_documents"]
+    read = (config.steps - 1) * config.accumulate * min(config.batch_segments, *counts)
+    most = sum(count if settings.size is None else min(count, settings.size) for count in counts)
+    rows = min(read // settings.block * settings.written, most)
+    if rows < settings.k:
+        raise UsageError(
+            f"Method meta-mbpa adapts to memory.k {settings.k:,} documents, but memory has {rows:,} before the last "
+            f"update: of each {settings.block:,} that are read {settings.written:,} are written. Choose a smaller "
+            "memory.k or memory.block, a larger memory.write or memory.size, or more --epochs."
+        )
 
 
 def train_tokens(tokens: Artifact) -> int:

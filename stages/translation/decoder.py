@@ -18,7 +18,7 @@ class Step(NamedTuple):
     """The next token of R rows, each a translation so far."""
 
     tokens: Tensor
-    """The tokens that were read last, int64 [R]."""
+    """The tokens before, int64 [R]; `<eos>` before the first, whatever the model reads there."""
     log_probs: Tensor
     """Log-probabilities of every token, natural log, [R, V]."""
     log_z: Tensor | None
@@ -111,8 +111,9 @@ class ModelDecoder:
         with torch.no_grad(), autocast(tokens.device, self.precision):
             encoding = self.model.encode(tokens, state)
         hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)
-        log_z = self.model.log_prob(hidden, tokens.flatten())[1] if self.scores else None
-        return Step(tokens.flatten(), self.model.log_probs(hidden), log_z, key, encoding.state)
+        before = tokens.masked_fill(tokens == self.start, self.eos).flatten()
+        log_z = self.model.log_prob(hidden, before)[1] if self.scores else None
+        return Step(before, self.model.log_probs(hidden), log_z, key, encoding.state)
 
     def select(self, state: State, rows: Tensor) -> State:
         return select_rows(state, rows)

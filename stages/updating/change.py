@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -86,9 +86,15 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
     known = dict.fromkeys(run.name for run in names if run.name is not None)
     if not known:
         return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
-    near = get_close_matches(name, known, n=SHOWN, cutoff=0.6)
+    alike = [one for one in known if _stem(one) == _stem(name)] + get_close_matches(name, known, n=SHOWN, cutoff=0.6)
+    near = list(dict.fromkeys(alike))[:SHOWN]
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
     return f"No document is called {name!r}; {hint}"
+
+
+def _stem(name: str) -> str:
+    """The last part of a path less its endings, in lower case: that of `doc/A.rst` is that of `a.md`."""
+    return PurePath(name).name.partition(".")[0].lower()
 
 
 def _some(names: Sequence[str]) -> str:

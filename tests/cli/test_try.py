@@ -14,6 +14,7 @@ import pytest
 
 from memlm_cli.commands.try_text import _say_of_time_left
 from pipelines.recipe import load_recipe
+from stages.machine import usable_cores
 from tests.cli.conftest import Memlm
 
 WORDS = ["cat", "dog", "fox", "hen", "cow"]
@@ -47,6 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
+    monkeypatch.setattr("memlm_cli.commands.try_text.load", lambda: 0.0)
     monkeypatch.setattr("memlm_cli.commands.try_text.time.monotonic", lambda: 0.0)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
 
@@ -135,6 +137,24 @@ def test_the_machine_is_timed_with_the_settings_that_are_trained_with(
 
 
 @pytest.mark.usefixtures("small")
+def test_the_machine_is_timed_with_the_types_of_the_part_that_is_tried(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def speed(_config: object, types: int, *_: object) -> float:
+        timed.append(types)
+        return 1_000.0 * 64 / types
+
+    timed: list[int] = []
+    monkeypatch.setattr("stages.text.survey.BPE_VOCABULARIES", (16, 1024))
+    monkeypatch.setattr("stages.training.speed.training_speed", speed)
+    ended = memlm("try", book, "--minutes", 0.1, "--dry-run")
+    assert ended.code == 0, ended.err
+    (planned,) = re.findall(r"vocabulary of (\d+) types", ended.err)
+    assert timed == [128, int(planned)]
+    assert f"at {1_000 * 64 / int(planned):,.0f} tokens a second" in ended.err
+
+
+@pytest.mark.usefixtures("small")
 def test_the_same_command_goes_on_however_fast_the_machine_is_now(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +180,7 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
 @pytest.mark.usefixtures("small")
 def test_a_plan_is_made_anew_where_that_is_asked_for(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(*more: str) -> tuple[Path, Path, bytes]:
-        ended = memlm("try", book, "--minutes", 0.12, "--dry-run", *more)
+        ended = memlm("try", book, "--minutes", 0.08, "--dry-run", *more)
         assert ended.code == 0, ended.err
         (named,) = re.findall(r"this is a recipe: memlm run (\S+) --train (\S+)", ended.err)
         return Path(named[0]), Path(named[1]), Path(named[1]).read_bytes()
@@ -298,6 +318,16 @@ def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, 
 def test_time_is_left_where_half_of_it_is(taken: float, said: bool, capsys: pytest.CaptureFixture[str]) -> None:
     _say_of_time_left(taken, 600)
     assert bool(capsys.readouterr().err) == said
+
+
+@pytest.mark.usefixtures("small")
+def test_a_busy_machine_is_said_to_be_one(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = ["try", book, "--minutes", 2, "--dry-run"]
+    memlm(*planned)
+    quiet = memlm(*planned).err.splitlines()
+    monkeypatch.setattr("memlm_cli.commands.try_text.load", lambda: 1.5 + usable_cores())
+    (more,) = set(memlm(*planned).err.splitlines()) - set(quiet)
+    assert f"{1.5 + usable_cores()}" in more
 
 
 @pytest.mark.usefixtures("small")

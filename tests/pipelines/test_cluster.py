@@ -29,6 +29,9 @@ from tests.ray_machines import two_machines  # noqa: E402
 HOW = Execution(device="cpu", workers=2, cluster="ray")
 
 
+pytestmark = pytest.mark.timeout(600)  # to start a cluster alone takes a minute on a busy machine
+
+
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Any]:
     with two_machines() as both:

@@ -22,7 +22,9 @@ from stages.evaluate_tasks import EvaluateTasks, prices
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
+from stages.lineage.corpus import tokenizer_of
 from stages.methods import METHODS
+from stages.methods.stream.meta_mbpa import MetaMbpa
 from stages.models.weights import load_model
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
@@ -44,7 +46,7 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6, "names": True}
 """Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
@@ -160,6 +162,14 @@ def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Art
         scored(store, model, memory="coarse:part=head")
 
 
+def test_weights_of_labels_begin_at_their_names_where_that_is_said(store: Store, tokens: Artifact) -> None:
+    plain, named = (stream_model(store, tokens, "emar", steps=6, memory={"names": said}) for said in (False, True))
+    spelled = [tokenizer_of(tokens).encode_texts([name])[0].tolist() for name in tokens.metrics["labels"]]
+    assert [model.config["model"]["head"]["names"] for model in (plain, named)] == [[], spelled]
+    begun = [load_file(model.file("after/00.safetensors")) for model in (plain, named)]
+    assert [name for name in begun[0] if (begun[0][name] != begun[1][name]).any()] == ["head.weight"]
+
+
 @pytest.mark.parametrize("samples", ["task", "real"])
 def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
     memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
@@ -208,13 +218,64 @@ def test_every_method_begins_with_an_imported_model(method: str, store: Store, i
     assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
 
 
-def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_is_of_a_task(store: Store, tokens: Artifact) -> None:
+    with pytest.raises(UsageError, match="in task moods"):
+        stream_model(store, tokens, "seq", order=ORDER, optimizer={"name": "sgd", "lr": 1e30}, clip_norm=0.0)
+
+
+def further(store: Store, model: Artifact, method: str, **settings: object) -> Artifact:
+    """A model trained on by a method, with factors."""
+    config = {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
+    references = {"source": model.input("tokens").reference, "init_from": model.reference}
+    chosen = TrainConfig.model_validate(config | {"lora": 2} | settings)
+    return make(Train(), chosen, references, store, Execution()).artifact
+
+
+def test_tokens_that_tasks_add_learn_beside_factors(store: Store, imported: Artifact) -> None:
+    pytest.importorskip("peft")
+    made = further(store, imported, "lamol")
+    first = made.config["model"]["head"]["first"]
+    own, before, after = (
+        load_file(file)["vocabulary.embedding"]
+        for file in (
+            imported.file("model.safetensors"),
+            made.file("after/00.safetensors"),
+            made.file("model.safetensors"),
+        )
+    )
+    assert (before[:first] == own[:first]).all() and (after[:first] == own[:first]).all()
+    assert (before[first:] != after[first:]).any(1).all()
+
+
+def test_factors_are_of_one_size(store: Store, tokens: Artifact) -> None:
+    pytest.importorskip("peft")
+    begun = keys_of(store, tokens).input("encoder")
+    with pytest.raises(UsageError, match="--lora"):
+        further(store, begun, "elle", segment_length=12, batch_tokens=96)
+
+
+def test_a_memory_that_never_has_k_documents_is_refused(
+    store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the last of 16 updates 120 documents are read, of each 10 one is written."""
+    references, sought, neighbors = {"source": keys_of(store, tokens).reference}, list[int](), MetaMbpa.neighbors
+    for memory in ({}, {"block": 10, "k": 13}, {"block": 10, "k": 8, "size": 2}):
+        with pytest.raises(UsageError, match=r"memory\.k"):
+            make(Train(), stream_config("meta-mbpa", memory=memory), references, store, Execution())
+    monkeypatch.setattr(MetaMbpa, "neighbors", lambda self, rows: sought.append(len(rows)) or neighbors(self, rows))
+    make(Train(), stream_config("meta-mbpa", memory={"block": 10, "k": 12}), references, store, Execution())
+    assert sought
+
+
+def test_labels_of_unknown_words_cannot_be_spelled(store: Store, tmp_path: Path) -> None:
     one = write_task(tmp_path / "one", ("a", "b"), {"train": 8})
     (one / "train.jsonl").write_text(
         "".join(json.dumps({"text": f"x {i}", "label": f"rare{i % 2}"}) + chr(10) for i in range(8))
     )
-    with pytest.raises(UsageError, match="rare0"):
-        stream_model(store, tokenized(store, [one], min_count=5), "lamol")
+    tokens = tokenized(store, [one], min_count=5)
+    for method, memory in (("lamol", {}), ("emar", {"names": True})):
+        with pytest.raises(UsageError, match="rare0"):
+            stream_model(store, tokens, method, memory=memory)
 
 
 @pytest.mark.parametrize("method", LEARNT)

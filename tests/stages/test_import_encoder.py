@@ -271,10 +271,11 @@ METHODS_OF_LABELS = [
 @pytest.mark.parametrize("method", METHODS_OF_LABELS)
 def test_it_learns_labels_by_every_method(store, stream, method):
     tokens, encoder = stream
-    source = tokens
+    source, more = tokens, {}
     if method == "meta-mbpa":
+        more = {"memory": {"block": 8, "k": 1}}
         source = made(store, BuildEpisodes(), EpisodesConfig(), source=encoder, tokens=tokens)
-    model = made(store, Train(), of_tasks(method), source=source, init_from=encoder)
+    model = made(store, Train(), of_tasks(method, **more), source=source, init_from=encoder)
     own, learnt = (load_file(one.file("model.safetensors")) for one in (encoder, model))
     assert not torch.equal(own["backbone.before"], learnt["backbone.before"])
     read = made(store, EvaluateTasks(), EvaluateTasksConfig(), source=model)

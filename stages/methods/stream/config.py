@@ -238,6 +238,11 @@ class MetaMbpaConfig(ReplaySettings):
     second_order: bool = False
     """Whether gradients reach through the step on neighbours, as in the paper."""
 
+    @property
+    def written(self) -> int:
+        """Examples of a whole block that are written."""
+        return max(1, round(self.write * self.block))
+
 
 class LamolConfig(TaskSettings):
     """A language model that answers, and writes examples of the tasks before.
@@ -273,23 +278,29 @@ def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -
     Raises: UsageError for records that the method does not learn, and for labels that cannot be written.
     """
     asks = settings.require_records(tokens) != "labels"
-    names, types = tokens.metrics["labels"], int(tokens.metrics["vocabulary_size"])
+    types = int(tokens.metrics["vocabulary_size"])
     if not model.scores_tokens:
         raise UsageError(f"Answers in words are written token by token, and a {model.backbone} scores no tokens.")
     if model.cutoffs:
         raise UsageError("Answers in words add tokens to a full softmax: leave model.cutoffs out.")
-    tokenizer = tokenizer_of(tokens)
-    answers = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
-    for name, answer in zip(names, answers, strict=True):
-        if not answer or tokenizer.unk_id in answer:
-            raise UsageError(
-                f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so no model can write "
-                "it: tokenize with --tokenizer bpe, or a smaller --min-count."
-            )
+    answers = spelled_labels(tokens)
     longest = int(tokens.metrics["splits"][TRAIN]["longest_answer"]) if asks else None
     head = LanguageSettings(answers=answers, longest=longest, first=types)
     size = max(int(model.vocab_size or 0), types + 2 + len(tokens.metrics["tasks"]))
     return model.model_copy(update={"head": head, "vocab_size": size})
+
+
+def spelled_labels(tokens: "Artifact") -> tuple[tuple[int, ...], ...]:
+    """Tokens of the name of each label. Raises: UsageError for words that are not in the vocabulary."""
+    names, tokenizer = tokens.metrics["labels"], tokenizer_of(tokens)
+    found = tuple(tuple(map(int, tokenizer.encode_texts([name])[0])) for name in names)
+    for name, spelled in zip(names, found, strict=True):
+        if not spelled or tokenizer.unk_id in spelled:
+            raise UsageError(
+                f"Label {name!r} of {tokens.reference} has words that are not in the vocabulary, so no model can spell "
+                "it: tokenize with --tokenizer bpe, or a smaller --min-count."
+            )
+    return found
 
 
 class ElleConfig(TaskSettings):
@@ -365,6 +376,15 @@ class EmarConfig(BoundedSettings):
     """Documents of a task that are kept, B."""
     consolidation_batch: Positive = 5
     """Documents of memory that a step of reconsolidation reads."""
+    names: bool = False
+    """Whether the weight of a label begins at its encoded name (in the paper it is that name), instead of at random."""
 
     def head(self, labels: int) -> MatcherSettings:
         return MatcherSettings(labels=labels, pool=self.pool)
+
+    def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
+        model = super().for_tasks(model, tokens)
+        if not self.names:
+            return model
+        head = self.head(len(tokens.metrics["labels"]))
+        return model.model_copy(update={"head": head.model_copy(update={"names": spelled_labels(tokens)})})

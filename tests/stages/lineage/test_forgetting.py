@@ -38,6 +38,7 @@ def test_a_file_holds_one_on_each_line(tmp_path: Path) -> None:
     ("word", "told"),
     [
         ("mray.txt", r"No document is called 'mray.txt'; did you mean 'mary.txt'\?"),
+        ("JOHN.rst.gz", r"did you mean 'john.txt'\?"),
         ("x", "No document is called 'x'; known are 'mary.txt', '12', 'john.txt'$"),
         ("7", "There is no document 7: the datastore has 0 to 6"),
         ("12", "There is no document 12: the datastore has 0 to 6"),

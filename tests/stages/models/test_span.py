@@ -50,3 +50,9 @@ def test_the_best_span_is_that_of_all_pairs() -> None:
 def test_no_answer_begins_before_the_text() -> None:
     scores = torch.tensor([[[9.0, 0.0], [0.0, 8.0], [1.0, 0.0]]])
     assert best_spans(scores).tolist() == [[0, 0]]
+
+
+def test_a_long_text_takes_no_table_of_all_pairs() -> None:
+    scores = torch.zeros(1, 1 << 18, 2)
+    scores[0, 1000, 0] = scores[0, 200_000, 1] = 50.0
+    assert best_spans(scores).tolist() == [[1000, 200_000]]

@@ -104,6 +104,7 @@ def test_token_by_token_gives_what_a_whole_sentence_gives(tmp_path: Path) -> Non
     rows, state = torch.arange(3), decoder.begin(source, mask)
     for place, token in enumerate((decoder.start, 4, 5, 6, 7)):
         step = decoder.step(torch.full((len(rows),), token), state)
+        assert set(step.tokens.tolist()) == {token if place else 0}  # as in a text, `<eos>` stands before the first
         torch.testing.assert_close(step.key, whole.key("ffn-input")[rows, place], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(step.log_probs, model.log_probs(whole.hidden[rows, place]), rtol=1e-4, atol=1e-5)
         chosen = torch.tensor([2, 2, 0]) if place == 1 else torch.arange(len(rows))

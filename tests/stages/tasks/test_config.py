@@ -1,8 +1,14 @@
 """Readings as they are typed."""
 
+import re
+
 import pytest
 
+from pipelines.options import docstrings
 from stages.errors import UsageError
+from stages.evaluation.config import EvaluateConfig
+from stages.retrieval.grammar import NAMED, parse_phrase
+from stages.retrieval.sources import SOURCES
 from stages.tasks.config import GRIDS, READINGS, EvaluateTasksConfig, parse_choices, parse_reading
 
 
@@ -38,6 +44,8 @@ def test_no_digit_is_lost(text: str) -> None:
         ("mbpa:lr=1e300", "lr"),
         ("coarse:anchor=1e300", "anchor"),
         ("none:lr=tune", "nothing"),
+        ("mbpa:steps=1000001", "steps"),
+        (f"mbpa:k={'/'.join(map(str, range(1, 41)))},steps={'/'.join(map(str, range(1, 41)))}", "1,600"),
     ],
 )
 def test_what_is_no_reading_is_refused(text: str, named: str) -> None:
@@ -55,3 +63,17 @@ def test_what_is_tuned_is_all_pairs_of_its_values() -> None:
 def test_a_reading_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         EvaluateTasksConfig(memory=("mbpa", "mbpa:k=32"))
+
+
+def test_two_commands_have_readings_of_their_own_and_say_which() -> None:
+    """`--memory` of evaluate names sources, of evaluate-tasks what is done with the documents of memory."""
+    own = docstrings(EvaluateTasksConfig)["memory"]
+    keys = {key for reading in READINGS.values() for key in reading.model_fields} - {"name"}
+    assert all(re.search(rf"\b{word}\b", own) for word in {*READINGS, *keys})
+    assert all(name in docstrings(EvaluateConfig)["memory"] for name in NAMED)
+    with pytest.raises(UsageError) as refused:
+        parse_choices("knn-lm")
+    assert all(name in str(refused.value) for name in READINGS)
+    with pytest.raises(UsageError) as refused:
+        parse_phrase("mbpa")
+    assert all(name in str(refused.value) for name in SOURCES.names())

@@ -26,6 +26,18 @@ def test_files_and_the_builtin_corpus_stand_for_themselves(tmp_path: Path) -> No
     assert find_files([PYDOCS, str(odd_name)]) == [PYDOCS, str(odd_name)]
 
 
+def test_a_pattern_that_no_shell_has_expanded_is_matched(tmp_path: Path) -> None:
+    for name in ("t/b.txt", "t/a.txt", "t/c.md", "t/sub/d.txt", "odd[1].txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text\n")
+    found = find_files([f"{tmp_path}/t/*.txt", f"{tmp_path}/odd[1].txt", f"{tmp_path}/t/**"])
+    inside = ["t/a.txt", "t/b.txt", "odd[1].txt", "t/a.txt", "t/b.txt", "t/c.md", "t/sub/d.txt"]
+    assert [str(Path(path).relative_to(tmp_path)) for path in found] == inside
+    for nothing in ("t/*.rst", "no\0where/*"):
+        with pytest.raises(DataError):
+            find_files([f"{tmp_path}/{nothing}"])
+
+
 def packed(name: str, content: bytes) -> bytes:
     packers = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
     return packers.get(Path(name).suffix, bytes)(content)

@@ -12,6 +12,7 @@ from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.method import ParameterGroup
+from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel, new_model
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
@@ -165,3 +166,29 @@ def test_the_package_is_named_where_it_is_missing(llama, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=r"pip install 'memlm\[hf\]'"):
         add_factors(llama, RANK)
+
+
+@pytest.mark.parametrize("more", [{}, {"tied": False, "score_bias": True}])
+def test_rows_of_added_tokens_learn_beside_the_factors_and_all_others_stay(more):
+    sizes = {"layers": 1, "width": 16, "heads": 2, "ffn_width": 16, **more}
+    config = new_model(20, 6, backbone="transformer", **sizes).config
+    model = LanguageModel(
+        config.model_copy(update={"head": LanguageSettings(answers=((3,),), first=16, learns_rows=True)})
+    )
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    expected, size = added_numbers(model, RANK), own_parameters(model)
+    add_factors(model, RANK)
+    (group,) = factors_alone([ParameterGroup(list(model.parameters()))], model)
+    assert (sum(one.numel() for one in group.parameters), own_parameters(model)) == (expected, size)
+    hidden = model.encode(TOKENS).hidden.flatten(0, 1)
+    model.loss(hidden, torch.full((12,), 17)).backward()
+    torch.optim.AdamW(group.parameters, 0.1, weight_decay=0.5).step()
+    after = whole_weights(model)
+    assert after.keys() == before.keys()
+    changed = {name for name, weight in before.items() if name.startswith("vocabulary.")}
+    assert len(changed) == (3 if more else 1)
+    for name in changed:
+        assert torch.equal(after[name][:16], before[name][:16]) and not torch.equal(after[name][16:], before[name][16:])
+    plain = LanguageModel(model.config)
+    plain.load_state_dict(after)
+    torch.testing.assert_close(plain.eval().encode(TOKENS).hidden, model.eval().encode(TOKENS).hidden)

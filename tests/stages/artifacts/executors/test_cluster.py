@@ -30,6 +30,9 @@ DRAFT = "62363b2e30ab"
 """The id of what the stage of these tests makes."""
 
 
+pytestmark = pytest.mark.timeout(600)  # to start a cluster alone takes a minute on a busy machine
+
+
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Any]:
     with two_machines() as both:
@@ -108,11 +111,11 @@ class TestRay(ExecutorContract):
         try:
             alarm.start()
             with pytest.raises(Terminated):
-                self.made(store, Sums(trace, seconds=60))
+                self.made(store, Sums(trace, seconds=600))
         finally:
             alarm.cancel()
             signal.signal(signal.SIGTERM, before)
-        assert time.monotonic() - began < 45
+        assert time.monotonic() - began < 300
         with joined():
             assert not cluster.left_behind("tokens-")
 
