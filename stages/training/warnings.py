@@ -68,7 +68,8 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
     if not isinstance(model, AttentionConfig):
         return None
     chosen = model.attention
-    usual, taken = chosen.usual_blocks(model.layers), len(model.blocks_with("attention"))
+    # No list of the blocks: a model that is refused for its size may ask for very many.
+    usual, taken = chosen.usual_blocks(model.layers), len(chosen.layers or range(model.layers))
     if usual is None or taken <= len(usual):
         return None
     return (

@@ -1,5 +1,7 @@
 """What is said before the first step."""
 
+import tracemalloc
+
 import pytest
 
 from stages.artifacts.stage import Inputs
@@ -67,3 +69,12 @@ def test_memory_in_more_blocks_than_in_its_paper_is_named():
     assert "2 of 4" in warning(layers=[1, 2]) and "[3]" in warning(layers=[1, 2])
     assert more_blocks_than_usual(parse_model({"backbone": "compressive-transformer"})) is None
     assert more_blocks_than_usual(parse_model({"backbone": "lstm"})) is None
+
+
+def test_blocks_of_a_model_that_is_refused_for_its_size_are_not_listed() -> None:
+    tracemalloc.start()
+    try:
+        more_blocks_than_usual(parse_model({"layers": 10**6}))
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
