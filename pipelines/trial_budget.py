@@ -42,9 +42,9 @@ STAGE = 30_000
 """Work of beginning and ending a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
 SCORED_SHARE = 0.3
 """Share of all work for tuning on valid and scoring test."""
-SCORED, SCORED_ROW, MOST_COMPARED = 12.0, 1.5e-4, 400_000
+SCORED, SCORED_ROW, MOST_COMPARED = 6.0, 5e-5, 400_000
 """Work of reading a token with cache and kNN-LM; of each row that is compared; rows up to which all are compared."""
-STORED = 0.25
+STORED = 0.4
 """Work of making and storing the key of a token."""
 TRIME, TRIME_SCORED = 1.3, 3.0
 """Work of training on a token with TRIME; of reading one with it."""

@@ -16,6 +16,7 @@ from inspect import isclass, signature
 from types import CodeType, ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+import torch
 from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
 
 
@@ -70,7 +71,7 @@ def _is_array(hint: Any) -> bool:
 
 def _fits(value: Any, hint: Any) -> bool:
     if _is_array(hint):
-        return isinstance(value, hint)
+        return torch.compiler.is_compiling() or isinstance(value, hint)  # what is traced has no class of its own
     if get_origin(hint) in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     if get_origin(hint) is tuple:

@@ -33,7 +33,7 @@ def test_every_file_of_data_stands_on_its_page(page: Path) -> None:
     assert shown == {path.stem for path in (ROOT / "docs/results/data" / page.stem).glob("*.toml")}
 
 
-def test_charts_are_those_of_the_data_and_every_page_has_one() -> None:
+def test_charts_are_those_of_the_data_and_every_page_with_data_has_one() -> None:
     drawn, pages = set(), set()
     for page, name, chart in results.charts():
         svg = (results.CHARTS / f"{chart.name}.svg").read_text("utf-8")
@@ -45,7 +45,8 @@ def test_charts_are_those_of_the_data_and_every_page_has_one() -> None:
         drawn.add(f"{chart.name}.svg")
         pages.add(page)
     assert drawn == {file.name for file in results.CHARTS.iterdir()}
-    assert pages == {page.stem for page in PAGES}
+    assert pages == {file.parent.name for file in DATA}
+    assert {page.stem for page in PAGES} - pages <= {"gpu"}  # until something is measured
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -38,6 +38,8 @@ class MatcherSettings(ClassifierSettings):
     """Products with a vector of each label that was learnt; at test these are prototypes."""
 
     name: Literal["matcher"] = "matcher"  # type: ignore[assignment]
+    names: tuple[tuple[int, ...], ...] = ()
+    """Tokens of the name of each label, at which its vector begins; none: it begins at random."""
 
 
 class ModulatedSettings(ClassifierSettings):

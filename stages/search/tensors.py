@@ -20,8 +20,9 @@ NUMBERS = 1 << 27
 """Numbers of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of what memory is free."""
 PIECE_NUMBERS = 1 << 28
 """Numbers of keys that one product takes: 1 GB in float32, or a 32nd of what memory is free."""
-HELD_SHARE = 0.5
-"""Share of a GPU's free memory that keys may stay in."""
+HELD_SHARE, ROOM = 0.5, 24 << 30
+"""Keys may stay in this share of a GPU's free memory, or in all but so many bytes of it where that is more: the rest
+of what a search takes does not grow with the GPU."""
 HELD_ELSEWHERE = 128 << 20
 """Bytes of keys that stay where no GPU tells what is free."""
 FEWEST_OF_A_GROUP = 3
@@ -54,13 +55,22 @@ class MemoryBudget(NamedTuple):
     piece: int
 
 
+def held_bytes(free: int) -> int:
+    """Bytes of a GPU's free memory that keys may stay in.
+
+    >>> held_bytes(16 << 30) >> 30, held_bytes(140 << 30) >> 30
+    (8, 116)
+    """
+    return max(int(HELD_SHARE * free), free - ROOM)
+
+
 def memory_budget(device: str) -> MemoryBudget:
     if torch.device(device).type != "cuda":
         return MemoryBudget(HELD_ELSEWHERE, SCORES, NUMBERS, PIECE_NUMBERS)
     free = torch.cuda.mem_get_info(device)[0]
     free = max(free // 4, free - BESIDE)
     numbers, piece = min(NUMBERS, free // 256), min(PIECE_NUMBERS, free // 128)
-    return MemoryBudget(int(HELD_SHARE * free), min(SCORES, free // 32), numbers, piece)
+    return MemoryBudget(held_bytes(free), min(SCORES, free // 32), numbers, piece)
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:

@@ -127,8 +127,9 @@ class Trainer:
 
     def _require_finite(self, loss: float, step: int) -> None:
         if not math.isfinite(loss):
+            task = f", in task {self.order.tasks[self.order.place(step)].name}" if self.run.keeps_tasks else ""
             raise UsageError(
-                f"The training loss is {loss} at step {step} of {self.run.config.steps}. "
+                f"The training loss is {loss} at step {step} of {self.run.config.steps}{task}. "
                 f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.run.method.hints}"
                 "clipping (--set clip_norm=1) or --precision fp32."
             )

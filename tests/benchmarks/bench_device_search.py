@@ -1,22 +1,24 @@
-"""Search on a GPU beside the plainest search there, one product with all keys and `topk`, and beside the CPU.
+"""Search on a GPU beside the plainest search there, one product with all keys and `topk`, and beside other engines.
 
     python -m tests.benchmarks.bench_device_search [--keys 524288 --lists 1024 --queries 32768 --k 4 64 1024]
-    python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024 --rounds 2
+    python -m tests.benchmarks.bench_device_search --keys 4194304 --lists 2048 --k 4 1024 --rounds 2 --rivals
     python -m tests.benchmarks.bench_device_search --k 1024 --rounds 1 --only lists exact --profile
     python -m tests.benchmarks.bench_device_search --kernels
 
-Keys are made around random centres, each in the list of its own, 64 of which are read. Told of each k, as JSON:
-queries/s of the plain search, which is exact; of ours with lists and without; the share of its neighbours that are
-found; the peak of the GPU's memory; and how many ids with lists are those that the CPU finds for a few queries.
-`--profile` shows what the host and the GPU do in one search of ours, `--kernels` what ways there are to compute what
-ours is made of, and `--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`) tries other sizes of its parts.
+Keys are made around random centres, each in the list of its own, 64 of which are read. A row for each k and engine, as
+JSON: queries/s, and how many times those of the plain search, which is exact; the share of its neighbours that are
+found, and of queries whose neighbours come nearest first; the peak of the GPU's memory; and how many ids with lists are
+those that the CPU finds for a few queries. `--rivals` adds FAISS on the host, and on the GPU where such a build is
+installed; `notes` says which is not. `--profile` shows what the host and the GPU do in one search of ours, `--kernels`
+what ways there are to compute what ours is made of, and `--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`)
+tries other sizes of its parts.
 """
 
 import argparse
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,47 +37,83 @@ from stages.search.quality import recall
 from stages.search.searcher import Searcher
 from stages.search.tensors import smallest
 from tests.benchmarks.bench_machine import finish
+from tests.benchmarks.device_rivals import ON_THE_HOST, rivals
 
 PROBE, AT_ONCE, PLAIN_SCORES = 64, 1024, 1 << 29
 """Lists that are read; queries of one product of the plain search, and scores at the most."""
 COMPARED, ON_THE_CPU = 4096, 512
 """Queries whose neighbours are compared with the plain search's; those that the CPU searches too."""
 ROWS_PER_SHARD, KEYS_AT_ONCE = 1 << 16, 1 << 20
+Found = tuple[np.ndarray, np.ndarray]
+"""Rows and squared distances [n, k] of the neighbours of queries."""
+
+
+class SortedLists:
+    """Lists as slices of keys [n, d] float16 that lie list by list: `Lists` without a copy."""
+
+    def __init__(self, keys: np.ndarray, sizes: np.ndarray) -> None:
+        self.sizes, self._starts, self._codes = sizes, np.cumsum(sizes) - sizes, keys.view(np.uint8)
+
+    def ids(self, number: int, part: range | None = None) -> np.ndarray:
+        rows = part or range(int(self.sizes[number]))
+        return int(self._starts[number]) + np.arange(rows.start, rows.stop)
+
+    def codes(self, number: int, part: range | None = None) -> np.ndarray:
+        rows, first = part or range(int(self.sizes[number])), int(self._starts[number])
+        return self._codes[first + rows.start : first + rows.stop]
 
 
 class Made:
-    """Keys float16 around random centres, in the lists of these, and queries that are moved keys, made on a device."""
+    """Keys float16 around random centres, sorted by the list of each, and queries that are moved keys.
 
-    def __init__(self, arguments: argparse.Namespace, device: torch.device) -> None:
+    Attributes:
+        index: knows the centres; the keys are in `lists` alone.
+        rows: [queries] of the key that each query was.
+    """
+
+    def __init__(self, keys: int, dim: int, lists: int, queries: int, device: torch.device) -> None:
         torch.manual_seed(0)
-        count, dim = arguments.keys, arguments.dim
-        centres = torch.randn(arguments.lists, dim, device=device)
-        owners = torch.randint(arguments.lists, (count,), device=device)
-        keys = torch.empty(count, dim, dtype=torch.float16, device=device)
-        for part, own in zip(keys.split(KEYS_AT_ONCE), owners.split(KEYS_AT_ONCE), strict=True):
-            part.copy_(centres[own] + 0.7 * torch.randn(part.shape, device=device))
-        rows = torch.randint(count, (arguments.queries,), device=device)
-        some = keys[rows].float()
-        queries = (some + 0.1 * torch.randn(some.shape, device=device)).half().float()
-        self.keys, self.queries, self.exclude = keys.cpu().numpy(), queries.cpu().numpy(), None
-        if arguments.exclude is not None:
-            self.exclude = rows.cpu().numpy()[:, None] + np.array([-arguments.exclude, arguments.exclude + 1])
-        self.index = _index(centres.cpu().numpy(), self.keys, owners.cpu().numpy())
+        centres = torch.randn(lists, dim, device=device)
+        owners = torch.randint(lists, (keys,), device=device).sort().values
+        self.keys, first = np.empty((keys, dim), np.float16), 0
+        for own in owners.split(KEYS_AT_ONCE):
+            part = centres[own] + 0.7 * torch.randn(len(own), dim, device=device)
+            self.keys[first : first + len(own)] = part.half().cpu().numpy()
+            first += len(own)
+        self.rows = torch.randint(keys, (queries,)).numpy()
+        moved = self.keys[self.rows] + 0.1 * torch.randn(queries, dim).numpy()
+        self.queries = moved.astype(np.float16).astype(np.float32)
+        self.lists = SortedLists(self.keys, torch.bincount(owners, minlength=lists).cpu().numpy())
+        self.index = _trained(centres.cpu().numpy())
+        self.index.ntotal = keys
+        self._centres = centres.cpu().numpy()
+
+    def searcher(self, device: str) -> Searcher:
+        """Search by lists on `cpu` or `cuda`."""
+        return searcher_of(self.index, "l2", PROBE, device, self.lists)
+
+    def faiss_index(self) -> faiss.IndexIVF:
+        """The same lists as FAISS holds them, copied."""
+        index, sizes = _trained(self._centres), self.lists.sizes.tolist()
+        index.ntotal, index.nprobe = len(self.keys), PROBE
+        for number, size in enumerate(sizes):
+            ids, codes = self.lists.ids(number), np.ascontiguousarray(self.lists.codes(number))
+            index.invlists.add_entries(number, size, faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+        return index
 
 
-def _index(centres: np.ndarray, keys: np.ndarray, owners: np.ndarray) -> faiss.IndexIVF:
+def _trained(centres: np.ndarray) -> faiss.IndexIVF:
     lists, dim = centres.shape
     quantizer = faiss.IndexFlatL2(dim)
     quantizer.add(centres)
     index = faiss.IndexIVFScalarQuantizer(quantizer, dim, lists, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_L2, False)
-    index.is_trained, index.ntotal = True, len(keys)
-    rows = np.argsort(owners, kind="stable")
-    limits = np.searchsorted(owners[rows], np.arange(lists + 1))
-    for number in range(lists):
-        own = rows[limits[number] : limits[number + 1]]
-        codes = np.ascontiguousarray(keys[own]).view(np.uint8)
-        index.invlists.add_entries(number, len(own), faiss.swig_ptr(own), faiss.swig_ptr(codes))
+    index.is_trained = True
     return index
+
+
+def device_name(device: torch.device) -> str:
+    """Name by which a search takes the path of a GPU: PyTorch knows the CPU as `cpu:0`, too."""
+    return "cuda" if device.type == "cuda" else "cpu:0"
 
 
 class PlainSearch:
@@ -85,13 +123,15 @@ class PlainSearch:
         self.keys = torch.from_numpy(keys).to(device).float()
         self.squares, self.device = self.keys.square().sum(dim=1), device
 
-    def search(self, queries: np.ndarray, k: int) -> np.ndarray:
+    def search(self, queries: np.ndarray, k: int) -> Found:
         parts = torch.from_numpy(queries).to(self.device).split(min(AT_ONCE, PLAIN_SCORES // len(self.keys)))
         scores = (self.squares - 2 * part @ self.keys.T for part in parts)
-        return torch.cat([own.topk(k, dim=1, largest=False).indices for own in scores]).cpu().numpy()
+        best = [own.topk(k, dim=1, largest=False) for own in scores]
+        rows, rough = (torch.cat([one[place] for one in best]).cpu().numpy() for place in (1, 0))
+        return rows, rough
 
 
-def shortest(search: Callable[[], np.ndarray], device: torch.device, rounds: int) -> tuple[float, np.ndarray]:
+def shortest(search: Callable[[], Found], device: torch.device, rounds: int) -> tuple[float, Found]:
     """Seconds of the shortest of some runs, and what came out."""
     times = []
     for _ in range(rounds):
@@ -102,38 +142,58 @@ def shortest(search: Callable[[], np.ndarray], device: torch.device, rounds: int
     return min(times), found
 
 
-def measure(arguments: argparse.Namespace, device: torch.device) -> Iterator[dict[str, Any]]:
-    """A row for each k and kind of search."""
-    # PyTorch names the CPU like this too: ours takes the path of a GPU there.
-    name = "cuda" if device.type == "cuda" else "cpu:0"
-    made = Made(arguments, device)
-    plain, on_cpu = PlainSearch(made.keys, device), searcher_of(made.index, "l2", PROBE)
-    every: dict[str, Searcher] = {
-        "lists": searcher_of(made.index, "l2", PROBE, name),
-        "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", name),
+def measure(arguments: argparse.Namespace, device: torch.device) -> dict[str, Any]:
+    """Rows of each k and engine, and notes on what could not be measured."""
+    made = Made(arguments.keys, arguments.dim, arguments.lists, arguments.queries, device)
+    plain, on_cpu = PlainSearch(made.keys, device), made.searcher("cpu")
+    exclude = None
+    if arguments.exclude is not None:
+        exclude = made.rows[:, None] + np.array([-arguments.exclude, arguments.exclude + 1])
+    ours = {
+        "lists": made.searcher(device_name(device)),
+        "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", device_name(device)),
     }
+    others, notes = rivals(made.faiss_index()) if arguments.rivals else ({}, [])
+    rows = []
     for k in arguments.k:
-        of_plain, best = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)
+        of_plain, found = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)
+        best, per_query = found[0], of_plain / len(made.queries)
+
+        def row(
+            name: str, seconds: float, found: Found, k: int = k, per_query: float = per_query, best: np.ndarray = best
+        ) -> dict[str, Any]:
+            rows, distances = found
+            compared = min(COMPARED, len(rows))
+            return {
+                "name": f"k = {k:,}, {name}",
+                "queries": round(len(rows) / seconds),
+                "ratio": round(per_query * len(rows) / seconds, 2),
+                "recall": recall(rows[:compared], best[:compared], k),
+                "in order": float((np.diff(distances, axis=1) >= 0).all(axis=1).mean()),
+            }
+
+        rows.append(row("product and topk", of_plain, found))
         for kind in arguments.only:
-            search = partial(_rows, every[kind], made, k)
+            search = partial(ours[kind].search, made.queries, k, exclude)
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats()
             seconds, found = shortest(search, device, arguments.rounds)
-            row: dict[str, Any] = {"name": f"k = {k:,}, {kind}"}
-            row |= {"plain": round(len(best) / of_plain), "queries": round(len(found) / seconds)}
-            row |= {"ratio": round(of_plain / seconds, 2), "recall": recall(found[:COMPARED], best[:COMPARED], k)}
+            rows.append(row(kind, seconds, found))
             if device.type == "cuda":
-                row["peak"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
+                rows[-1]["peak"] = round(torch.cuda.max_memory_allocated() / 1e9, 1)
             if kind == "lists":
-                row["as on the CPU"] = float((_rows(on_cpu, made, k, ON_THE_CPU) == found[:ON_THE_CPU]).mean())
-            yield row
+                few = slice(ON_THE_CPU)
+                again, _ = on_cpu.search(made.queries[few], k, None if exclude is None else exclude[few])
+                rows[-1]["as on the CPU"] = float((again == found[0][few]).mean())
             if arguments.profile:
                 profiled(search, device)
-
-
-def _rows(searcher: Searcher, made: Made, k: int, first: int | None = None) -> np.ndarray:
-    """What the first queries find."""
-    return searcher.search(made.queries[:first], k, None if made.exclude is None else made.exclude[:first])[0]
+        for name, engine in others.items():
+            queries = made.queries[: ON_THE_HOST if "host" in name else None]
+            try:
+                rows.append(row(name, *shortest(partial(engine, queries, k), device, arguments.rounds)))
+            except RuntimeError as error:
+                notes.append(f"{name}, k = {k:,}: {str(error).splitlines()[0]}")
+    return {"rows": rows, "notes": notes}
 
 
 def profiled(search: Callable[[], object], device: torch.device) -> None:
@@ -241,7 +301,7 @@ def change(settings: list[str]) -> None:
         setattr(place, constant, numbers if isinstance(getattr(place, constant), tuple) else numbers[0])
 
 
-def main() -> None:
+def arguments_of(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1 << 19)
     parser.add_argument("--dim", type=int, default=128)
@@ -251,17 +311,22 @@ def main() -> None:
     parser.add_argument("--exclude", type=int, help="rows around that of its key that a query may not see, in ours")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=("lists", "exact"), default=["lists", "exact"])
+    parser.add_argument("--rivals", action="store_true", help="other engines, too")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--device", default="auto")
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    arguments = arguments_of()
     change(arguments.set)
     device = resolve_device(arguments.device)
     if arguments.kernels:
         kernels(arguments, device)
     else:
-        print(json.dumps({"rows": list(measure(arguments, device))}, indent=1))
+        print(json.dumps(measure(arguments, device), indent=1))
 
 
 if __name__ == "__main__":

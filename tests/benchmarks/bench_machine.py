@@ -1,6 +1,6 @@
 """Speed of this machine at what memlm is made of, beside what its processors should do.
 
-    python -m tests.benchmarks.bench_machine [--folder DIR] [--device auto|cpu|cuda]
+    python -m tests.benchmarks.bench_machine [--folder DIR] [--device auto|cpu|cuda] [--tiny]
 
 Prints a row a kernel as JSON: the measured rate, the rate expected from its operations and bytes, and where that comes
 from. It takes less than five minutes.
@@ -90,6 +90,10 @@ CPU_SIZES = Sizes(
 GPU_SIZES = Sizes(
     product=8192, copied=2 << 30, keys=1 << 20, lists=2048, probe=64, queries=1 << 15, key_dim=1024,
     layers=16, width=1024, vocabulary=33_278, segment=512, batch=16_384, steps=10,
+)  # fmt: skip
+TINY_SIZES = Sizes(
+    product=64, copied=1 << 16, keys=2000, lists=16, probe=4, queries=50, key_dim=8,
+    layers=1, width=16, vocabulary=50, segment=8, batch=32, steps=2,
 )  # fmt: skip
 
 
@@ -370,8 +374,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(), help="on the disk that is measured")
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, once each: whether it runs")
     arguments = parser.parse_args()
-    print(json.dumps({"speed": [row.told for row in benchmark(arguments.folder, arguments.device)]}))
+    sizes, seconds = (TINY_SIZES, 0.0) if arguments.tiny else (None, SECONDS)
+    rows = benchmark(arguments.folder, arguments.device, sizes, seconds)
+    print(json.dumps({"speed": [row.told for row in rows]}))
 
 
 if __name__ == "__main__":

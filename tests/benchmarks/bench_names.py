@@ -2,15 +2,16 @@
 
     memlm evaluate MODEL --long-length 0 --save-token-scores
     memlm evaluate MODEL --long-length 8192 --save-token-scores
-    python -m tests.benchmarks.bench_names REPORT REPORT [--store STORE --reach 768 --memory 8192]
+    python -m tests.benchmarks.bench_names REPORT REPORT [--store STORE --limits 768 8192]
 
-A name is a word of three letters or more that is capital wherever its book has it. A line for all tokens, and one for
-the names last used within reach of attention, farther back but within the memory, and farther still: how many words
-and tokens they are, nats a token of both reports, and what the second gains, with the 95 % interval over tokens.
+A name is a word of three letters or more that is capital wherever its book has it. A row for all tokens, and one for
+the names last used within each limit, as reach of attention and of the memory, and farther back: how many words and
+tokens they are, nats a token of both reports, and what the second gains, with the 95 % interval over tokens.
 """
 
 import argparse
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,6 +21,7 @@ import numpy as np
 from stages.artifacts.store import Store
 from stages.evaluation.figures.token_scores import open_scores
 from stages.lineage.corpus import token_text
+from stages.numbers import bucket_label
 
 
 class Word(NamedTuple):
@@ -72,8 +74,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs=2)
     parser.add_argument("--store", default="memlm-store")
-    parser.add_argument("--reach", type=int, default=768, help="positions that attention alone reaches: L + layers M")
-    parser.add_argument("--memory", type=int, default=8192, help="positions that the longer memory holds")
+    parser.add_argument("--limits", type=int, nargs="+", default=[768, 8192], help="positions back, rising")
     given = parser.parse_args()
     store = Store(given.store)
     scores = [open_scores(store.get(reference, "report"), "final") for reference in given.reports]
@@ -83,17 +84,19 @@ def main() -> None:
     if not len(ids) == len(scores[0]) == len(scores[1]) or (scores[0].targets[:] != scores[1].targets[:]).any():
         parser.error("the reports must be of the same tokens, all of them scored")
     nll = [one.nll(0, len(ids)) for one in scores]
-    print(json.dumps({"of": "all", "tokens": len(ids), **gained(*nll)}))
-    text, groups = token_text(tokens), dict[str, list[np.ndarray]](near=[], far=[], beyond=[])
+    rows = [{"name": "all", "tokens": len(ids), **gained(*nll)}]
+    ends = [*given.limits, None]
+    labels = [f"names, {bucket_label(low, high)} back" for low, high in zip([0, *given.limits], ends, strict=True)]
+    text, groups = token_text(tokens), dict[str, list[np.ndarray]]((label, []) for label in labels)
     for first, last in pairwise(offsets.tolist()):
         for word, back in names_of(list(words_of(text.pieces(ids[first:last].tolist())))):
-            group = "near" if back <= given.reach else "far" if back <= given.memory else "beyond"
-            groups[group].append(first + np.arange(word.start, word.stop))
+            groups[labels[bisect_left(given.limits, back)]].append(first + np.arange(word.start, word.stop))
     for name, found in groups.items():
         if found:
             at = np.concatenate(found)
-            row = {"of": f"names, {name}", "words": len(found), "tokens": len(at)}
-            print(json.dumps(row | gained(*(one[at] for one in nll))))
+            row = {"name": name, "words": len(found), "tokens": len(at)}
+            rows.append(row | gained(*(one[at] for one in nll)))
+    print(json.dumps({"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ import torch
 from stages.errors import ResourceError
 from tests.benchmarks import bench_machine as module
 from tests.benchmarks.bench_machine import (
+    TINY_SIZES as TINY,
+)
+from tests.benchmarks.bench_machine import (
     Kernel,
     Limits,
     MadeIndex,
     Row,
-    Sizes,
     benchmark,
     copy,
     product,
@@ -23,10 +25,6 @@ from tests.benchmarks.bench_machine import (
     training,
 )
 
-TINY = Sizes(
-    product=64, copied=1 << 16, keys=2000, lists=16, probe=4, queries=50, key_dim=8,
-    layers=1, width=16, vocabulary=50, segment=8, batch=32, steps=2,
-)  # fmt: skip
 CPU = torch.device("cpu")
 HERE = Limits(1.0, 2.0, 1e9, "here")
 

@@ -46,13 +46,13 @@ def test_two_reports_by_how_far_back_names_are(
     nll = [1.0] * 12
     better = [1.0] * 4 + [0.5] + [1.0] * 3 + [0.25] + [1.0] + [2.0, 1.0]
     reports = [report(store, tokens, one).reference for one in (nll, better)]
-    own = ["--store", str(store.root), "--reach", "3", "--memory", "4"]
+    own = ["--store", str(store.root), "--limits", "3", "4"]
     monkeypatch.setattr(sys, "argv", ["bench_names", *reports, *own])
     bench_names.main()
-    everything, far = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    everything, far = json.loads(capsys.readouterr().out)["rows"]
     assert everything["tokens"] == 12
     assert everything["gain"] == pytest.approx(0.0208)
     assert far == {
-        **{"of": "names, far", "words": 3, "tokens": 3, "first": 1.0, "second": 0.9167},
+        **{"name": "names, 4-4 back", "words": 3, "tokens": 3, "first": 1.0, "second": 0.9167},
         **{"gain": 0.0833, "interval": far["interval"]},
     }

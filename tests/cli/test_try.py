@@ -137,6 +137,24 @@ def test_the_machine_is_timed_with_the_settings_that_are_trained_with(
 
 
 @pytest.mark.usefixtures("small")
+def test_the_machine_is_timed_with_the_types_of_the_part_that_is_tried(
+    memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def speed(_config: object, types: int, *_: object) -> float:
+        timed.append(types)
+        return 1_000.0 * 64 / types
+
+    timed: list[int] = []
+    monkeypatch.setattr("stages.text.survey.BPE_VOCABULARIES", (16, 1024))
+    monkeypatch.setattr("stages.training.speed.training_speed", speed)
+    ended = memlm("try", book, "--minutes", 0.1, "--dry-run")
+    assert ended.code == 0, ended.err
+    (planned,) = re.findall(r"vocabulary of (\d+) types", ended.err)
+    assert timed == [128, int(planned)]
+    assert f"at {1_000 * 64 / int(planned):,.0f} tokens a second" in ended.err
+
+
+@pytest.mark.usefixtures("small")
 def test_the_same_command_goes_on_however_fast_the_machine_is_now(
     memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,7 +180,7 @@ def test_the_same_command_goes_on_however_fast_the_machine_is_now(
 @pytest.mark.usefixtures("small")
 def test_a_plan_is_made_anew_where_that_is_asked_for(memlm: Memlm, book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(*more: str) -> tuple[Path, Path, bytes]:
-        ended = memlm("try", book, "--minutes", 0.12, "--dry-run", *more)
+        ended = memlm("try", book, "--minutes", 0.08, "--dry-run", *more)
         assert ended.code == 0, ended.err
         (named,) = re.findall(r"this is a recipe: memlm run (\S+) --train (\S+)", ended.err)
         return Path(named[0]), Path(named[1]), Path(named[1]).read_bytes()

@@ -6,8 +6,9 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ PROBED = 30
 """Updates of the short training that tells how many a training has time for."""
 STOPPED = 130
 """Exit code of a command that was interrupted, and has saved what it did."""
+GRACE = 45
+"""Seconds in which it may save."""
 Runner = Callable[[Sequence[str], float], "Ended"]
 
 
@@ -29,7 +32,20 @@ class Ended:
 
 
 class Unfinished(Exception):
-    """Time was over in the midst of a step, or a command failed: the same step goes on from there."""
+    """Time was over in the midst of a step: the same step goes on from there."""
+
+
+class Failed(Exception):
+    """A command of a step failed."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one run of a step gave: rows of figures by column, named `row`, and notes on what it could not measure."""
+
+    run: str
+    rows: Sequence[Mapping[str, Any]]
+    notes: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -44,13 +60,19 @@ class Campaign:
     probes: bool = True
     """Whether trainings are as long as their minutes; else they have two updates."""
 
-    def run(self, step: Step, seconds: float) -> list[dict[str, Any]]:
-        """The rows of a step. Raises: Unfinished."""
+    def run(self, step: Step, seconds: float, kept: Mapping[str, Part] | None = None) -> Iterator[Part]:
+        """What each run of a step gives, once it is through; what was kept is not run. Raises: Unfinished, Failed."""
         ends = time.monotonic() + seconds
-        return [row for one in step.runs for row in self._rows(step, one, ends)]
+        for run in step.runs:
+            name = self.name_of(run)
+            yield (kept or {}).get(name) or self._part(step, run, ends)
 
-    def _rows(self, step: Step, run: Run, ends: float) -> list[dict[str, Any]]:
-        row = run.row.format(**self.sizes)
+    def name_of(self, run: Run) -> str:
+        """The name of a run with these sizes."""
+        return run.row.format(**self.sizes)
+
+    def _part(self, step: Step, run: Run, ends: float) -> Part:
+        row = self.name_of(run)
         names: dict[str, Any] = {
             "row": row,
             "device": self.device,
@@ -59,27 +81,31 @@ class Campaign:
             **self.sizes,
         }
         names["ffn_width"] = 4 * int(self.sizes["width"])
-        output = ""
+        output, minutes = "", iter(run.minutes)
         for command in run.commands:
             if "{steps}" in command:
-                names["steps"] = self._steps(command, names, run, ends)
+                names["steps"] = self._steps(command, names, next(minutes, None), ends)
             output = self._command(command, names, ends)
-        printed = figures_in(output)
+        try:
+            printed = figures_in(output)
+        except ValueError as error:
+            raise Failed(f"no figures from {run.commands[-1]}: {error}") from error
         named = {row: printed}
         if run.each is not None:
             named = {f"{row}, {one['name']}".removeprefix(", "): one for one in found_at(printed, run.each)}
-        return [
+        rows = [
             {"row": name} | {column: found_at(figures, place) for column, place in step.figures.items()}
             for name, figures in named.items()
         ]
+        return Part(row, rows, printed.get("notes", []))
 
-    def _steps(self, command: str, names: dict[str, Any], run: Run, ends: float) -> int:
+    def _steps(self, command: str, names: dict[str, Any], minutes: float | None, ends: float) -> int:
         """Updates that a training has time for, by a short one, which the store keeps."""
-        if not self.probes or run.minutes is None:
+        if not self.probes or minutes is None:
             return 2
         probe = re.sub(r"--name (\S+)", r"--name \1-probe", command)
         made = figures_in(self._command(probe, names | {"steps": PROBED}, ends))
-        return max(PROBED, int(60 * run.minutes * made["tokens_per_second"] / int(self.sizes["batch"])))
+        return max(PROBED, int(60 * minutes * made["tokens_per_second"] / int(self.sizes["batch"])))
 
     def _command(self, command: str, names: Mapping[str, Any], ends: float) -> str:
         words = shlex.split(command.format(**names))
@@ -90,19 +116,21 @@ class Campaign:
         if ended.code == STOPPED:
             raise Unfinished(f"time was over in: {shlex.join(words)}; run the step again")
         if ended.code:
-            raise Unfinished(f"exit code {ended.code}: {shlex.join(words)}")
+            raise Failed(f"exit code {ended.code}: {shlex.join(words)}")
         return ended.output
 
 
 def in_a_process(words: Sequence[str], seconds: float) -> Ended:
-    """Run a command; when time is over it is interrupted, and has a minute to save."""
+    """Run a command; when time is over it is interrupted, and may save."""
+    if seconds <= 0:
+        return Ended(STOPPED, "")
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        output, _ = process.communicate(timeout=max(1.0, seconds))
+        output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(2)
         try:
-            output, _ = process.communicate(timeout=60)
+            output, _ = process.communicate(timeout=GRACE)
         except subprocess.TimeoutExpired:
             process.kill()
             output, _ = process.communicate()
@@ -134,17 +162,52 @@ def found_at(figures: Any, place: str) -> Any:
     return figures
 
 
-def as_toml(step: Step, rows: Sequence[Mapping[str, Any]], about: Mapping[str, str]) -> str:
-    """The file of a step's table and chart, as `docs/site/results.py` reads it."""
+def as_toml(step: Step, parts: Sequence[Part], about: Mapping[str, str], left: Sequence[str] = ()) -> str:
+    """The file of a step's table and chart, as `docs/site/results.py` reads it.
+
+    Args:
+        left: names of runs that were not measured yet.
+    """
     columns = ["", *step.figures]
-    top = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in about.items()]
-    cells = ([row["row"], *(_cell(row[name]) for name in step.figures)] for row in rows)
+    notes = [*dict.fromkeys(note for part in parts for note in part.notes)]
+    if left:
+        notes.append(f"Not measured: {', '.join(left)}.")
+    top = [_line(name, value) for name, value in (about | {"notes": notes, "left": list(left)}).items()]
     chart = {"title": step.asks, "caption": f"{step.asks} {about['machine']}.", "up": step.up, "signed": False}
-    drawn = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in chart.items()]
     bars = ", ".join(f"{json.dumps(name)} = {columns.index(name)}" for name in step.drawn)
-    lines = [f"[[rows]]\ncells = {json.dumps(one, ensure_ascii=False)}" for one in cells]
-    table = [*top, f"columns = {json.dumps(columns)}", "", "[chart]", *drawn, f"bars = {{ {bars} }}", "", *lines, ""]
-    return "\n".join(table)
+    lines = [
+        f"[[rows]]\n{_line('run', part.run)}\n{_line('cells', [_cell(row[name]) for name in ('row', *step.figures)])}"
+        for part in parts
+        for row in part.rows
+    ]
+    drawn = [_line(name, value) for name, value in chart.items()]
+    return "\n".join([*top, _line("columns", columns), "", "[chart]", *drawn, f"bars = {{ {bars} }}", "", *lines, ""])
+
+
+def _line(name: str, value: Any) -> str:
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def measured_before(file: Path, about: Mapping[str, str]) -> dict[str, Part]:
+    """Parts of a table that is not whole, if the same commit measured them on the same machine.
+
+    The rest is measured again: figures of one table compare with one another.
+    """
+    table = tomllib.loads(file.read_text("utf-8")) if file.exists() else {}
+    same = all(table.get(name) == about[name] for name in ("machine", "commit"))
+    if not table.get("left") or not same or about["commit"] == UNKNOWN or about["commit"].endswith(CHANGED):
+        return {}
+    parts: dict[str, Part] = {}
+    for row in table["rows"]:
+        cells = [None if cell == "" else cell for cell in row["cells"]]
+        figures = dict(zip(["row", *table["columns"][1:]], cells, strict=True))
+        before = parts.get(row["run"], Part(row["run"], [], table["notes"][:-1]))  # the last says what is left
+        parts[row["run"]] = Part(before.run, [*before.rows, figures], before.notes)
+    return parts
+
+
+UNKNOWN, CHANGED = "unknown", "+"
+"""The commit, where there is no repository to ask; what follows it where files differ."""
 
 
 def _cell(figure: Any) -> Any:

@@ -4,8 +4,9 @@ Commands hold names in braces: `{device}`, the sizes of `FULL` or `TINY`, and of
 `minutes` and the speed of a short training of the same model on this machine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 Sizes = Mapping[str, int | str]
 
@@ -27,10 +28,16 @@ FULL: Sizes = {
     "keys": 4_194_304,
     "more_keys": 16_777_216,
     "most_keys": 67_108_864,
+    "many_dim": 512,
+    "list_length": 6287,
+    "block": 32768,
+    "wanted": 103_000_000,
     "lists": 2048,
     "queries": 32768,
     "few_queries": 4096,
     "host_ks": "4,64,1024",
+    "search_ks": "4 64 1024",
+    "limits": "512 2048 8192",
     "cells_width": 1024,
     "rounds": 5,
     "small_layers": 8,
@@ -47,6 +54,12 @@ FULL: Sizes = {
     "updates": 800,
     "many_updates": 4000,
     "epochs": 10,
+    "suite_files": "",
+    "suite_seconds": 490,
+    "kernel_files": "tests/stages/memory/in_batch/test_fused.py tests/stages/models/backbones/test_sru_plus_plus.py",
+    "processes": "auto",
+    "recipe": "quickstart",
+    "machine_sizes": "",
 }
 TINY: Sizes = {
     "layers": 2,
@@ -66,10 +79,16 @@ TINY: Sizes = {
     "keys": 2048,
     "more_keys": 2048,
     "most_keys": 4096,
+    "many_dim": 16,
+    "list_length": 64,
+    "block": 16,
+    "wanted": 8192,
     "lists": 8,
     "queries": 64,
     "few_queries": 32,
     "host_ks": "4",
+    "search_ks": "4",
+    "limits": "8 64",
     "cells_width": 8,
     "rounds": 1,
     "small_layers": 1,
@@ -86,6 +105,12 @@ TINY: Sizes = {
     "updates": 2,
     "many_updates": 3,
     "epochs": "0.01",
+    "suite_files": "tests/stages/test_numbers.py",
+    "suite_seconds": 100,
+    "kernel_files": "tests/stages/test_numbers.py",
+    "processes": 0,
+    "recipe": "tests/gpu/tiny.toml",
+    "machine_sizes": "--tiny",
 }
 
 
@@ -95,8 +120,8 @@ class Run:
 
     row: str
     commands: Sequence[str]
-    minutes: float | None = None
-    """What the training among the commands takes; None: the commands say its steps."""
+    minutes: Sequence[float] = ()
+    """What each training among the commands takes; of those beyond, the commands say the steps."""
     each: str | None = None
     """Place of a list in the JSON: each of its items is a row of its own, called by `row` and its `name`."""
 
@@ -115,6 +140,8 @@ class Step:
     """Columns that the chart draws; none: those of perplexity."""
     up: str = "perplexity"
     """Unit of the chart."""
+    area: str = ""
+    """What it is about, among other steps."""
 
     @property
     def drawn(self) -> Sequence[str]:
@@ -140,23 +167,10 @@ QUALITY = {
 
 
 def steps() -> Iterator[Step]:
-    """All steps, the most urgent first."""
-    yield suite()
-    yield same_figures()
-    yield machine()
-    yield training_loop()
-    yield compiled_training()
-    yield kernel_tests()
-    yield kernels()
-    yield trime_step()
-    for text in TEXTS:
-        yield from layers(text)
-    yield from search()
-    for text in TEXTS:
-        yield exact(text)
-    yield from trime_at_size()
-    yield from spalm_at_size()
-    yield from open_questions()
+    """All steps, those first that decide most in little time."""
+    for area, made in ORDER:
+        for step in made():
+            yield replace(step, area=area)
 
 
 # What works there
@@ -164,26 +178,26 @@ def steps() -> Iterator[Step]:
 COUNTED = ("passed", "failed", "skipped")
 
 
-def suite() -> Step:
-    command = "python -m tests.gpu.suite --seconds 500"
-    figures = {name: name for name in (*COUNTED, "seconds")}
-    return Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures, COUNTED, "tests")
+def suite() -> Iterator[Step]:
+    command = "python -m tests.gpu.suite --seconds {suite_seconds} --processes {processes} {suite_files}"
+    figures = {name: name for name in (*COUNTED, "stopped", "seconds")}
+    yield Step("suite", "Do the tests pass on the GPU?", 9, [Run("tests", [command])], figures, COUNTED, "tests")
 
 
-def same_figures() -> Step:
+def same_figures() -> Iterator[Step]:
     runs = [
-        Run("CPU, fp32", ["memlm run quickstart --device cpu --store {store}/cpu --json"]),
-        Run("as it comes", ["memlm run quickstart --device {device} --store {store}/own --json"]),
+        Run("CPU, fp32", ["memlm run {recipe} --device cpu --store {store}/cpu --json"]),
+        Run("as it comes", ["memlm run {recipe} --device {device} --store {store}/own --json"]),
     ]
     figures = {"plain": "rows/0/perplexity", "kNN-LM": "rows/1/perplexity"}
-    return Step("same-figures", "Are quickstart's figures those of a CPU?", 5, runs, figures)
+    yield Step("same-figures", "Are quickstart's figures those of a CPU?", 5, runs, figures)
 
 
-def machine() -> Step:
-    runs = [Run("", ["python -m tests.benchmarks.bench_machine --device {device}"], each="speed")]
+def machine() -> Iterator[Step]:
+    runs = [Run("", ["python -m tests.benchmarks.bench_machine --device {device} {machine_sizes}"], each="speed")]
     figures = {name: name for name in ("measured", "expected", "unit", "source")} | {"of expected": "share"}
     asks = "What does the machine reach, and what should it?"
-    return Step("machine", asks, 6, runs, figures, ("of expected",), "measured / expected")
+    yield Step("machine", asks, 6, runs, figures, ("of expected",), "measured / expected")
 
 
 # How fast training is
@@ -206,33 +220,35 @@ def _training(shape: str, precision: str, more: str = "") -> Run:
     return Run(f"{{{shape}_layers}} x {{{shape}_width}}, {precision}", [command])
 
 
-def training_loop() -> Step:
+def training_loop() -> Iterator[Step]:
     runs = [_training(shape, precision) for shape in SHAPES for precision in ("fp32", "bf16")]
     asks = "Is training as fast as a minimal loop, and as the products allow?"
-    return Step("training-loop", asks, 8, runs, LOOP, ("tokens/s", "minimal loop"), "tokens/s")
+    yield Step("training-loop", asks, 8, runs, LOOP, ("tokens/s", "minimal loop"), "tokens/s")
 
 
-def compiled_training() -> Step:
-    runs = [_training(shape, "bf16", " --compile") for shape in SHAPES]
-    replayed = _training("small", "bf16", " --compile --cuda-graphs")
-    runs.append(Run(f"{replayed.row}, as CUDA graphs", replayed.commands))
+def compiled_training() -> Iterator[Step]:
     figures = LOOP | {
         "compiled": "ours, compiled/tokens_per_second",
         "first update, s": "ours, compiled/first_turn",
         "pays after, updates": "ours, compiled/pays_after",
     }
     bars = ("tokens/s", "minimal loop", "compiled")
-    return Step("compiled-training", "Does --compile pay, and when?", 9, runs, figures, bars, "tokens/s")
+    for precision in ("bf16", "fp32"):
+        runs = [_training(shape, precision, " --compile") for shape in SHAPES]
+        if precision == "bf16":
+            replayed = _training("small", precision, " --compile --cuda-graphs")
+            runs.insert(1, Run(f"{replayed.row}, as CUDA graphs", replayed.commands))
+        asks = f"Does --compile pay, and when? {precision}"
+        yield Step(f"compiled-training-{precision}", asks, 9, runs, figures, bars, "tokens/s")
 
 
-def kernel_tests() -> Step:
-    files = "tests/stages/memory/in_batch/test_fused.py tests/stages/models/backbones/test_sru_plus_plus.py"
-    runs = [Run("beside float64", [f"python -m tests.gpu.suite --seconds 400 {files}"])]
-    figures = {name: name for name in (*COUNTED, "seconds")}
-    return Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures, COUNTED, "tests")
+def kernel_tests() -> Iterator[Step]:
+    runs = [Run("beside float64", ["python -m tests.gpu.suite --seconds 400 --processes {processes} {kernel_files}"])]
+    figures = {name: name for name in (*COUNTED, "stopped", "seconds")}
+    yield Step("kernel-tests", "Are the kernels in Triton right on the GPU?", 7, runs, figures, COUNTED, "tests")
 
 
-def kernels() -> Step:
+def kernels() -> Iterator[Step]:
     made = "python -m tests.benchmarks.bench_kernels {case} --rounds {{rounds}} --device {{device}}"
     memory = "--positions {{long_batch}} --segment-length {{long_segment}} --precision {precision}"
     runs = [
@@ -247,10 +263,10 @@ def kernels() -> Step:
     runs.append(Run("cells of SRU++, fp32", [f"{made} {cells}".format(case="cells")]))
     shown = ("triton, ms", "pytorch, ms", "floor, ms", "to pytorch", "of floor", "triton, MB", "pytorch, MB")
     asks = "How fast are they, and what memory do they take?"
-    return Step("kernels", asks, 8, runs, {name: name for name in shown}, shown[:3], "ms")
+    yield Step("kernels", asks, 8, runs, {name: name for name in shown}, shown[:3], "ms")
 
 
-def trime_step() -> Step:
+def trime_step() -> Iterator[Step]:
     rows = '"transformer trime" "transformer trime-long" "transformer trime-ext"'
     runs = [
         Run(
@@ -267,7 +283,7 @@ def trime_step() -> Step:
     figures = {"plain, tokens/s": "rows/transformer lm/tokens_per_second"}
     figures |= {method: f"rows/transformer {method}/to_transformer" for method in methods}
     asks = "What does a step of TRIME take of a plain one?"
-    return Step("trime-step", asks, 6, runs, figures, methods, "steps of a plain model")
+    yield Step("trime-step", asks, 6, runs, figures, methods, "steps of a plain model")
 
 
 # Memory inside the layers, on text
@@ -281,9 +297,9 @@ def tokens(text: str) -> str:
 
 LAYERS = {
     "transformer-xl": "",
+    "memorizing-many": "--backbone memorizing-transformer --long-length {many}",
     "memorizing-0": "--backbone memorizing-transformer --long-length 0",
     "memorizing-few": "--backbone memorizing-transformer --long-length {few}",
-    "memorizing-many": "--backbone memorizing-transformer --long-length {many}",
     "compressive": "--backbone compressive-transformer --long-length {slots}",
     "infinity": "--backbone infinity-former",
     "product-keys": "--set model.feed_forward.name=product-keys --set model.feed_forward.layers=[{layers}]",
@@ -300,33 +316,36 @@ EXACT = {
     "and exact": "exact:temperature=tune,lambda=length",
 }
 """Memories, each on top of those before."""
-SHAPE = (
-    "--set model.layers={layers} --set model.width={width} --set model.heads={heads} --segment-length {segment} "
-    "--batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
+LEARNING = (
+    "--segment-length {segment} --batch-tokens {batch} --set valid_every=0 --set optimizer.lr=5e-4 --device {device}"
 )
+SHAPE = f"--set model.layers={{layers}} --set model.width={{width}} --set model.heads={{heads}} {LEARNING}"
 
 
-def _trained(text: str, name: str) -> list[str]:
-    """Commands that train one of the layers on a text."""
+FEED_FORWARD = "--set model.ffn_width={ffn_width}"
+
+
+def _trained(text: str, name: str, called: str | None = None) -> list[str]:
+    """Commands that train one of the layers on a text, by a name of its own or TEXT-NAME."""
     how = LAYERS[name]
     model = how if how.startswith("--backbone") else f"--backbone transformer-xl {how}"
-    inner = "" if "sru++" in how else "--set model.ffn_width={ffn_width}"  # recurrences have no feed-forward layers
-    train = f"memlm train tokens/{text} {model} {inner} {SHAPE} --steps {{steps}} --seed 0 --name {text}-{name} --json"
-    return [tokens(text), train]
+    inner = "" if "sru++" in how else FEED_FORWARD  # recurrences have no feed-forward layers
+    train = f"memlm train tokens/{text} {model} {inner} {SHAPE} --steps {{steps}} --seed 0"
+    return [tokens(text), f"{train} --name {called or f'{text}-{name}'} --json"]
 
 
-def layers(text: str) -> Iterator[Step]:
-    """Every layer with the same time to learn: one step a layer, since each has six minutes."""
-    for name in LAYERS:
+def layers(text: str, names: Sequence[str]) -> Iterator[Step]:
+    """Layers with the same time to learn: one step a layer, since each has six minutes."""
+    for name in names:
         row = f"{text}-{name}"
         made, score = _trained(text, name), EVALUATE.format_map(Only(row=row))
-        runs = [Run(row, [*made, score + " --save-token-scores"], minutes=6)]
+        runs = [Run(row, [*made, score + " --save-token-scores"], minutes=(6,))]
         if name == "memorizing-many":
-            runs += [Run(f"{row}, read with {n}", [*made, f"{score} --long-length {n}"], 6) for n in ("0", "{few}")]
+            runs += [Run(f"{row}, read with {n}", [*made, f"{score} --long-length {n}"], (6,)) for n in ("0", "{few}")]
         yield Step(f"layers-{row}", f"What does {name} gain on {TEXTS[text]}, in equal time?", 9, runs, QUALITY)
 
 
-def exact(text: str) -> Step:
+def exact(text: str) -> Iterator[Step]:
     """What matches of tokens add to the Transformer-XL among the layers, beyond a cache."""
     row = f"{text}-transformer-xl"
     memories = " ".join(f"--memory {memory}" for memory in EXACT.values())
@@ -337,18 +356,52 @@ def exact(text: str) -> Step:
     figures = {"alone": "rows/0/perplexity"} | {
         name: f"rows/{number}/perplexity" for number, name in enumerate(EXACT, 1)
     }
-    runs = [Run(row, [*_trained(text, "transformer-xl"), *read], minutes=6)]
-    return Step(f"exact-{text}", f"What do exact matches add on {TEXTS[text]}?", 9, runs, figures)
+    runs = [Run(row, [*_trained(text, "transformer-xl"), *read], minutes=(6,))]
+    yield Step(f"exact-{text}", f"What do exact matches add on {TEXTS[text]}?", 9, runs, figures)
+
+
+FIRST = ("transformer-xl", "memorizing-many", "memorizing-0")
+"""Layers that decide whether a memory gains on text at all."""
+
+
+def continued() -> Iterator[Step]:
+    """A memory that a trained model goes on with, beside as many updates more without."""
+    trained = _trained("code", "memorizing-0", "code-begun")
+    runs = []
+    for length in ("0", "{many}"):
+        row = f"code-continued-{length}"
+        more = f"memlm train tokens/code --init-from model/code-begun --long-length {length} {LEARNING}"
+        more += f" --steps {{steps}} --seed 0 --name {row} --json"
+        runs.append(Run(row, [*trained, more, EVALUATE.format_map(Only(row=row))], minutes=(3, 1.5)))
+    asks = "Does Memorizing gain on code where a trained model goes on with it?"
+    yield Step("memorizing-continued", asks, 9, runs, QUALITY)
+
+
+NAMES = {"without": "first", "with": "second", "gain": "gain", "±": "interval", "tokens": "tokens"}
+
+
+def names(text: str) -> Iterator[Step]:
+    """What a memory gains by how far back a name stood: the weights of `layers`, read with and without it."""
+    row = f"{text}-memorizing-many"
+    read = [
+        f"{EVALUATE.format_map(Only(row=row))} --long-length {length} --save-token-scores --name {text}-reads-{length}"
+        for length in ("0", "{many}")
+    ]
+    reports = f"report/{text}-reads-0 report/{text}-reads-{{many}}"
+    told = f"python -m tests.benchmarks.bench_names {reports} --store {{store}} --limits {{limits}}"
+    runs = [Run(row, [*_trained(text, "memorizing-many"), *read, told], minutes=(6,), each="rows")]
+    asks = f"What does memory gain on {TEXTS[text]}, by how far back a name stood?"
+    yield Step(f"names-{text}", asks, 9, runs, NAMES, ("without", "with"), "nats a token")
 
 
 # Search
 
 
 FOUND = {
-    "product and topk, queries/s": "plain",
-    "ours": "queries",
-    "ratio": "ratio",
+    "queries/s": "queries",
+    "of product and topk": "ratio",
     "recall": "recall",
+    "nearest first": "in order",
     "peak, GB": "peak",
 }
 HOST = {
@@ -361,24 +414,44 @@ HOST = {
 }
 
 
+def _among(keys: str, dim: int, queries: str) -> Run:
+    command = (
+        "python -m tests.benchmarks.bench_device_search --rivals --rounds 1 --device {device} --lists {lists} "
+        f"--keys {{{keys}}} --dim {dim} --queries {{{queries}}} --k {{search_ks}}"
+    )
+    return Run(f"{{{keys}}} keys x {dim}", [command], each="rows")
+
+
 def search() -> Iterator[Step]:
-    made = "python -m tests.benchmarks.bench_device_search --lists {lists} --queries {queries} --device {device}"
-    few = made.replace("{queries}", "{few_queries}") + " --k 4 64 --rounds 1"
+    asks = "How fast is search beside a product and `topk`, and beside FAISS?"
+    runs = [_among("keys", dim, "queries") for dim in (128, 512)]
+    yield Step("search", asks, 8, runs, FOUND, ("queries/s",), "queries/s")
 
-    def among(keys: str, dim: int, how: str) -> Run:
-        return Run(f"{{{keys}}} keys x {dim}", [f"{how} --keys {{{keys}}} --dim {dim}"], each="rows")
 
-    runs = [among("keys", dim, f"{made} --rounds 2") for dim in (128, 512)]
-    bars, up = tuple(FOUND)[:2], "queries/s"
-    yield Step("search", "How fast is search beside one product and `topk`?", 9, runs, FOUND, bars, up)
-    runs = [among("more_keys", 128, f"{made} --k 4 1024 --rounds 1")]
-    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND, bars, up)
-    runs = [among("most_keys", 128, few), among("more_keys", 512, few)]
-    yield Step("search-most", "And among as many bytes as a card holds?", 9, runs, FOUND, bars, up)
+def search_more() -> Iterator[Step]:
+    runs = [_among("more_keys", 128, "few_queries"), _among("more_keys", 512, "few_queries")]
+    yield Step("search-more", "And among four times as many keys?", 9, runs, FOUND, ("queries/s",), "queries/s")
+    runs = [_among("most_keys", 128, "few_queries")]
+    yield Step("search-most", "And among sixteen times as many?", 9, runs, FOUND, ("queries/s",), "queries/s")
+
+
+def search_on_the_host() -> Iterator[Step]:
     lists = "python -m tests.benchmarks.bench_lists --text {texts}/code-train.jsonl.xz --rounds 2"
     lists += " --queries {queries} --k {host_ks}"
     asks = "How fast is search on the host's threads beside FAISS?"
-    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST, tuple(HOST)[:3], up)
+    yield Step("search-host", asks, 8, [Run("", [lists], each="rows")], HOST, tuple(HOST)[:3], "queries/s")
+
+
+def many_keys() -> Iterator[Step]:
+    command = (
+        "python -m tests.benchmarks.bench_many_keys --keys {more_keys} {most_keys} --dim {many_dim} "
+        "--length {list_length} --queries {block} --wanted {wanted} --device {device}"
+    )
+    figures = {"queries/s": "queries", "finds its own key": "own", "minutes for all": "minutes", "peak, GB": "peak"}
+    asks = "How long would the neighbours of 103 million tokens of width 512 take?"
+    yield Step(
+        "neighbors-of-many", asks, 8, [Run("", [command], each="rows")], figures, ("minutes for all",), "minutes"
+    )
 
 
 # The papers' effects at a larger size
@@ -402,20 +475,19 @@ def _read(name: str, memory: str, more: str = "") -> str:
     return f"memlm evaluate model/{name} --device {{device}} {more} --json --memory {memory}"
 
 
-def trime_at_size() -> Iterator[Step]:
-    for seed in range(3):
-        plain, trime, long = (f"novels-{name}-{seed}" for name in ("plain", "trime", "trime-long"))
-        runs = [
-            Run(plain, [*_long(plain, "", seed), _read(plain, "local:theta=tune,lambda=tune")]),
-            Run(trime, [*_long(trime, "--method trime", seed), _read(trime, WINDOW)]),
-            Run(long, [*_long(long, "--method trime-long", seed), _read(long, "trime-long")]),
-        ]
-        asks = f"Does TRIME beat a cache of its window on novels? Seed {seed}"
-        yield Step(f"trime-novels-{seed}", asks, 9, runs, READ)
-        runs = [
-            Run("trime-ext", [tokens("novels"), *_external(f"novels-ext-{seed}", f"--steps {{updates}} {SMALL}", seed)])
-        ]
-        yield Step(f"trime-ext-novels-{seed}", f"And trime-ext? Seed {seed}", 9, runs, EXTERNAL)
+def trime_at_size(seed: int) -> Iterator[Step]:
+    plain, trime, long = (f"novels-{name}-{seed}" for name in ("plain", "trime", "trime-long"))
+    runs = [
+        Run(plain, [*_long(plain, "", seed), _read(plain, "local:theta=tune,lambda=tune")]),
+        Run(trime, [*_long(trime, "--method trime", seed), _read(trime, WINDOW)]),
+        Run(long, [*_long(long, "--method trime-long", seed), _read(long, "trime-long")]),
+    ]
+    asks = f"Does TRIME beat a cache of its window on novels? Seed {seed}"
+    yield Step(f"trime-novels-{seed}", asks, 9, runs, READ)
+    runs = [
+        Run("trime-ext", [tokens("novels"), *_external(f"novels-ext-{seed}", f"--steps {{updates}} {SMALL}", seed)])
+    ]
+    yield Step(f"trime-ext-novels-{seed}", f"And trime-ext? Seed {seed}", 9, runs, EXTERNAL)
 
 
 def _external(name: str, how: str, seed: int = 0) -> list[str]:
@@ -431,25 +503,26 @@ def _external(name: str, how: str, seed: int = 0) -> list[str]:
 
 NEIGHBORS = [
     tokens("novels"),
-    f"memlm train tokens/novels {XL} --steps {{updates}} --seed 0 --name novels-xl --json",
-    "memlm build-datastore model/novels-xl --key hidden --device {device} --name novels-xl --json",
-    "memlm build-index datastore/novels-xl --metric ip --name novels-xl --json",
-    "memlm precompute-neighbors index/novels-xl --k 4 --exclude document --device {device} --name novels-xl --json",
+    f"memlm train tokens/novels {XL} --steps {{steps}} --seed 0 --name novels-encoder --json",
+    "memlm build-datastore model/novels-encoder --key hidden --device {device} --name novels --json",
+    "memlm build-index datastore/novels --metric ip --name novels --json",
+    "memlm precompute-neighbors index/novels --k 4 --exclude document --device {device} --name novels --json",
 ]
-"""Commands that find SPALM's neighbours with its own Transformer-XL."""
+"""Commands that find SPALM's neighbours with a Transformer-XL that learns longer than what reads them."""
+ENCODER = (3,)
+"""Minutes that it learns."""
 
 
-def spalm_at_size() -> Iterator[Step]:
-    for seed in range(3):
-        plain, spalm = (f"novels-{name}-{seed}" for name in ("xl", "spalm"))
-        how = f"{XL} --steps {{updates}} --seed {seed}"
-        trained = [f"memlm train tokens/novels {how} --name {plain} --json"]
-        learned = [*NEIGHBORS, f"memlm train neighbors/novels-xl --method spalm {how} --name {spalm} --json"]
-        runs = [
-            Run("Transformer-XL", [tokens("novels"), *trained, EVALUATE.format_map(Only(row=plain))]),
-            Run("SPALM", [*learned, EVALUATE.format_map(Only(row=spalm))]),
-        ]
-        yield Step(f"spalm-novels-{seed}", f"Does SPALM gain on novels? Seed {seed}", 9, runs, QUALITY)
+def spalm_at_size(seed: int) -> Iterator[Step]:
+    plain, spalm = (f"novels-{name}-{seed}" for name in ("xl", "spalm"))
+    how = f"{XL} --steps {{updates}} --seed {seed}"
+    trained = [f"memlm train tokens/novels {how} --name {plain} --json"]
+    learned = [*NEIGHBORS, f"memlm train neighbors/novels --method spalm {how} --name {spalm} --json"]
+    runs = [
+        Run("Transformer-XL", [tokens("novels"), *trained, EVALUATE.format_map(Only(row=plain))]),
+        Run("SPALM", [*learned, EVALUATE.format_map(Only(row=spalm))], ENCODER),
+    ]
+    yield Step(f"spalm-novels-{seed}", f"Does SPALM gain on novels? Seed {seed}", 9, runs, QUALITY)
 
 
 # Questions that small models left open
@@ -462,7 +535,7 @@ def open_questions() -> Iterator[Step]:
     yield Step("trime-constant", "Is back-propagation into memory worth it at segments of 3,072?", 9, runs, READ)
     xl, score = _trained("code", "transformer-xl"), EVALUATE.format_map(Only(row="code-transformer-xl"))
     lengths = ("{segment}", "{middle_segment}", "{long_segment}")
-    runs = [Run(f"read with M = {length}", [*xl, f"{score} --mem-length {length}"], minutes=6) for length in lengths]
+    runs = [Run(f"read with M = {length}", [*xl, f"{score} --mem-length {length}"], minutes=(6,)) for length in lengths]
     yield Step("longer-cache", "Does a Transformer-XL gain from a longer cache at test?", 9, runs, QUALITY)
     trime = _long("novels-trime-0", "--method trime", 0)
     runs = [
@@ -482,8 +555,8 @@ def spalm_read_often(share: str) -> Step:
     for dropout in ("0.1", "0.2", "0.3"):
         row = f"novels-often-{share}-{dropout}"
         hidden = f"--set memory.neighbor_dropout={share} --set model.dropout={dropout}"
-        train = f"memlm train neighbors/novels-xl --method spalm {XL} --epochs {{epochs}} {hidden} --name {row} --json"
-        runs.append(Run(row, [*NEIGHBORS, train, EVALUATE.format_map(Only(row=row))]))
+        train = f"memlm train neighbors/novels --method spalm {XL} --epochs {{epochs}} {hidden} --name {row} --json"
+        runs.append(Run(row, [*NEIGHBORS, train, EVALUATE.format_map(Only(row=row))], ENCODER))
     asks = f"Does SPALM gain on a text read ten times, with neighbours hidden at {share} of the positions?"
     return Step(f"spalm-often-{share}", asks, 9, runs, QUALITY)
 
@@ -502,6 +575,41 @@ def memorizing_gates() -> Step:
     for row, how in {"code-gate-5": "gate_bias=5", "code-gate-fast": "gate_lr=5e-3"}.items():
         model = f"{LAYERS['memorizing-few']} --set model.attention.{how} --set model.ffn_width={{ffn_width}}"
         train = f"memlm train tokens/code {model} {SHAPE} --steps {{steps}} --seed 0 --name {row} --json"
-        runs.append(Run(row, [tokens("code"), train, EVALUATE.format_map(Only(row=row))], minutes=3))
+        runs.append(Run(row, [tokens("code"), train, EVALUATE.format_map(Only(row=row))], minutes=(3,)))
     asks = "Does Memorizing gain where gates begin at memory, or learn ten times as fast?"
     return Step("memorizing-gates", asks, 9, runs, QUALITY)
+
+
+# The order
+
+RIGHT = "correctness"
+MACHINE = "the machine"
+TRAINING = "training, compiled or not"
+TRIME = "TRIME's step and kernels"
+SEARCH = "search, beside FAISS"
+MANY = "103 million neighbours"
+INSIDE = "memory inside layers"
+AT_SIZE = "TRIME and SPALM"
+OPEN = "open questions"
+ORDER: Sequence[tuple[str, Callable[[], Iterator[Step]]]] = (
+    (RIGHT, kernel_tests),
+    (TRIME, trime_step),
+    (TRAINING, training_loop),
+    (SEARCH, search),
+    (MANY, many_keys),
+    (RIGHT, same_figures),
+    (TRIME, kernels),
+    (MACHINE, machine),
+    (TRAINING, compiled_training),
+    (SEARCH, search_on_the_host),
+    (RIGHT, suite),
+    *((INSIDE, partial(layers, text, FIRST)) for text in TEXTS),
+    (INSIDE, continued),
+    *((INSIDE, partial(names, text)) for text in ("novels", "code")),
+    *((AT_SIZE, partial(made, seed)) for seed in range(3) for made in (trime_at_size, spalm_at_size)),
+    (OPEN, open_questions),
+    *((INSIDE, partial(exact, text)) for text in TEXTS),
+    (SEARCH, search_more),
+    *((INSIDE, partial(layers, text, [name for name in LAYERS if name not in FIRST])) for text in TEXTS),
+)
+"""Areas, and their steps: a wrong kernel makes all else worthless; speed takes minutes, what memory gains hours."""

@@ -7,31 +7,27 @@ import lzma
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from torch._inductor import config as inductor
 
 from memlm_cli.app import main
-from tests.benchmarks.bench_machine import Row
 from tests.gpu import __main__ as command
-from tests.gpu.campaign import Campaign, Ended, as_toml, figures_in, found_at
-from tests.gpu.page import page
-from tests.gpu.steps import TINY, Step, steps
+from tests.gpu.campaign import Campaign, Ended, Failed, Part, Runner, Unfinished, as_toml, figures_in, found_at
+from tests.gpu.effects import effects, every
+from tests.gpu.page import page, tables
+from tests.gpu.steps import FULL, TINY, Run, Step, steps
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs/site"))
 
 import results
 
 STEPS = {step.name: step for step in steps()}
-ELSEWHERE = (
-    "suite",
-    "same-figures",
-    "machine",
-    "compiled-training",
-    "kernel-tests",
-)
-"""Steps whose commands have no small form, or are benchmarks with tests of their own."""
 ALIKE = (
     "layers-proofs",
     "layers-novels",
@@ -39,9 +35,18 @@ ALIKE = (
     "exact-novels",
     *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
     "spalm-often-0.",
+    "names-code",
+    "compiled-training-fp32",
+    "search-m",
     "trime-constant",
 )
 """How steps begin that differ from others by a text, a seed or a number."""
+ABSENT = {
+    "machine": {"expected", "of expected"},
+    "compiled-training-bf16": {"pays after, updates"},
+    "neighbors-of-many": {"finds its own key", "peak, GB"},
+}
+"""Columns without a figure in some rows of a step; others lack controls and what a CPU does not count."""
 
 
 @pytest.fixture(scope="module")
@@ -68,52 +73,99 @@ def in_this_process(words: Sequence[str], seconds: float) -> Ended:
             if words[2] == "memlm_cli":
                 return Ended(main(list(words[3:])), output.getvalue())
             runpy.run_module(words[2], run_name="__main__", alter_sys=False)
+    except SystemExit as ended:
+        return Ended(int(ended.code or 0), output.getvalue())
     finally:
         sys.argv = arguments
     return Ended(0, output.getvalue())
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # Triton's interpreter, of bf16
-@pytest.mark.parametrize("name", [name for name in STEPS if name not in ELSEWHERE and not name.startswith(ALIKE)])
-def test_a_step_runs_and_has_all_its_figures(name: str, places: tuple[Path, Path]) -> None:
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile, of what it traces
+@pytest.mark.parametrize("name", [name for name in STEPS if not name.startswith(ALIKE)])
+def test_a_step_runs_and_has_all_its_figures(
+    name: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name == "kernels":
         pytest.importorskip("triton", reason="Triton is not installed")
+    if name.startswith("compiled"):  # traced, but left to PyTorch: a compiler of C++ takes minutes
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+        monkeypatch.setattr(inductor.triton, "cudagraphs", False)
+    monkeypatch.chdir(command.ROOT)
     texts, store = places
-    campaign = Campaign(texts, store, "cpu", TINY, in_this_process, probes=False)
-    rows = campaign.run(STEPS[name], 600)
-    assert len(rows) >= len(STEPS[name].runs)
-    for row in rows:
+    parts = list(Campaign(texts, store, "cpu", TINY, in_this_process, probes=False).run(STEPS[name], 600))
+    assert len(parts) == len(STEPS[name].runs) and all(part.rows for part in parts)
+    for row in (row for part in parts for row in part.rows):
         missing = {column for column in STEPS[name].figures if row[column] is None}
-        assert missing <= {"counting", "right at 1", "peak, GB"} and len(missing) < len(row) - 1, row
+        assert missing <= ABSENT.get(name, {"counting", "right at 1", "peak, GB"}) and len(missing) < len(row) - 1, row
+    if name == "search":
+        assert {"FAISS on the host" in row["row"] for row in parts[0].rows} == {True, False}
+        assert len(parts[0].notes) == 2  # no build of FAISS for a GPU
 
 
-def test_figures_of_the_machine_are_those_of_its_rows() -> None:
-    told = {"speed": [Row("product", "GFLOP/s", 3.0, 4.0, "here", 1, 1.0, 0).told]}
-    campaign = Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, json.dumps(told)))
-    (row,) = campaign.run(STEPS["machine"], 600)
-    assert (row["row"], row["of expected"], row["expected"]) == ("product", 0.75, 4.0)
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of results of its own."""
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(results, "CHARTS", tmp_path / "charts")
+    monkeypatch.setattr(command, "draw", lambda: results.main() >= 0)
+    return tmp_path
+
+
+ABOUT = {"machine": "GPU", "date": "2026-11-26", "commit": "abc", "command": "python -m tests.gpu a"}
+
+
+def kept(name: str, perplexity: float = 7.25) -> None:
+    """Figures of a step, all of them the same, in its rows' own names."""
+    runs = [run.row.format(**FULL) for run in STEPS[name].runs]
+    figures = dict.fromkeys(STEPS[name].figures, perplexity)
+    command.keep(STEPS[name], [Part(run, [{"row": run} | figures]) for run in runs], ABOUT)
 
 
 @pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("name", ["suite", "machine", "search-host", "layers-code-infinity"])
-def test_a_first_result_makes_the_page_with_its_table_and_chart(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = STEPS[name]
-    monkeypatch.setattr(command, "RESULTS", tmp_path)
-    monkeypatch.setattr(results, "RESULTS", tmp_path)
-    monkeypatch.setattr(results, "CHARTS", tmp_path / "charts")
-    command.keep(step, [{"row": "a"} | dict.fromkeys(step.figures, 7.25)], "cpu", "0")
-    assert results.main() == 2
-    written = (tmp_path / "gpu.md").read_text("utf-8")
-    assert f"](data/gpu/{name}.toml)" in written and "| a | 7.25 |" in written
-    assert re.findall(r"\(charts/(\S+)\)", written) == [file.name for file in (tmp_path / "charts").iterdir()]
+def test_a_first_result_makes_the_page_with_its_table_and_chart(name: str, pages: Path) -> None:
+    kept(name)
+    written = (pages / "gpu.md").read_text("utf-8")
+    assert f"](data/gpu/{name}.toml)" in written and "| 7.25 |" in written
+    assert re.findall(r"\(charts/(\S+)\)", written) == [file.name for file in (pages / "charts").iterdir()]
+
+
+@pytest.mark.usefixtures("drawn")
+def test_effects_at_size_are_drawn_once_their_steps_have_run(pages: Path) -> None:
+    kept("layers-code-transformer-xl", 10.0)
+    assert "effects-at-size" not in (pages / "gpu.md").read_text("utf-8")
+    kept("layers-code-memorizing-many", 9.0)
+    for seed, perplexity in enumerate((8.0, 9.0)):
+        plain, trime = (Part(f"novels-{one}-{seed}", [], []) for one in ("plain", "trime"))
+        rows = [{"row": part.run} | dict.fromkeys(STEPS["trime-novels-0"].figures, 10.0) for part in (plain, trime)]
+        rows[1]["with memory"] = perplexity
+        parts = [Part(row["row"], [row]) for row in rows]
+        command.keep(STEPS[f"trime-novels-{seed}"], parts, ABOUT)
+    found = {row["cells"][0]: row["cells"][2:] for row in tomllib.loads(effects(tables(pages / "data/gpu")))["rows"]}
+    assert found == {
+        "trime, novels": [{"percent": -15.0, "low": -78.5, "high": 48.5}, {"percent": -19.7}, 2],
+        "memorizing-many, code": [{"percent": -10.0}, {"percent": -10.2}, 1],
+    }
+    written = (pages / "gpu.md").read_text("utf-8")
+    assert "−10.0 %" in written and "](charts/gpu-effects-at-size.svg)" in written
+    assert "trime, novels" in (pages / "charts/gpu-effects-at-size.svg").read_text("utf-8")
+
+
+def test_every_effect_is_of_rows_and_columns_that_steps_have() -> None:
+    for figure in (figure for one in every() for pair in one.pairs for figure in pair):
+        step = STEPS[figure.step]
+        assert figure.row in [run.row.format(**FULL) for run in step.runs] and figure.column in step.figures
 
 
 def test_steps_are_through_within_nine_minutes_and_have_names_of_their_own() -> None:
     assert len(STEPS) == len(list(steps()))
     assert all(step.minutes <= 9 for step in STEPS.values())
     assert all(step.drawn and set(step.drawn) <= set(step.figures) for step in STEPS.values())
+    for step in STEPS.values():
+        assert len({run.row.format(**FULL) for run in step.runs}) == len(step.runs)
+        assert all(sum(run.minutes) < step.minutes for run in step.runs)
 
 
 def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> None:
@@ -124,26 +176,115 @@ def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> 
         return Ended(0, json.dumps({"metrics": {"tokens_per_second": 6400.0}}))
 
     campaign = Campaign(Path("t"), Path("s"), "cpu", TINY | {"batch": 64}, runner)
-    campaign.run(STEPS["layers-code-infinity"], 600)
+    list(campaign.run(STEPS["layers-code-infinity"], 600))
     trained = [words for words in typed if " train " in words]
     assert "--steps 30 " in trained[0] and "--name code-infinity-probe" in trained[0]
     assert f"--steps {6 * 60 * 6400 // 64} " in trained[1] and trained[1].count("--name code-infinity ") == 1
+    typed.clear()
+    list(campaign.run(STEPS["memorizing-continued"], 600))
+    lengths = [int(steps) for steps in re.findall(r" --steps (\d+)", " ".join(typed))]
+    assert lengths == 2 * [30, 3 * 60 * 100, 30, 90 * 100]
 
 
-def test_a_table_keeps_the_figures_and_the_page_says_how_much_was_not_measured() -> None:
-    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"}, ("tokens/s",), "tokens/s")
-    data = as_toml(step, [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}], {"machine": "GPU"})
+RUNS = [Run(name, [f"python -m {name}"]) for name in "ab"]
+TWO = Step("one", "How fast?", 1, RUNS, {"n": "n"}, ("n",), "tokens/s")
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str) -> int:
+    """Exit code of the campaign's command, of the one step above, with a machine that lacks nothing."""
+    monkeypatch.setattr(command, "steps", lambda: iter([TWO]))
+    monkeypatch.setattr(command, "in_a_process", runner)
+    monkeypatch.setattr(command, "missing_here", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["gpu", *words, "--device", "cpu", "--commit", "abc"])
+    return command.main()
+
+
+def test_what_is_stopped_goes_on_where_it_was(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: list[str] = []
+
+    def runner(words: Sequence[str], seconds: float) -> Ended:
+        typed.append(words[2])
+        return Ended(130 if typed == ["a", "b"] else 0, json.dumps({"n": len(typed), "notes": [f"of {words[2]}"]}))
+
+    own = ("NEXT", "--store", str(pages))
+    assert tried(monkeypatch, runner, *own) == 1
+    file = pages / "data/gpu/one.toml"
+    assert tomllib.loads(file.read_text("utf-8"))["left"] == ["b"]
+    assert "Not measured: b." in (pages / "gpu.md").read_text("utf-8")
+    assert tried(monkeypatch, runner, *own) == 0
+    whole = tomllib.loads(file.read_text("utf-8"))
+    assert (typed, [row["cells"] for row in whole["rows"]]) == (["a", "b", "b"], [["a", 1], ["b", 3]])
+    assert (whole["left"], whole["notes"]) == ([], ["of a", "of b"])
+    assert tried(monkeypatch, runner, *own) == 0 and len(typed) == 3  # nothing is left
+
+
+def test_rows_of_another_commit_are_measured_again(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command.keep(TWO, [Part("a", [{"row": "a", "n": 7}])], ABOUT | {"commit": "older"}, ["b"])
+    assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "one", "--store", str(pages)) == 0
+    table = tomllib.loads((pages / "data/gpu/one.toml").read_text("utf-8"))
+    assert [row["cells"][1] for row in table["rows"]] == [1, 1] and table["commit"] == "abc"
+
+
+def test_next_leaves_out_what_failed(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed: list[str] = []
+
+    def runner(words: Sequence[str], seconds: float) -> Ended:
+        typed.append(words[2])
+        return Ended(3, "")
+
+    own = ("NEXT", "--store", str(pages), "--minutes", "5")
+    assert [tried(monkeypatch, runner, *own) for _ in range(2)] == [1, 0] and typed == ["a"]
+    assert tried(monkeypatch, runner, "one", *own[1:]) == 1 and typed == ["a", "a"]  # whoever names it runs it
+    assert not (pages / "data/gpu").exists()
+
+
+def test_next_runs_what_fits_into_the_minutes(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "NEXT", "--store", str(pages), "--minutes", "0.5") == 0
+    assert not (pages / "data/gpu").exists()
+    assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "NEXT", "--store", str(pages), "--minutes", "5") == 0
+    assert (pages / "data/gpu/one.toml").exists()
+
+
+@pytest.mark.parametrize("words", [["no-such-step"], ["NEXT", "--device", "cuda"], ["NEXT", "--device", "cpu"]])
+def test_what_cannot_be_run_is_a_mistake_of_typing(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["gpu", *words, "--texts", str(tmp_path), "--store", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+
+
+def test_what_prints_no_figures_has_failed() -> None:
+    with pytest.raises(Failed):
+        list(Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, "{no json")).run(TWO, 9))
+
+
+def test_time_that_is_over_stops_a_step_before_its_next_command() -> None:
+    with pytest.raises(Unfinished):
+        list(Campaign(Path("t"), Path("s"), "cpu", TINY, command.in_a_process).run(TWO, -1))
+
+
+def test_a_table_keeps_the_figures_and_the_page_says_what_was_not_measured() -> None:
+    step = Step("one", "How fast?", 1, [], {"tokens/s": "speed"}, ("tokens/s",), "tokens/s", area="Speed?")
+    rows = [{"row": "a", "tokens/s": 1234.5678}, {"row": "b", "tokens/s": None}]
+    data = as_toml(step, [Part("r", rows)], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
-    shown = page([step, Step("two", "And then?", 1, [])], {"one"})
-    assert re.findall(r"table: (\w+)", shown) == ["one"] and "1 of 2" in shown
+    others = [Step(name, "And then?", 1, [], area=area) for name, area in (("two", "Speed?"), ("three", "Gain?"))]
+    shown = page([step, *others], {"one"}, at_size=False)
+    assert re.findall(r"table: (\w+)", shown) == ["one"]
+    assert "|Speed?|`two`|" in shown and "|Gain?|`three`|" in shown
 
 
-def test_the_page_of_results_has_every_measured_step_and_is_not_there_without_one() -> None:
-    results = Path(__file__).parent.parent.parent / "docs/results"
-    measured = {path.stem for path in (results / "data/gpu").glob("*.toml")}
-    written = (results / "gpu.md").read_text("utf-8") if (results / "gpu.md").exists() else ""
+def test_the_page_of_results_is_that_of_the_steps_and_their_data() -> None:
+    folder = command.ROOT / "docs/results"
+    measured = tables(folder / "data/gpu")
+    written = (folder / "gpu.md").read_text("utf-8")
     shown = re.sub(r"(<!-- table: \S+ -->)\n.*?(<!-- end -->)", r"\1\n\2", written, flags=re.S)
-    assert shown == (page(list(STEPS.values()), measured) if measured else "")
+    found = effects(measured)
+    assert shown == page(list(STEPS.values()), measured, found is not None), "run python -m tests.gpu PAGE"
+    file = folder / "data/gpu/effects-at-size.toml"
+    assert (file.read_text("utf-8") if file.exists() else None) == found
 
 
 def test_figures_are_found_in_what_a_command_prints() -> None:

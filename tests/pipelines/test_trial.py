@@ -61,7 +61,7 @@ def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
     assert found.passes >= min(found.worthwhile, GOOD_PASSES)
     assert found.seconds(machine) <= USED * 60 * minutes + 1
     if found.bytes < 0.9 * total:  # else more time than all of the text is worth
-        assert found.seconds(machine) >= 0.9 * USED * 60 * minutes
+        assert found.seconds(machine) >= 0.88 * USED * 60 * minutes
     assert 0 < found.test == found.valid <= (0.1 if found.bytes == total else 0.25)
 
 
@@ -123,7 +123,7 @@ def minutes_in(said):
 
 @pytest.mark.parametrize("shares", [None, (0.1, 0.1)])
 def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_little(shares):
-    machine = Machine(1_550, 3, spent=15.0)
+    machine = Machine(1_350, 3, spent=15.0)
     found = planner(machine, shares).best(NOVEL)
     assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
     assert FEWEST_PASSES <= found.passes < GOOD_PASSES
@@ -137,7 +137,7 @@ def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_littl
 
 
 def test_shares_that_are_asked_for_are_taken_and_cost_time():
-    machine = Machine(5_000, 5)
+    machine = Machine(3_000, 5)
     found, own = planner(machine).best(NOVEL), scored_shares(["0.7", "0.1", "0.2"])
     asked = planner(machine, own).best(NOVEL)
     assert own == (asked.valid, asked.test) == (0.1, 0.2)
@@ -154,7 +154,7 @@ def test_shares_that_are_asked_for_are_taken_and_cost_time():
     ("minutes", "lacking"),
     [
         (2, "all of the text, larger valid and test splits, 8 passes over it and a second model trained with memory"),
-        (4, "larger valid and test splits and a second model trained with memory"),
+        (3, "8 passes over it and a second model trained with memory"),
         (60, None),
     ],
 )

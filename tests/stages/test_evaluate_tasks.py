@@ -22,6 +22,7 @@ from stages.evaluate_tasks import EvaluateTasks, prices
 from stages.evaluation.config import EvaluateConfig
 from stages.forecasts.models import EvaluateTasksForecast
 from stages.import_model import ImportConfig, ImportModel
+from stages.lineage.corpus import tokenizer_of
 from stages.methods import METHODS
 from stages.methods.stream.meta_mbpa import MetaMbpa
 from stages.models.weights import load_model
@@ -45,7 +46,7 @@ from tests.stages.training.test_loop import Notes
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6}
+SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6, "names": True}
 """Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
@@ -161,6 +162,14 @@ def test_prototypes_answer_for_labels_that_were_learnt(store: Store, tokens: Art
         scored(store, model, memory="coarse:part=head")
 
 
+def test_weights_of_labels_begin_at_their_names_where_that_is_said(store: Store, tokens: Artifact) -> None:
+    plain, named = (stream_model(store, tokens, "emar", steps=6, memory={"names": said}) for said in (False, True))
+    spelled = [tokenizer_of(tokens).encode_texts([name])[0].tolist() for name in tokens.metrics["labels"]]
+    assert [model.config["model"]["head"]["names"] for model in (plain, named)] == [[], spelled]
+    begun = [load_file(model.file("after/00.safetensors")) for model in (plain, named)]
+    assert [name for name in begun[0] if (begun[0][name] != begun[1][name]).any()] == ["head.weight"]
+
+
 @pytest.mark.parametrize("samples", ["task", "real"])
 def test_a_language_model_answers_and_keeps_what_it_wrote_as_text(samples: str, store: Store, tokens: Artifact) -> None:
     memory, faster = {"gamma": 0.5, "samples": samples}, {"lr": 0.01}
@@ -209,6 +218,11 @@ def test_every_method_begins_with_an_imported_model(method: str, store: Store, i
     assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
 
 
+def test_a_loss_that_is_no_number_is_of_a_task(store: Store, tokens: Artifact) -> None:
+    with pytest.raises(UsageError, match="in task moods"):
+        stream_model(store, tokens, "seq", order=ORDER, optimizer={"name": "sgd", "lr": 1e30}, clip_norm=0.0)
+
+
 def further(store: Store, model: Artifact, method: str, **settings: object) -> Artifact:
     """A model trained on by a method, with factors."""
     config = {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
@@ -253,13 +267,15 @@ def test_a_memory_that_never_has_k_documents_is_refused(
     assert sought
 
 
-def test_labels_of_unknown_words_cannot_be_written(store: Store, tmp_path: Path) -> None:
+def test_labels_of_unknown_words_cannot_be_spelled(store: Store, tmp_path: Path) -> None:
     one = write_task(tmp_path / "one", ("a", "b"), {"train": 8})
     (one / "train.jsonl").write_text(
         "".join(json.dumps({"text": f"x {i}", "label": f"rare{i % 2}"}) + chr(10) for i in range(8))
     )
-    with pytest.raises(UsageError, match="rare0"):
-        stream_model(store, tokenized(store, [one], min_count=5), "lamol")
+    tokens = tokenized(store, [one], min_count=5)
+    for method, memory in (("lamol", {}), ("emar", {"names": True})):
+        with pytest.raises(UsageError, match="rare0"):
+            stream_model(store, tokens, method, memory=memory)
 
 
 @pytest.mark.parametrize("method", LEARNT)

@@ -1,7 +1,8 @@
 """EMAR: memory is activated, and then reconsolidated by prototypes of the labels."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from stages.memory.episodic import representatives
 from stages.methods.method import SideInputs, Update
 from stages.methods.stream.config import EmarConfig
 from stages.methods.stream.memory import KEEP, KeepsDocuments
+from stages.models.head_settings import MatcherSettings
 from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
@@ -27,6 +29,7 @@ AT_ONCE = 256
 class Emar(KeepsDocuments[EmarConfig]):
     """The first pass over a task learns it beside M, then some of it is written: the next ones to K-means' centres.
 
+    Weights of labels begin at their encoded names, if the head has these.
     Each further pass is a round: activation, the task beside M; then reconsolidation, a pass over M in which the
     encoder learns to be near the prototypes of the pass before.
 
@@ -42,6 +45,10 @@ class Emar(KeepsDocuments[EmarConfig]):
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
         self._model, self._tasks = model, tasks
+        names = cast(MatcherSettings, model.config.head).names
+        if names and not self._head.seen.any():  # a stream that goes on has learnt its weights
+            with torch.no_grad():
+                self._head.weight.copy_(self._represent([batch_of_names(names, self._split).to(self._device)]))
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -127,11 +134,14 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def represented(self, rows: np.ndarray) -> Tensor:
         """h of documents [n], [n, d]; no gradients."""
+        return self._represent(self.batches(rows, AT_ONCE))
+
+    def _represent(self, batches: Iterable[LabelledBatch]) -> Tensor:
         with torch.no_grad(), evaluating(self._model):
             return torch.cat(
                 [
                     self._head.represent(self._model.read(batch).hidden, batch.mask).to(self._head.weight.dtype)
-                    for batch in self.batches(rows, AT_ONCE)
+                    for batch in batches
                 ]
             )
 
@@ -160,3 +170,13 @@ def _by_prototypes(head: Matcher) -> Iterator[None]:
         yield
     finally:
         head.train()
+
+
+def batch_of_names(names: Sequence[Sequence[int]], split: Documents) -> LabelledBatch:
+    """Names of labels, as tokens, in a batch that is read like documents of a split."""
+    ended, numbers = [[*name, split.eos] for name in names], np.arange(len(names))
+    offsets = np.cumsum([0, *map(len, ended)])
+    documents = replace(
+        split, ids=np.concatenate(ended), offsets=offsets, labels=numbers, task_numbers=0 * numbers, chosen=numbers
+    )
+    return documents.batch(numbers)

@@ -275,6 +275,27 @@ def test_other_kinds_find_most_and_leave_out_what_is_excluded(factory: str, metr
     assert (np.diff(rising, axis=1) >= 0).all()
 
 
+@pytest.mark.parametrize("factory", ["SQ8", "IVF8,PQ3x4fs"])
+@pytest.mark.parametrize("metric", ["l2", "ip"])
+def test_neighbours_come_nearest_first_in_whatever_order_an_engine_finds_them(factory: str, metric: str) -> None:
+    """A build of FAISS by cuVS was seen to give them unsorted."""
+    keys = smooth_keys(300)
+    index = built(factory, keys, metric)
+    want = searcher_of(index, metric, probe=8).search(keys[:40], 8)
+    order, search = np.random.default_rng(0), index.search
+
+    def unsorted(queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        distances, rows = search(queries, k)
+        places = order.permuted(np.tile(np.arange(k), (len(queries), 1)), axis=1)
+        return np.take_along_axis(distances, places, axis=1), np.take_along_axis(rows, places, axis=1)
+
+    index.search = unsorted
+    found = searcher_of(index, metric, probe=8).search(keys[:40], 8)
+    assert not (np.diff(index.search(keys[:40], 8)[0], axis=1) >= 0).all(axis=1).any()
+    for one, right in zip(found, want, strict=True):
+        np.testing.assert_array_equal(one, right)
+
+
 @pytest.mark.parametrize("factory", ["HNSW4", "IVF16,PQ3x4fs"])
 def test_other_kinds_give_up_only_when_no_allowed_row_is_left(factory: str) -> None:
     keys = smooth_keys(300)

@@ -65,7 +65,7 @@ def test_a_score_that_is_no_number_is_that_of_a_missing_key() -> None:
     assert pairs.tolist() == [ranking.MISSING] * 2
 
 
-@pytest.mark.parametrize("gigabytes", [2, 4, 8, 16, 80])
+@pytest.mark.parametrize("gigabytes", [2, 4, 8, 16, 80, 140])
 def test_what_a_gpu_holds_and_computes_at_a_time_fits_what_is_free(
     gigabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from stages.examples.examples import Batch
 from stages.memory.episodic import representatives
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, stream
 
@@ -166,3 +167,19 @@ def test_representatives_are_the_nearest_to_the_centres_of_a_loop(seed: int) -> 
     wanted = {min(range(40), key=lambda row: (((points[row] - one) ** 2).sum(), row)) for one in centres}
     assert found.tolist() == sorted(wanted)
     assert representatives(points[:3], 5, random).tolist() == [0, 1, 2]
+
+
+def test_weights_begin_once_at_the_encoded_names() -> None:
+    model, method = model_for("emar")
+    names = ((3, 4), (5,), (6, 7, 8), (9, 1))
+    model.config = model.config.model_copy(update={"head": model.config.head.model_copy(update={"names": names})})
+    method.begin_stream(model, stream(), 3)
+    for weight, name in zip(model.head.weight, names, strict=True):
+        inputs = torch.tensor([[0, *name]])
+        alone = Batch(inputs=inputs, targets=inputs, places=np.zeros((1, len(name) + 1), np.int64))
+        assert torch.allclose(weight, model.read(alone).hidden[0].mean(0), rtol=1e-12, atol=0)
+    method.begin_task(stream()[0])
+    learnt = model.head.weight.detach() + 1
+    model.head.weight.data.copy_(learnt)
+    method.begin_stream(model, stream(), 3)
+    assert model.head.weight.equal(learnt)
