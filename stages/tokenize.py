@@ -135,8 +135,7 @@ class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
         if isinstance(shard, encoded.WordsShard):
             return encoded.split_words(job.config, job.folder, work.spool, shard)
         if isinstance(shard, encoded.VocabularyShard):
-            lines = [job.record(words.key)["lines"] for words in encoded.vocabulary_shards(shard.texts)[:-1]]
-            return encoded.make_vocabulary(job.config, job.folder, lines, shard)
+            return encoded.make_vocabulary(job.config, job.folder, work.spool, shard)
         return encode_shard(job.folder, work, shard)
 
     def finish(self, job: Job[TokenizeConfig], plan: Plan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -38,6 +38,8 @@ class MarkedPiece(NamedTuple):
     """Name of the documents from here on, where it changes."""
 
 
+END = Piece("\n", starts_line=True, ends_line=True)
+"""Stands behind the last piece, where all is blank."""
 _Opened = tuple[str, int, bool]
 """A piece of text, the marks of what opens there, and whether a line begins there that is not the first with text of
 the record, nor blank; no class of its own, which would take longer to make than all else that is done with a line."""
@@ -96,19 +98,23 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
 
 
 def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
-    first, has_text, blank_before = True, False, True
-    for piece, blank, blank_after in _with_blanks(record):
-        marks = ENDS_LINE if piece.ends_line else 0
-        begins_line = has_text and piece.starts_line and not blank
+    first, has_text, blank, blank_before = True, False, True, True
+    for piece, after in pairwise(chain(record, [END])):
+        text, starts_line, ends_line = piece
+        if first:
+            blank = piece.is_blank
+        blank_after = after.is_blank
+        marks = ENDS_LINE if ends_line else 0
+        begins_line = has_text and starts_line and not blank
         if first:
             marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
         elif begins_line:
-            if boundary(piece.text, blank_before, blank_after):
+            if boundary(text, blank_before, blank_after):
                 marks |= OPENS_DOCUMENT | OPENS_PARAGRAPH
             elif blank_before:
                 marks |= OPENS_PARAGRAPH
-        yield piece.text, marks, begins_line
-        first, has_text, blank_before = False, has_text or not blank, blank
+        yield text, marks, begins_line
+        first, has_text, blank, blank_before = False, has_text or not blank, blank_after, blank
 
 
 def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPiece]:
@@ -122,19 +128,6 @@ def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPi
         yield MarkedPiece(text, marks | opening | (ending if number == last else 0))
 
 
-def _with_blanks(record: Iterable[Piece]) -> Iterator[tuple[Piece, bool, bool]]:
-    """Each piece, whether it is blank, and whether the one after is; behind the last all is."""
-    last: Piece | None = None
-    last_blank = True
-    for piece in record:
-        blank = piece.is_blank
-        if last is not None:
-            yield last, last_blank, blank
-        last, last_blank = piece, blank
-    if last is not None:
-        yield last, last_blank, True
-
-
 class ParagraphHashes:
     """Digests of paragraphs as pieces stream by: BLAKE2b-64 of a paragraph's text without the white space around it."""
 
@@ -146,6 +139,22 @@ class ParagraphHashes:
         self._beyond: hashlib.blake2b | None = None
         self._space = ""
         self._open = self._has_text = False
+
+    def ended(self, pieces: Sequence[MarkedPiece]) -> Iterator[int]:
+        """Take pieces; gives the hash of each paragraph that they bring to its end, if any, in order."""
+        texts = [piece.text for piece in pieces]
+        opening = [number for number, piece in enumerate(pieces) if piece.marks & OPENS_PARAGRAPH]
+        first, last = (opening[0], opening[-1]) if opening else (len(pieces), len(pieces))
+        for piece in pieces[:first]:
+            self.add(piece)
+        if opening and (begun := self.finish()) is not None:
+            yield begun
+        # Those that begin and end here are hashed at once, in a third of the time.
+        for start, stop in pairwise(opening):
+            text = "".join(texts[start:stop]).strip()
+            yield int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        for piece in pieces[last:]:
+            self.add(piece)
 
     def add(self, piece: MarkedPiece) -> int | None:
         """Take a piece; returns the hash of the paragraph that this piece brings to its end, if any."""

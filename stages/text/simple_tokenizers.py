@@ -1,5 +1,6 @@
 """Tokenizers that look up: words between white space, as in WikiText and Penn Treebank; characters; bytes of UTF-8."""
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from stages.array_files import save_arrays
 from stages.text.documents import ENDS_LINE
 from stages.text.spool import Pieces
-from stages.text.tokenizer import EOS, UNK, TrainableTokenizer, by_frequency, lower, words
+from stages.text.tokenizer import EOS, UNK, TrainableTokenizer, by_frequency, lower, splitting
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -32,13 +33,15 @@ class SplitText:
     @classmethod
     def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
         """Split consecutive pieces."""
-        found: defaultdict[str, int] = defaultdict(count().__next__)
-        places: list[int] = []
-        ends = np.zeros(len(texts) + 1, np.int64)
-        for number, text in enumerate(texts, start=1):
-            places.extend(map(found.__getitem__, words(lower(text) if lowercase else text)))
-            ends[number] = len(places)
-        return cls(list(found), np.array(places, np.uint32), np.diff(ends))
+        numbers: defaultdict[str, int] = defaultdict(count().__next__)
+        # Not a list: its numbers would be converted one by one.
+        places, ends = array("I"), [0]
+        texts = [lower(text) for text in texts] if lowercase else texts
+        words_of = splitting(texts)
+        for text in texts:
+            places.extend(map(numbers.__getitem__, words_of(text)))
+            ends.append(len(places))
+        return cls(list(numbers), np.array(places, np.uint32), np.diff(ends))
 
     def save(self, path: Path) -> None:
         """Write it to a file."""

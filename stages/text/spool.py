@@ -79,6 +79,10 @@ class Spool:
         texts = [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         return Pieces(texts[inside.start : inside.stop], table["marks"][inside.start : inside.stop])
 
+    def marks(self, inside: TextRange) -> np.ndarray:
+        """Marks of the pieces of a range, uint8 [P]; their text is not read."""
+        return np.asarray(self._table(inside.number)["marks"][inside.start : inside.stop])
+
     def layout(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """(characters int64 [P], marks uint8 [P]) of a shard's pieces, without their text."""
         table = self._table(number)
@@ -118,9 +122,9 @@ def write_spool(
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
         for number, batch in enumerate(batches(pieces, may_end), start=first):
-            finished = [value for piece in batch if (value := hashes.add(piece)) is not None]
-            hash_file.write(np.array(finished, "<u8").tobytes())
-            name_file.writelines(run.dumps().encode() for piece in batch if (run := names.add(piece)))
+            hash_file.write(np.fromiter(hashes.ended(batch), "<u8").tobytes())
+            named = (piece for piece in batch if piece.name is not None or piece.marks & OPENS_DOCUMENT)
+            name_file.writelines(run.dumps().encode() for piece in named if (run := names.add(piece)))
             yield _write_shard(number, batch, add)
         if (last := hashes.finish()) is not None:
             hash_file.write(np.array([last], "<u8").tobytes())

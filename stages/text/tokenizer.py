@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
@@ -64,14 +64,18 @@ class TextTokenizer(ABC):
         Args:
             rule: where `<eos>` is put; None: as is usual for the tokenizer.
         """
-        return self.closed(*self.encode_texts(pieces.texts), pieces, rule)
+        return self.closed(*self.encode_texts(pieces.texts), pieces.marks, rule)
 
     def closed(
-        self, ids: np.ndarray, counts: np.ndarray, pieces: Pieces, rule: EosRule | None = None
+        self, ids: np.ndarray, counts: np.ndarray, marks: np.ndarray, rule: EosRule | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P]; returns what `encode` returns."""
+        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P], by their marks, uint8 [P].
+
+        Returns: see `encode`.
+        """
         ends = np.cumsum(counts)
-        closing = pieces.where({"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[rule or self.eos_after])
+        wanted = {"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[rule or self.eos_after]
+        closing = np.flatnonzero(marks & wanted)
         counts = counts.copy()
         counts[closing] += 1
         # Places are counted in the ids before any `<eos>` is put in, as `np.insert` wants them.
@@ -106,10 +110,15 @@ _WORD = re.compile(r"(?:\S|[\x1c-\x1f])+")
 
 def words(text: str) -> list[str]:
     """Split text on Unicode white space, as the pre-tokenizer `WhitespaceSplit` does."""
+    return splitting([text])(text)
+
+
+def splitting(texts: Sequence[str]) -> Callable[[str], list[str]]:
+    """Function that splits each of some texts as `words` does."""
+    whole = "".join(texts)
     # `str.split` is far faster, and right where none of the four is there.
-    if "\x1c" in text or "\x1d" in text or "\x1e" in text or "\x1f" in text:
-        return _WORD.findall(text)
-    return text.split()
+    separated = "\x1c" in whole or "\x1d" in whole or "\x1e" in whole or "\x1f" in whole
+    return _WORD.findall if separated else str.split
 
 
 def lower(text: str) -> str:
@@ -133,16 +142,17 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
         min_count: what types that are kept occur at least; those with fewer count as `<unk>` too.
     """
     special = {EOS: counts[EOS], UNK: counts[UNK]}
-    ranked = sorted(counts.items() - special.items(), key=_rank)
-    frequent = bisect_right(ranked, -min_count, key=lambda entry: -entry[1])
+    ranked = _ranked({text: count for text, count in counts.items() if text not in special})
+    frequent = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
     kept = ranked[: frequent if limit is None else min(frequent, limit - len(special))]
-    special[UNK] += sum(count for _, count in ranked[len(kept) :])
-    return {text: id for id, (text, _) in enumerate(sorted([*kept, *special.items()], key=_rank))}
+    special[UNK] += sum(counts[text] for text in ranked[len(kept) :])
+    return {text: id for id, text in enumerate(_ranked({text: counts[text] for text in kept} | special))}
 
 
-def _rank(entry: tuple[str, int]) -> tuple[int, str]:
-    text, count = entry
-    return -count, text
+def _ranked(counts: dict[str, int]) -> list[str]:
+    """Texts by falling count, ties in order of text."""
+    # Two plain sorts take a third of the time of one by pairs; the second keeps the order of equals.
+    return sorted(sorted(counts), key=counts.__getitem__, reverse=True)
 
 
 MANY_TYPES = 2**16

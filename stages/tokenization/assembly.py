@@ -17,7 +17,7 @@ from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
 from stages.text.tokens import SPLITS
-from stages.tokenization.encoded import Work, scratch_file
+from stages.tokenization.encoded import Work, scratch_file, words_key
 from stages.tokenization.spooling import SCANNED, TextShard
 from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
 
@@ -37,7 +37,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
     for split in SPLITS:
         own = [shard for shard in shards if shard.split == split and shard.side != "source"]
         if own:
-            records = [job.draft.record(shard.key) for shard in own]
+            records = [_record(job, shard) for shard in own]
             figures = splits[split] = _split_metrics(split, records)
             source = [shard for shard in shards if shard.split == split and shard.side == "source"]
             if source:  # its paragraphs and documents stand before those of the target
@@ -58,6 +58,12 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
             paragraphs += figures["paragraphs"]
             documents += figures["documents"]
     return splits
+
+
+def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
+    """Notes about a shard: of its ids, and of its words where these were found first."""
+    split = words_key(shard)
+    return (job.draft.record(split) if job.draft.done(split) else {}) | job.draft.record(shard.key)
 
 
 def _write_source(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, Any]:

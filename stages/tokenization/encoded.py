@@ -18,7 +18,7 @@ from stages.text.form import counted
 from stages.text.huggingface import open_tokenizer, special_ids
 from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces, Spool
-from stages.text.tokenizer import EosRule, TextTokenizer, words
+from stages.text.tokenizer import EosRule, TextTokenizer, splitting
 from stages.tokenization.sources import TOKENIZER_FILE
 from stages.tokenization.spooling import SPOOL, TOKENIZER_MADE, TextShard
 
@@ -41,28 +41,35 @@ def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | Vocabula
     """Shards that come before the texts are encoded."""
     train = tuple(text for text in texts if text.split == "train")
     return [
-        *(WordsShard(f"words-{text.key}", text, phase="words") for text in train),
+        *(WordsShard(words_key(text), text, phase="words") for text in train),
         VocabularyShard(TOKENIZER_MADE, train, phase="vocabulary"),
     ]
 
 
 def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard) -> ShardOutput:
-    """Save a text's words."""
+    """Save a text's words; the record holds the figures of the text, which is not read again."""
     pieces = spool.pieces(shard.text.text)
-    output = ShardOutput(folder, {"lines": len(pieces.where(ENDS_LINE))})
-    SplitText.of(pieces.texts, config.lowercase).save(output.add(words_file(shard.text)))
+    split = SplitText.of(pieces.texts, config.lowercase)
+    output = ShardOutput(folder, _text_figures(pieces, len(split.places)))
+    split.save(output.add(words_file(shard.text)))
     return output
 
 
-def make_vocabulary(config: TokenizeConfig, folder: Path, lines: Sequence[int], shard: VocabularyShard) -> ShardOutput:
-    """Save the tokenizer, from what `split_words` left; `lines`: how many end in each text."""
+def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: VocabularyShard) -> ShardOutput:
+    """Save the tokenizer, from what `split_words` left."""
     split = (SplitText.read(folder / words_file(text)) for text in shard.texts)
+    lines = (int(np.count_nonzero(spool.marks(text.text) & ENDS_LINE)) for text in shard.texts)
     tokenizer = WordTokenizer.learn(
         zip(split, lines, strict=True), config.vocab_size, config.lowercase, config.min_count or 1
     )
     output = ShardOutput(folder)
     tokenizer.save(output.add(TOKENIZER_FILE))
     return output
+
+
+def words_key(text: TextShard) -> str:
+    """Key of the shard that splits a text of train."""
+    return f"words-{text.key}"
 
 
 def words_file(text: TextShard) -> str:
@@ -82,18 +89,23 @@ class Work:
         """Once there is one."""
         return open_tokenizer(self._folder / TOKENIZER_FILE)
 
-    def encode(self, shard: TextShard, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, int]:
-        """Ids of a shard, [T], the token at which each piece ends, int64 [P], and how many words there are.
+    def encode(self, shard: TextShard) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
+        """Ids of a shard, [T], the token at which each piece ends, int64 [P], marks uint8 [P], figures of its text.
 
-        The words of train are split already, where the vocabulary was made of them.
+        The words of train are split already, where the vocabulary was made of them; their record has the figures.
         """
-        split, tokenizer = self._folder / words_file(shard), self.tokenizer
-        # The text was split into words for the vocabulary: what that left is used again.
-        if isinstance(tokenizer, WordTokenizer) and split.exists():
-            text = SplitText.read(split)
-            return *tokenizer.closed(*tokenizer.encode_split(text), pieces), len(text.places)
+        left, tokenizer = self._folder / words_file(shard), self.tokenizer
+        if isinstance(tokenizer, WordTokenizer) and left.exists():
+            marks = self.spool.marks(shard.text)
+            return *tokenizer.closed(*tokenizer.encode_split(SplitText.read(left)), marks), marks, {}
+        pieces = self.spool.pieces(shard.text)
+        if isinstance(tokenizer, WordTokenizer):
+            split = SplitText.of(pieces.texts, tokenizer.lowercase)
+            figures = _text_figures(pieces, len(split.places))
+            return *tokenizer.closed(*tokenizer.encode_split(split), pieces.marks), pieces.marks, figures
         rule = eos_rule(tokenizer, aligned=shard.side is not None)
-        return *tokenizer.encode(pieces, rule), sum(len(words(piece)) for piece in pieces.texts)
+        figures = _text_figures(pieces, sum(map(len, map(splitting(pieces.texts), pieces.texts))))
+        return *tokenizer.encode(pieces, rule), pieces.marks, figures
 
 
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
@@ -115,24 +127,17 @@ def vocabulary_figures(config: TokenizeConfig, tokenizer: TextTokenizer) -> dict
 
 
 def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
-    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them.
-
-    Characters and bytes are counted with newlines, a CRLF as one; words between white space, plus one a line.
-    """
-    pieces = work.spool.pieces(shard.text)
-    ids, ends, words_inside = work.encode(shard, pieces)
+    """Save a shard's ids, and the tokens at which its documents and paragraphs begin; the record counts them."""
+    ids, ends, marks, figures = work.encode(shard)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    documents = starts[pieces.where(OPENS_DOCUMENT)]
-    paragraphs = starts[pieces.where(OPENS_PARAGRAPH)]
+    documents = starts[np.flatnonzero(marks & OPENS_DOCUMENT)]
+    paragraphs = starts[np.flatnonzero(marks & OPENS_PARAGRAPH)]
     record = {
+        **figures,
         "tokens": len(ids),
         "documents": len(documents),
         "paragraphs": len(paragraphs),
         "unknown": int(np.count_nonzero(ids == work.tokenizer.unk_id)),
-        "characters": sum(map(len, pieces.texts)),
-        "bytes": len("".join(pieces.texts).encode()),
-        "words": words_inside + len(pieces.where(ENDS_LINE)),
-        **counted(pieces.texts),
     }
     if shard.side is not None:  # sentences, whose newlines are not there
         record["line_ends"] = len(documents)
@@ -141,6 +146,20 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
     for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
         save_arrays(output.add(scratch_file(shard, name)), values)
     return output
+
+
+def _text_figures(pieces: Pieces, inside: int) -> dict[str, int]:
+    """Figures of a text; `inside`: its words between white space, to which one a line is added.
+
+    Characters and bytes are counted with newlines, a CRLF as one.
+    """
+    text = "".join(pieces.texts)
+    return {
+        "characters": len(text),
+        "bytes": len(text.encode()),
+        "words": inside + len(pieces.where(ENDS_LINE)),
+        **counted([text]),
+    }
 
 
 def scratch_file(shard: TextShard, name: str) -> str:

@@ -632,3 +632,9 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
             nats += (-model.log_probs(hidden)[range(len(targets)), targets.tolist()]).tolist()
     place = made.config["order"].index(tokens.metrics["tasks"][0])
     assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)  # no prompt: `<eos>` begins
+
+
+def test_epochs_of_more_updates_than_there_may_be_are_refused(store: Store, tokens: Artifact) -> None:
+    for epochs in (1e300, 2**31 / 16):  # 16 updates each
+        with pytest.raises(UsageError, match="--epochs"):
+            stream_model(store, tokens, "seq", epochs=epochs)
