@@ -5,7 +5,6 @@
 registers `memlm` and hands over to the harness, whose every other option works as ever.
 """
 
-import inspect
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 from memlm_cli.console import say
 from stages.errors import MemlmError, UsageError, did_you_mean
+from stages.inspection.settings import ReadSettings
 
 OF_REPORT = "report"
 """Where no memory is named; None is what the harness makes of `memory=none`, the model alone."""
@@ -34,19 +34,12 @@ class MemlmLM(TemplateLM):
         ref: str,
         report: str | None = None,
         memory: str | Sequence[str] | None = OF_REPORT,
-        index: str | None = None,
-        neighbors: str | None = None,
-        context: int | None = None,
-        stride: int | None = None,
-        mem_length: int | None = None,
-        long_length: int | None = None,
         store: str | None = None,
         device: str | None = None,
-        precision: str = "auto",
         seed: int = 0,
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
-        **unknown: Any,
+        **settings: Any,
     ) -> None:
         """Args: as of `memlm inspect`; `seed` for tasks that sample. Requests are read one at a time.
 
@@ -55,12 +48,11 @@ class MemlmLM(TemplateLM):
         from memlm_cli.notebook import open as open_store
 
         super().__init__()
-        for name in unknown:
-            raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, _arguments())}")
+        for name in settings.keys() - ReadSettings.model_fields:
+            known = ("ref", "store", "seed", *ReadSettings.model_fields)
+            raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
         if str(batch_size) != "1" or max_batch_size is not None:
             raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
-        settings = {"index": index, "neighbors": neighbors, "context": context, "stride": stride}
-        settings |= {"mem_length": mem_length, "long_length": long_length, "precision": precision}
         readings = None if memory == OF_REPORT else memory or "none"
         self._reader = open_store(store).read(ref, report=report, memory=readings, device=_device(device), **settings)
         self._seed = seed
@@ -140,12 +132,6 @@ class MemlmLM(TemplateLM):
             if any(end in written for end in ends):
                 break
         return written[: min((place for end in ends if (place := written.find(end)) >= 0), default=len(written))]
-
-
-def _arguments() -> list[str]:
-    """Names that `--model_args` may have."""
-    own = inspect.signature(MemlmLM.__init__).parameters
-    return [name for name in own if name not in ("self", "unknown", "device", "batch_size", "max_batch_size")]
 
 
 def _device(asked: str | None) -> str:

@@ -115,7 +115,7 @@ COMMANDS = {
         {
             "tokens": Reference("Score another corpus than the model's.", ("tokens",)),
             "index": Reference("Memory of another encoder, searched.", ("index",)),
-            "neighbors": Reference("Memory of another encoder, as stored; what a gate reads.", ("neighbors",)),
+            "neighbors": Reference("Memory of another encoder, as stored; what a spalm model reads.", ("neighbors",)),
             "baseline": Reference("An ordinary model's, whose row stands above and is compared with.", ("report",)),
         },
     ),

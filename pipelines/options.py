@@ -8,10 +8,11 @@ import ast
 import inspect
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from textwrap import dedent
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -79,18 +80,16 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
     shared = SHARED if issubclass(config, StageConfig) else ()
     for name in sorted(config.model_fields.keys() - {*config.not_options, *shared}, key=order):
         field = config.model_fields[name]
+        parts = [mark for mark in _marks(field) if isinstance(mark, OneOf)]
+        if parts and _spelling(field) is None:
+            continue  # no settings of such a part are options: not one of them is loaded
         if groups := groups_of(field):
-            yield from ((f"{name}.{mark.by}", field, config) for mark in field.metadata if _names_part(field, mark))
+            yield from ((f"{name}.{mark.by}", field, config) for mark in parts)
             for group in groups:
                 below = ((inner, f) for inner, f in group.model_fields.items() if _spelling(f) and not groups_of(f))
                 yield from ((f"{name}.{inner}", f, group) for inner, f in below)
         elif _types(field.annotation):
             yield name, field, config
-
-
-def _names_part(field: FieldInfo, mark: Any) -> bool:
-    """Whether the name of a registered part is an option that a field spells: `--backbone` of the model."""
-    return isinstance(mark, OneOf) and _spelling(field) is not None
 
 
 def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> Option:
@@ -160,7 +159,7 @@ def _range(field: FieldInfo) -> Iterator[str]:
 
 
 def _marks(field: FieldInfo) -> Iterator[Any]:
-    """Marks that constrain the values of a field."""
+    """Marks of a field, and of the types that its values may have."""
     yield from field.metadata
     for one in get_args(field.annotation):
         if get_origin(one) is Annotated:
@@ -175,12 +174,18 @@ def docstrings(config: type) -> dict[str, str]:
     for base in reversed(config.__mro__):
         if not (issubclass(base, Settings) and base is not Settings):
             continue
-        (tree,) = ast.parse(dedent(inspect.getsource(base))).body
-        assert isinstance(tree, ast.ClassDef)
-        for field, text in zip(tree.body, tree.body[1:], strict=False):
+        body = _classes(base.__module__)[base.__qualname__].body
+        for field, text in pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 found[ast.unparse(field.target)] = str(text.value.value)
     return found
+
+
+@cache  # `inspect.getsource` of a class would read and parse the whole module for each
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module, by name."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def command_words(

@@ -43,7 +43,8 @@ class Settings(BaseModel):
     """Fields that are so seldom given that no option of the command does it; `--set` does."""
     has_presets: ClassVar[bool] = False
     """Whether settings that are not given are those of a preset, rather than the defaults of the fields."""
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Validators are built when a class is first used: a command knows a hundred classes of settings, and uses few.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
     def _integers_are_bounded(self) -> Self:

@@ -187,7 +187,7 @@ def run(command: str, *sources: "str | Path | Artifact", store: "Store | None" =
         command: of a stage (`build-datastore`).
         sources: its argument: an artifact, its reference, or files.
         store: where artifacts are; None: that of the first source, else as `open()`.
-        settings: options of the command, with `_` for `-` (`mem_length=64`, `train=["a.txt"]`, `name="small"`); any
+        settings: options of the command, with `_` for `-` (`batch_tokens=512`, `train=["a.txt"]`, `name="small"`); any
             other name is a setting (`index="flat"`, `optimizer={"lr": 1e-3}`).
     Raises: the errors of the exit codes.
     """
@@ -238,8 +238,7 @@ class Store:
             source: a model, an index or neighbors.
             report: an evaluation whose memories and windows are taken.
             memory: readings in its place, as after `--memory`; "none": the model alone. Neither: defaults.
-            settings: `context`, `stride`, `mem_length`, `long_length`, `device`, `precision`, as of `memlm inspect`;
-                `index` or `neighbors`, memory of another encoder.
+            settings: other options of `memlm inspect`, with `_` for `-` (`index`, `context`, `device`).
         """
         from pipelines.settings import validated
         from stages.inspection.settings import Request

@@ -1,4 +1,4 @@
-"""All charts of one report, but for what a part of its model shows of itself; and those of several reports.
+"""Charts of one report, except those of probes, and charts of several reports.
 
 As in Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
 """
@@ -19,7 +19,7 @@ Curve = tuple[Report, Mapping[str, Any]]
 
 
 def curve_charts(reports: Sequence[Report]) -> list[Chart]:
-    """One for each amount and each text that was scored, of the curves with two points or more.
+    """A chart for each amount and each scored text, of the curves with two points or more.
 
     `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name where there are several.
     """
@@ -44,7 +44,7 @@ def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
 
 
 def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]) -> Chart:
-    """Chart the share of correct retrievals by K, for each report and each count."""
+    """Chart the share of correct retrievals by K, for each report and row."""
     curves = [
         (report, row, sorted((int(k), share) for k, share in shares.items())) for report, row, shares in accuracies
     ]
@@ -150,16 +150,18 @@ def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float
     ]
 
 
-def learned_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`."""
+def weight_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """Charts of how the weight of a memory was tuned and learned.
+
+    `learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`.
+    """
     learned = metrics.get("learned_weight")
-    if learned is None:
-        return []
-    return [*_weights(metrics, learned), *_searches(metrics, learned)]
+    of_learned = [] if learned is None else [*_weights(metrics, learned), *_searches(metrics, learned)]
+    return [*tuning_charts(metrics), *bleu_charts(metrics), *of_learned]
 
 
 def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Chart]:
-    """Perplexity against the share of tokens searched for, beside as many searches by chance."""
+    """Perplexity against the share of tokens searched for, and the same for tokens chosen by chance."""
     points = [point for point in learned["searches"] or () if point["perplexity"] is not None]
     if len(points) < 3:
         return []
@@ -184,7 +186,7 @@ def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Ch
 
 
 def _by_chance(searched: float, first: Mapping[str, float], last: Mapping[str, float]) -> float:
-    """Perplexity expected where as many of the tokens of the last point are searched for by chance: nats are means."""
+    """Perplexity expected where tokens to search for are chosen by chance: nats lie between those of both ends."""
     share = searched / last["searched"]
     return math.exp((1 - share) * math.log(first["perplexity"]) + share * math.log(last["perplexity"]))
 
@@ -213,9 +215,7 @@ def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Charts that `metrics.json` has numbers for; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
     return [
-        *tuning_charts(metrics),
-        *bleu_charts(metrics),
-        *learned_charts(metrics),
+        *weight_charts(metrics),
         *curve_charts(alone),
         *accuracy_charts(alone),
         *frequency_charts(metrics),
@@ -230,7 +230,7 @@ Kind = tuple[str, str, str, tuple[tuple[str, str], ...]]
 def datastore_charts(reports: Sequence[Report]) -> list[Chart]:
     """`perplexity-by-rows`, `bleu-by-rows`: the first memory of each report over the rows of its datastore.
 
-    None where no two reports of one model, text, memory and corpora read datastores of other sizes.
+    None where no two reports of one model, text, memory and corpora read datastores of different sizes.
     """
     groups: dict[Kind, list[Report]] = {}
     for report in reports:

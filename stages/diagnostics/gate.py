@@ -16,6 +16,7 @@ from stages.charts.reported import Report, scored
 from stages.diagnostics.options import tokens_of
 from stages.diagnostics.probe import LayerWatch, Records, SummingProbe
 from stages.lineage.corpus import token_text
+from stages.lineage.evaluation import MODELS_OWN
 from stages.memory.hyperparameter import doubling_cutoffs
 from stages.metrics import finite, perplexity
 from stages.numbers import number
@@ -202,7 +203,7 @@ class GateProbe(SummingProbe):
 
     @classmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        if "gate_neighbors" not in read:
+        if MODELS_OWN not in read:
             return None
         read_numbers = options["gate_k"]
         numbers = read_numbers if 0 in read_numbers else (*read_numbers, 0)  # the same weights with the gate shut

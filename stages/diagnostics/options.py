@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.errors import UsageError
+from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.neighbors import require_neighbors
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def resolve_options(asked: "Options", read: Mapping[str, Artifact], splits: tupl
         if the stored neighbours are too few, or hold the answers.
     """
     model = read["model"]
-    if "gate_neighbors" not in read:
+    if MODELS_OWN not in read:
         for name, value in asked.items():
             if value is not None:
                 raise UsageError(f"{model.reference} has no gate: leave --{name.replace('_', '-')} out.")
@@ -78,7 +79,7 @@ def resolve_options(asked: "Options", read: Mapping[str, Artifact], splits: tupl
     first, *others = asked["gate_k"] or (trained,)
     numbers = (first, *sorted({*others} - {first}))
     for split in splits:
-        require_neighbors(read["gate_neighbors"], split, max(numbers), "evaluate --gate-k ")
+        require_neighbors(read[MODELS_OWN], split, max(numbers), "evaluate --gate-k ")
     passage = resolve_passage(asked["passage"], splits[0], read["tokens"]) if splits else None
     return {"gate_k": numbers, "passage": passage}
 

@@ -5,15 +5,12 @@ Free of torch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import Field
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard
 from stages.config import StageConfig
 from stages.errors import UsageError
-from stages.examples.cutting import WindowSettings
+from stages.examples.cutting import AskedWindows, WindowSettings
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import remembers
 
@@ -21,22 +18,8 @@ STATES_KEPT = 3
 """Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""
 
 
-class WindowedConfig(StageConfig):
+class WindowedConfig(AskedWindows, StageConfig):
     """Settings of a stage that reads a split with a model."""
-
-    context: Annotated[int, Field(gt=0)] | None = None
-    """Tokens that a window or segment reads; None: the model's segment length."""
-    stride: Annotated[int, Field(gt=0)] | None = None
-    """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
-    mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that the backbone carries from segment to segment; None: the model's."""
-    long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries that layers remember beyond these, if they do; None: the model's."""
-
-    @property
-    def asked_windows(self) -> dict[str, int | None]:
-        """The requested values, by name."""
-        return {name: getattr(self, name) for name in WindowedConfig.model_fields}
 
     @property
     def windows(self) -> WindowSettings:

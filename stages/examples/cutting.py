@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from pydantic import Field
+
+from stages.config import Settings
 from stages.examples import Way
 
 if TYPE_CHECKING:
@@ -103,3 +106,21 @@ class WindowSettings(NamedTuple):
     def of(cls, settings: Mapping[str, Any]) -> "WindowSettings":
         """Window settings of a datastore or an evaluation, all resolved."""
         return cls(settings["context"], settings["stride"], settings.get("mem_length"), settings.get("long_length"))
+
+
+class AskedWindows(Settings):
+    """Windows that a user asks for; a model fills in the rest."""
+
+    context: Annotated[int, Field(gt=0)] | None = None
+    """Tokens that a window or segment reads; None: the model's segment length."""
+    stride: Annotated[int, Field(gt=0)] | None = None
+    """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
+    mem_length: Annotated[int, Field(ge=0)] | None = None
+    """Positions that the backbone carries from segment to segment; None: the model's."""
+    long_length: Annotated[int, Field(ge=0)] | None = None
+    """Slots or entries that layers remember beyond these, if they do; None: the model's."""
+
+    @property
+    def asked_windows(self) -> dict[str, int | None]:
+        """The requested values, by name."""
+        return {name: getattr(self, name) for name in AskedWindows.model_fields}

@@ -259,7 +259,7 @@ def _reported_memory(report: Artifact | None) -> Artifact | None:
 def _windows(
     request: Request, report: Artifact | None, model: Artifact, readings: tuple[Reading, ...], stride: int | None
 ) -> WindowSettings:
-    given = {name: getattr(request, name) for name in WindowSettings._fields}
+    given = request.asked_windows
     if report is not None and request.context is None:
         given = {name: report.config.get(name) if value is None else value for name, value in given.items()}
     described = model_of(model)

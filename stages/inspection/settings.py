@@ -6,9 +6,10 @@ from pydantic import Field, model_validator
 
 from stages.config import Settings, Spelling
 from stages.errors import UsageError
+from stages.examples.cutting import AskedWindows
 
 
-class ReadSettings(Settings):
+class ReadSettings(AskedWindows):
     """How a model is read with its memories."""
 
     memory: Annotated[tuple[str, ...] | None, Spelling("SOURCES[:key=value,…]", repeated=True)] = None
@@ -20,14 +21,8 @@ class ReadSettings(Settings):
     """Memory of another encoder, searched, or the text that exact memory and drafts match."""
     neighbors: Annotated[str | None, Spelling("NEIGHBORS")] = None
     """The same, as stored, or what a spalm model reads; for a text of no split their index is searched."""
-    context: Annotated[int, Field(ge=1)] | None = None
-    """Tokens a window reads; None: the model's segment length."""
-    stride: Annotated[int, Field(ge=1)] | None = None
-    """Tokens between windows; None: --context; where text is written 1."""
-    mem_length: Annotated[int, Field(ge=0)] | None = None
-    """Positions that the backbone carries; None: the model's."""
-    long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries that its layers remember beyond these, if they do; None: the model's."""
+    stride: Annotated[int, Field(gt=0)] | None = None
+    """Tokens between windows; None: `context`; where text is written 1."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where to compute."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -18,6 +18,9 @@ from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
 from stages.models.vocabulary import make_vocabulary
 
+ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
+"""Weights that a trained model may get, by the beginning of their names: those of `LanguageModel`'s own parts."""
+
 
 class LanguageModel(nn.Module):
     """Tokens -> (f, g) -> distribution of the next token.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stages.errors import UsageError, content_of
 from stages.examples.cutting import WindowSettings
 from stages.models.config import parse_model
-from stages.models.language_model import LanguageModel, parameter_count, unfilled_model
+from stages.models.language_model import ADDED_WEIGHTS, LanguageModel, parameter_count, unfilled_model
 from stages.models.layers.settings import AttentionConfig
 
 
@@ -83,12 +83,8 @@ def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
-ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
-"""Weights that a trained model may get, by the beginning of their names."""
-
-
 def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
-    """Give a model the weights of a file; a gate or head that they lack stays as it is, a frozen copy is of them.
+    """Give a model the weights of a file; an added part that they lack stays as it is, a frozen copy is of them.
 
     Tokens that only the model has begin near the mean of the others.
 

@@ -101,7 +101,7 @@ class Index:
 
 
 def count(value: Any, name: str) -> int:
-    """A number of things that was given. Raises: UsageError for anything but a whole number from 1 on."""
+    """A whole number from 1 on, as a user gave it. Raises: UsageError for anything else."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
         raise UsageError(f"{name} is a whole number, 1 or more, not {shortened(repr(value))}.")
     return int(value.__index__())

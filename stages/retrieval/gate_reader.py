@@ -17,6 +17,7 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.encoding.encode import EncodedBlock, HiddenMemory, HiddenReader, SplitReader
 from stages.encoding.key_encoder import KeyEncoder, search_keys
+from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.rows import stored_keys
 from stages.models.gate import Gated
 from stages.models.language_model import LanguageModel, State
@@ -104,7 +105,7 @@ def open_hidden_memory(
         options: those of probes, resolved.
         datastore, values: of the readings on top, int32 [N]: shared where it is the same one.
     """
-    neighbors = read.get("gate_neighbors")
+    neighbors = read.get(MODELS_OWN)
     if neighbors is None:
         return None
     shared = datastore is not None and neighbors.find("datastore").record == datastore.record

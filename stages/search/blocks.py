@@ -15,24 +15,23 @@ from stages.search.top_k import runs
 from stages.threads import ThreadPool, slices
 
 PIECE_BYTES = 8 << 20
-"""Keys of a list, in float32, that a thread compares at a time; where lengths are not known, it holds them twice."""
+"""Size of the float32 keys that a thread compares at a time; where their lengths are unknown it holds them twice."""
 
 
 class ListBlocks:
     """Makes blocks of the keys of an index, as they are compared.
 
-    Those of the first lists are kept, as far as there is room, since each list is compared twice for a block of
-    queries. Of lists in memory all lengths are kept once they are known: 4 bytes a key, which take longer to compute
-    than all else.
+    Keys of the first lists are kept, as far as there is room, since each list is compared twice for a block of
+    queries. Squared lengths of keys in memory are all kept: 4 bytes a key, and nothing takes longer to compute.
 
     Args:
         kept_bytes: room for keys; None: the lists are not in memory, and nothing is kept.
         width: of vectors; None: that of a key.
 
     Attributes:
-        kept: lists of which keys are kept.
+        kept: number of the first lists, whose keys are kept.
         piece: keys that are compared at a time; longer lists come in parts.
-        parts: [lists] parts of each list, int64.
+        parts: number of parts of each list, int64 [lists].
     """
 
     def __init__(
@@ -50,7 +49,11 @@ class ListBlocks:
         self._lengths = None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
 
     def together(self, numbers: Sequence[int], scratch: Scratch) -> tuple[KeyBlock, list[slice]]:
-        """The keys of some lists, rising and either all kept or none, in one block, and which are those of each."""
+        """The keys of some lists in one block, and the slice of each list.
+
+        Args:
+            numbers: of the lists, rising; either all of them are kept or none.
+        """
         if numbers[-1] < self.kept:
             return self._kept(numbers, scratch)
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
@@ -108,14 +111,14 @@ QUERIES_SORTED = 2048
 
 
 class ListQueries:
-    """The pairs (query times probe plus place) that probe each list.
+    """The pairs that probe each list: a query and its p-th list make the pair query · probe + p.
 
     Args:
         nearest: [n, probe] numbers of lists; -1: none.
         lists: how many there are.
 
     Attributes:
-        counts: [lists] pairs of each, int64.
+        counts: pairs of each list, int64 [lists].
     """
 
     def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, pool: ThreadPool) -> None:

@@ -125,9 +125,17 @@ def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
 
 
 def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
-    """R of a model of text, [1, places, K]: exp of the mean -log p of a test's tokens, from the sums of each shard."""
+    """R of a model of text, [1, places, K]: exp of the mean -log p of a test's tokens, from the sums of each shard.
+
+    Raises: ArtifactError where that is larger than any number.
+    """
     sums = np.zeros((2, plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.tests:
         sums[:, shard.row, plan.places.index(shard.after), shard.task] += nats[shard.key], tokens[shard.key]
-    found: np.ndarray = np.exp(sums[0] / sums[1])
+    with np.errstate(over="ignore"):
+        found: np.ndarray = np.exp(sums[0] / sums[1])
+    if not np.isfinite(found).all():
+        raise ArtifactError(
+            f"A test has {(sums[0] / sums[1]).max():,.0f} nats a token, beyond any perplexity: train again."
+        )
     return found

@@ -1,5 +1,6 @@
 """A model of labels, read with the weights after any task of its stream, with and without memory."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -117,7 +118,10 @@ class StreamReader:
             self.model = LanguageModel(config).to(self._device).eval()
 
     def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
-        """Sum of -log p over the tokens of some documents [n], and how many tokens these are."""
+        """Sum of -log p over the tokens of some documents [n], and how many tokens these are.
+
+        Raises: ArtifactError if the model gives one no probability that is a number.
+        """
         size, nats, tokens = max(1, BATCH_TOKENS // examples.cutting.context), 0.0, 0
         spelling = spelling_of(self.model, examples)
         for start in range(0, len(which), size):
@@ -129,6 +133,10 @@ class StreamReader:
             with torch.no_grad():
                 log_p, _ = self.model.log_prob(batch.rows(self.model.read(batch).hidden), batch.rows(batch.targets))
             nats, tokens = nats - float(log_p.double().sum()), tokens + len(log_p)
+        if not math.isfinite(nats):
+            raise ArtifactError(
+                f"{self._artifact.reference} gives text no probability that is a number: train it again."
+            )
         return nats, tokens
 
     def answers(

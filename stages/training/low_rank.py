@@ -19,8 +19,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
 from stages.models.head_settings import LanguageSettings
-from stages.models.language_model import LanguageModel
-from stages.models.weights import ADDED_WEIGHTS
+from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 
 SCALE = 2
 """alpha / r."""

@@ -2,6 +2,7 @@
 
 from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
+from stages.examples import STREAMS
 from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.config import BackboneConfig
 from stages.models.layers.settings import AttentionConfig, remembers
@@ -15,6 +16,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
         untrained_memory(config),
         unlearned_memory(config),
         more_blocks_than_usual(config.model),
+        statistics_of_padding(config, inputs),
         cost_of_vocabulary(config.model),
     )
     return [warning for warning in found if warning is not None]
@@ -68,13 +70,26 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
     if not isinstance(model, AttentionConfig):
         return None
     chosen = model.attention
-    usual, taken = chosen.usual_blocks(model.layers), len(model.blocks_with("attention"))
+    # No list of the blocks: a model that is refused for its size may ask for very many.
+    usual, taken = chosen.usual_blocks(model.layers), len(chosen.layers or range(model.layers))
     if usual is None or taken <= len(usual):
         return None
     return (
         f"attention {chosen.name!r} is in {taken} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
         f"small model with it in all blocks was worse than a plain Transformer-XL. Leave model.attention.layers out, "
         f"or set it to {list(usual)}"
+    )
+
+
+def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
+    """Warning that a norm over all positions of a batch counts padding, where examples differ in length."""
+    layer = getattr(config.model, "feed_forward", None)
+    padded = inputs["tokens"].metrics.get("examples", STREAMS) != STREAMS
+    if not padded or config.method_settings.reads_background or getattr(layer, "query_norm", None) != "batch":
+        return None
+    return (
+        "means and variances of queries are over all positions of a batch, padding counted. Where a model begins here "
+        "--set model.feed_forward.query_norm=layer counts none"
     )
 
 

@@ -41,6 +41,13 @@ def told(err: str) -> list[str]:
     return [line for line in err.splitlines() if not PROGRESS.fullmatch(line)]
 
 
+class Screen(io.StringIO):
+    """A stream that a person watches, or types on."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 Memlm = Callable[..., Ended]
 
 

@@ -14,6 +14,7 @@ import pytest
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
+from tests.cli.conftest import Screen
 
 FIGURES = re.compile(r"\d[\d:,.]*\b")
 
@@ -47,13 +48,6 @@ def test_without_a_terminal_progress_is_a_line_every_30_seconds(
         ["60", "1,000", "6", "4.25", "6,670", "15:40"],
         ["90", "1,000", "9", "4.25", "6,670", "15:10"],
     ]
-
-
-class Screen(io.StringIO):
-    """A stream that a person watches."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[31mred\rb\x9b2J\u202eevil\ttab\nline"

@@ -123,15 +123,7 @@ def memlm_process(index: Artifact, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, **pipes, cwd=Path(__file__).parents[2], env=os.environ)
 
 
-@pytest.fixture
-def listening():
-    """Ctrl-C reaches processes that are started, even where the tests themselves were started in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("listening")
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_with_130_behind_what_was_written(index):
     with memlm_process(index) as process:
         assert isinstance(process.stdout, io.TextIOBase)

@@ -18,20 +18,13 @@ from memlm_cli.app import app
 from memlm_cli.console import answer_part
 from memlm_cli.progress import not_working, telling
 from stages.artifacts.store import Store
-from tests.cli.conftest import Memlm
+from tests.cli.conftest import Memlm, Screen
 from tests.cli.test_artifacts import SMALL
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_text import built_index, story, text_model, text_tokens
 
 PATIENCE = 10.0
 """Seconds after which a place counts as silent; one that shows life takes a few hundredths."""
-
-
-class Screen(io.StringIO):
-    """A stream that a person watches."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 class _EndError(Exception):

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Memlm
-
-
-class Terminal(io.StringIO):
-    """Standard input that a person types on."""
-
-    def isatty(self) -> bool:
-        return True
-
+from tests.cli.conftest import Memlm, Screen
 
 STAGES = ["train", "build-datastore", "build-index", "precompute-neighbors", "pack-batches", "evaluate"]
 
@@ -46,7 +38,7 @@ def test_a_store_where_no_folder_can_be(memlm: Memlm, text: Path) -> None:
 
 @pytest.mark.parametrize("command", STAGES)
 def test_a_terminal_and_no_argument_is_bad_usage(memlm: Memlm, command: str) -> None:
-    ended = memlm(command, stdin=Terminal())
+    ended = memlm(command, stdin=Screen())
     assert ended.code == 2
 
 

@@ -1,6 +1,7 @@
 """Running a step: its commands in turn, the figures of each row, and the file that a results page is made of."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -9,6 +10,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ STOPPED = 130
 """Exit code of a command that was interrupted, and has saved what it did."""
 GRACE = 45
 """Seconds in which it may save."""
+STAND_IN = Path(__file__).resolve().parent / "stand_in"
 Runner = Callable[[Sequence[str], float], "Ended"]
 
 
@@ -124,7 +127,7 @@ def in_a_process(words: Sequence[str], seconds: float) -> Ended:
     """Run a command; when time is over it is interrupted, and may save."""
     if seconds <= 0:
         return Ended(STOPPED, "")
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths()})
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -136,6 +139,12 @@ def in_a_process(words: Sequence[str], seconds: float) -> Ended:
             output, _ = process.communicate()
         return Ended(STOPPED, output)
     return Ended(process.returncode, output)
+
+
+def paths() -> str:
+    """Folders of modules of a command: where nothing can be drawn, charts of reports are empty."""
+    stand_in = [] if find_spec("vl_convert") else [str(STAND_IN)]
+    return os.pathsep.join([*stand_in, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def figures_in(output: str) -> dict[str, Any]:

@@ -25,16 +25,6 @@ NUMBERS = f"matches=400,temperature={TEMPERATURE},lambda={WEIGHT}"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
-def model(store: Store) -> Artifact:
-    return small_model(store, small_tokens(store))
-
-
-@pytest.fixture(scope="module")
 def index(store: Store, model: Artifact) -> Artifact:
     return made(store, BuildIndex(), IndexConfig(index="exact"), model.input("tokens"))
 

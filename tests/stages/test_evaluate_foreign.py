@@ -21,15 +21,12 @@ from tests.stages.kills import made_in_pieces, states
 from tests.stages.slow_evaluation import Asked, Slow, evaluated, metrics
 from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
 
+pytestmark = pytest.mark.usefixtures("short_shards")
+
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
 EXTERNAL = "external:k=5,lambda=0.3,temperature=2"
 LONG = "long:size=20,theta=0.4,lambda=0.2"
 COUNTED = "nll", "memories", "retrieval_accuracy"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +58,6 @@ def run(store: Store, models: Mapping[str, Artifact], indexes: Mapping[str, Arti
         return evaluated(store, models[model], *memory, references={"index": indexes[encoder]}, **settings)
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
 def slow_log_p(model: Artifact, encoder: Artifact, index: Artifact, split: str) -> np.ndarray:

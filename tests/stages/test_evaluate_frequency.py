@@ -10,18 +10,14 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.evaluate import Evaluate
-from stages.evaluation import plan as evaluation_plan
 from stages.tokenize import Tokenize, TokenizeConfig
 from tests.oracles.frequency import RANGES, by_frequency
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import VOCABULARY, ModelConfig, array, small_model, small_tokens
 
+pytestmark = pytest.mark.usefixtures("short_shards")
+
 CACHE = "long:size=6,theta=0.5,lambda=0.3"
-
-
-@pytest.fixture(autouse=True)
-def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
 def ids(tokens: Artifact, split: str) -> list[int]:

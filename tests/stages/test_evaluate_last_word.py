@@ -46,11 +46,6 @@ LATER_GRID = [Asked(3.0, 8, scope="document", lam=lam) for lam in (0.1, 0.5)]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Artifact]:
     """The text, a passage a line, by tokenizer."""
     folder = tmp_path_factory.mktemp("text")

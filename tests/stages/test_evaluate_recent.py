@@ -10,7 +10,6 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
-from stages.evaluation import plan as evaluation_plan
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import (
     REMEMBERING,
@@ -23,14 +22,11 @@ from tests.stages.small_store import (
 )
 from tests.stages.small_text import MEMFORMER, MEMORY_TOKENS, SRU, TRANSFORMER_XL
 
+pytestmark = pytest.mark.usefixtures("short_shards")
+
 TRANSFORMER = ModelConfig().model
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
 ADAPTIVE = {"cutoffs": [3, 6], "factor": 2}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +37,6 @@ def transformer(store: Store) -> Artifact:
 @pytest.fixture(scope="module")
 def lstm(store: Store) -> Artifact:
     return small_model(store, small_tokens(store), model=LSTM)
-
-
-@pytest.fixture(autouse=True)
-def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of two windows, so that histories are handed on; chunks of a few positions."""
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "lstm"])

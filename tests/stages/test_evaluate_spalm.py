@@ -15,7 +15,6 @@ from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.diagnostics import options as passages
 from stages.errors import ArtifactError, UsageError
 from stages.evaluate import Evaluate
-from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.index import BuildIndex
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
@@ -24,6 +23,8 @@ from tests.oracles import knn_lm
 from tests.stages.artifacts.toy import restate
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import REMEMBERING, VOCABULARY, array, remembering, small_model, small_tokens
+
+pytestmark = pytest.mark.usefixtures("short_shards")
 
 SIZES = {"vocab_size": VOCABULARY, "layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.0}
 TRANSFORMER = {"backbone": "transformer", "max_positions": 16, "positions": "learned", **SIZES}
@@ -37,11 +38,6 @@ MODELS = {
     **{name: {**remembering(name), "gate": "vector"} for name in REMEMBERING},
 }
 MEMORY = {"method": "spalm", "k": 3, "only_gate": False}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +83,6 @@ def models(store: Store, tokens: Artifact, neighbors: Artifact) -> Mapping[str, 
 @pytest.fixture(scope="module")
 def model(models: Mapping[str, Artifact]) -> Artifact:
     return models["transformer-xl"]
-
-
-@pytest.fixture(autouse=True)
-def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
 
 
 def tokens_of(neighbors: Artifact, split: str, k: int) -> np.ndarray:

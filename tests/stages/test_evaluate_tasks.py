@@ -38,10 +38,10 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
+from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
-from tests.stages.training.test_loop import Notes
 
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
@@ -632,3 +632,9 @@ def test_a_model_that_cannot_grow_learns_domains_without(store: Store, tokens: A
             nats += (-model.log_probs(hidden)[range(len(targets)), targets.tolist()]).tolist()
     place = made.config["order"].index(tokens.metrics["tasks"][0])
     assert row["matrix"][-1][place] == pytest.approx(np.exp(np.mean(nats)), rel=1e-5)  # no prompt: `<eos>` begins
+
+
+def test_epochs_of_more_updates_than_there_may_be_are_refused(store: Store, tokens: Artifact) -> None:
+    for epochs in (1e300, 2**31 / 16):  # 16 updates each
+        with pytest.raises(UsageError, match="--epochs"):
+            stream_model(store, tokens, "seq", epochs=epochs)

@@ -12,7 +12,6 @@ from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
 from stages.retrieval.neighbors import FoundNeighbors, IndexSearch
 from stages.search.config import IndexConfig
@@ -20,6 +19,8 @@ from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
 from tests.stages.slow_evaluation import Asked, Slow, evaluated, metrics
 from tests.stages.small_store import ModelConfig, array, small_model, small_tokens
+
+pytestmark = pytest.mark.usefixtures("short_shards")
 
 K = 6
 ADAPTIVE = ModelConfig().model | {"cutoffs": [3, 6], "factor": 2}
@@ -35,14 +36,6 @@ def index_of(store: Store) -> Callable[..., Artifact]:
         return make(BuildIndex(), config, {"source": datastore.reference}, store, Execution()).artifact
 
     return built
-
-
-@pytest.fixture(autouse=True)
-def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of two windows, chunks of a few positions."""
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
 
 
 def leave_holes(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:

@@ -30,11 +30,6 @@ LISTS = {"index": "IVF4,SQfp16", "probe": 4}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def whole(store: Store) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)

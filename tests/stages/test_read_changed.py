@@ -37,11 +37,6 @@ def made(store: Store, stage: Any, config: Any, **references: Any) -> Artifact:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return text_tokens(store, tmp_path_factory.mktemp("text"))
 

@@ -61,7 +61,7 @@ class TaskSettings(WithoutNeighbors):
     def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
         """The model as it is in the task at a place in the stream, from 0; `model`: as it is in the last.
 
-        Nearly all have one size.
+        Models of most methods keep their size.
         """
         return model
 
@@ -141,7 +141,7 @@ class AGemConfig(ReplaySettings):
 
 
 class GemConfig(TaskSettings):
-    """Gradients point apart from those of no task before.
+    """No gradient points against that of an earlier task.
 
     Source: Lopez-Paz and Ranzato 2017 (arXiv:1706.08840).
     """
@@ -159,7 +159,7 @@ class AnchorSettings(TaskSettings):
     penalty: Annotated[float, Field(ge=0)] = 1000.0
     """λ; it depends on model and tasks, so try powers of ten."""
     decay: Share = 1.0
-    """ρ: share of the importance before that is kept when a task ends."""
+    """ρ: share of the earlier importance that is kept when a task ends."""
     examples: Positive = 512
     """Examples of a task, at most, that importance is a mean over."""
 
@@ -225,14 +225,14 @@ class MetaMbpaConfig(ReplaySettings):
     write: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of each block that is written (in the paper 0.01)."""
     block: Positive = 1000
-    """Examples among which those that are written are chosen."""
+    """Examples of a block, from which those that are written are chosen."""
     beta: Annotated[float, Field(gt=0)] | None = None
     """β: an example at squared distance d² from memory is chosen with weight 1 - exp(-d² / β) (in the paper 10); None:
     the median of d² in the first block that finds memory."""
     k: Positive = 8
     """Neighbours of each example, K (in the paper 32)."""
     inner_lr: Annotated[float, Field(gt=0)] | None = None
-    """α, learning rate of the step on neighbours; None: that of the moment, as in the paper."""
+    """α, learning rate of the step on neighbours; None: the current one of training, as in the paper."""
     adapt: Literal["batch", "example"] = "batch"
     """Neighbours that make a step: those of a whole batch, or, as in the paper, of each example by itself."""
     second_order: bool = False
@@ -257,7 +257,8 @@ class LamolConfig(TaskSettings):
     gamma: Share = 0.2
     """γ: samples that a task is learnt with, as a share of its examples."""
     samples: Literal["gen", "task", "real"] = "task"
-    """Begun with one token for all, or one for each task; or examples of the tasks before, the bound of both."""
+    """Samples begin with one token for all tasks (`gen`) or one for each (`task`). `real`: examples of the tasks before
+    instead, the bound of both."""
     lm_weight: Annotated[float, Field(ge=0)] = 0.25
     """λ, weight of the loss of the whole text; without it, and without samples, it is `seq` in words."""
     ans_weight: Annotated[float, Field(gt=0)] = 5.0
@@ -265,14 +266,14 @@ class LamolConfig(TaskSettings):
     top_k: Positive = 20
     """Tokens that a sample draws from."""
     resample: Annotated[int, Field(ge=0)] = 3
-    """Times that what is no example is written again (in the paper 0: a large model hardly ever fails)."""
+    """Times that a sample is written again where it is no example (in the paper 0: a large model hardly ever fails)."""
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         return writing(model, tokens, self)
 
 
 def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -> BackboneConfig:
-    """The model with an answer in its own words; its vocabulary has tokens more: `<ans>`, `<gen>`, and one a task.
+    """The model that answers in its own words; its vocabulary gains `<ans>`, `<gen>`, and a token for each task.
 
     Raises: UsageError for records that the method does not learn, and for labels that cannot be written.
     """
@@ -314,11 +315,11 @@ class ElleConfig(TaskSettings):
 
     method: Literal["elle"] = "elle"
     wider: tuple[Positive, ...] = (2,)
-    """Times that the model becomes as wide before the second domain, the third, and so on; where none is said, 1."""
+    """Factors of the width before the second domain, the third, and so on; 1 where none is given."""
     deeper: tuple[Positive, ...] = (2,)
-    """Times that it becomes as deep (in the paper it grows four times, by less)."""
+    """Factors of the depth, likewise (in the paper it grows four times, by less)."""
     noise: Annotated[float, Field(ge=0)] = 0.01
-    """Deviation of what is added to the inputs of copies."""
+    """Deviation of the noise on weights that read the copies."""
     recovery: Annotated[int, Field(ge=0)] = 50
     """Batches of memory that are learnt before each domain but the first (in the paper 5,000)."""
     recovery_batch: Positive = 16
@@ -331,7 +332,7 @@ class ElleConfig(TaskSettings):
     """Whether a token of its domain begins each document, in training and at test."""
 
     def times(self, place: int) -> tuple[int, int]:
-        """Times that the model becomes as wide, and as deep, before the domain at a place, from 0."""
+        """Factors of the width and the depth before the domain at a place, from 0."""
         wider, deeper = (dict(enumerate(times, 1)).get(place, 1) for times in (self.wider, self.deeper))
         return wider, deeper
 
@@ -344,7 +345,7 @@ class ElleConfig(TaskSettings):
         return model.model_copy(update={**fewer, "layers": sizes.layers // deep})
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """Its vocabulary has a prompt for each domain more, and it is as large as in the last domain."""
+        """The model at its size in the last domain, with a prompt token for each domain in its vocabulary."""
         from stages.models.growth import grown_config
 
         names, types = tokens.metrics["tasks"], int(tokens.metrics["vocabulary_size"])

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.errors import UsageError
+from stages.errors import ArtifactError, UsageError
 from stages.examples.batching import padded
 from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch
@@ -170,7 +170,10 @@ def write(
 
 @torch.no_grad()
 def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
-    """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer."""
+    """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer.
+
+    Raises: ArtifactError where a token has no probability that is a number.
+    """
     longest, device = spelling.longest, next(model.parameters()).device
     lengths = np.array([len(text) + 2 for text in texts])
     rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
@@ -180,7 +183,10 @@ def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spellin
     for step in range(longest + 1):
         read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
         last = model.encode(read).hidden[torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)]
-        found[:, step] = model.log_probs(last).argmax(1).cpu().numpy()
+        scores = model.log_probs(last)
+        if scores.isnan().any():  # the largest of them would be the first token that has none
+            raise ArtifactError("The model gives tokens no probability that is a number: train it again.")
+        found[:, step] = scores.argmax(1).cpu().numpy()
         if (found[:, : step + 1] == spelling.eos).any(1).all():
             break
         if step < longest:

@@ -26,11 +26,6 @@ pytest.importorskip("obstore")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def place(tmp_path: Path) -> Path:
     return tmp_path / "bucket"
 

@@ -128,11 +128,6 @@ IDS = "tokens.zarr/train/ids"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def tokens(store: Store) -> Artifact:
     return small_tokens(store)
 

@@ -19,11 +19,6 @@ from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def squares(store: Store) -> Artifact:
     return make(Squares(), SquaresConfig(), {}, store, Execution()).artifact
 

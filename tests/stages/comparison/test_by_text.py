@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from stages.artifacts.store import Store
 from stages.comparison.by_text import lengths
 from stages.comparison.compare import compare, write_token_table
 from stages.comparison.settings import FIELDS, ComparisonSettings
@@ -16,11 +15,6 @@ TEXT = {"train": "ab c d\n", "test": "ab c\nd\n"}
 BY_WORD = (1.0, 2.0, 1.0, 3.0, 1.0)
 BY_CHARACTER = (1.0, 0.5, 1.0, 0.5, 0.5, 1.0, 1.5)
 """Sums by document: 4 and 4 nats by word, 3.5 and 2.5 by character."""
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
 
 
 def compared(a, b, **settings):

@@ -28,11 +28,6 @@ NLL_B = (0.5, 2.0, 1.0, 1.0, 1.5, 0.5, 2.5, 1.0, 0.5)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return corpus(store, tmp_path_factory.mktemp("text"), {"train": TRAIN, "test": TEST})
 

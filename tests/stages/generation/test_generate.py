@@ -45,11 +45,6 @@ SPALM = {"method": "spalm", "k": 3, "only_gate": False}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return text_tokens(store, tmp_path_factory.mktemp("text"))
 

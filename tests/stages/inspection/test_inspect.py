@@ -22,11 +22,6 @@ TEXT = "the cat sees the dog\nand runs a hen\nand the pig"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return text_tokens(store, tmp_path_factory.mktemp("text"))
 

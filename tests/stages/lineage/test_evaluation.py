@@ -19,11 +19,6 @@ from tests.stages.small_store import small_model, small_tokens
 FEWER = "train --set memory.k="
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
 def built_index(store: Store, tokens: Artifact) -> Artifact:
     datastore = made(store, BuildDatastore(), DatastoreConfig(), small_model(store, tokens))
     return made(store, BuildIndex(), IndexConfig(index="flat"), datastore)

@@ -25,11 +25,6 @@ from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 2, "width": 8, "dropout": 0.0}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
 def read(store: Store, model: Artifact, encoder: Artifact | None = None) -> Mapping[str, Artifact]:
     """What an evaluation of a model reads, with an encoder's datastore if one is given."""
     found = {"model": model, "tokens": model.input("tokens")}

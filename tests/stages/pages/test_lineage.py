@@ -1,6 +1,5 @@
 """From what a user names to reports, and from reports to all they were made from."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,11 +8,6 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.pages.lineage import find_reports, lineage_of, next_command
 from tests.stages.pages import made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 @pytest.mark.parametrize("name", ["report/first", "tokens/corpus", "model/lm"])

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -26,11 +25,6 @@ from tests.stages.pages import made
 pytestmark = pytest.mark.usefixtures("drawn")
 
 EVIL = '<script>alert("x")</script>'
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 @pytest.fixture(scope="module")

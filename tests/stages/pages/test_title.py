@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
-
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.pages.headline import headline, means_over_seeds, rankings, seed_tables
@@ -15,11 +13,6 @@ from stages.pages.tables import page_title, short_title
 from stages.reports.remarks.table import remark
 from tests.snapshot import same_as
 from tests.stages.pages import made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def unnamed(store: Store, kind: str, name: str) -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from stages.errors import ArtifactError
 from stages.tasks.figures import stream_figures
-from stages.tasks.plan import StreamPlan, matrices
+from stages.tasks.plan import StreamPlan, matrices, perplexities
 
 
 @pytest.mark.parametrize("tasks", [2, 3, 7])
@@ -33,3 +34,11 @@ def test_ranges_cover_each_test_once_a_place() -> None:
     correct = {shard.key: shard.stop - shard.start for shard in plan.shards}
     assert len(correct) == 3 * (1 + 3) + 3 * (1 + 129)
     assert (matrices(plan, correct) == 1).all()
+
+
+def test_nats_beyond_any_perplexity_are_refused() -> None:
+    plan = StreamPlan.of(("a",), (1,), (2,), (512,))
+    (key,) = (shard.key for shard in plan.shards)
+    assert perplexities(plan, {key: 7000.0}, {key: 10}).max() < np.inf
+    with pytest.raises(ArtifactError):
+        perplexities(plan, {key: 7100.0}, {key: 10})

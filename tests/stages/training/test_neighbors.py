@@ -6,7 +6,6 @@ import torch
 
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
-from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex, IndexConfig
 from stages.methods.spalm import Spalm
@@ -21,11 +20,6 @@ from tests.stages.small_store import array, small_model, small_tokens
 LENGTHS = {"train": 20, "valid": 13}
 STORED, L = 22, 4
 """More neighbours than there are rows, so that the last are missing."""
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")

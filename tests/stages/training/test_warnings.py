@@ -1,12 +1,21 @@
 """What is said before the first step."""
 
+import tracemalloc
+from types import SimpleNamespace
+
 import pytest
 
 from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.models.config import parse_model
 from stages.training.config import TrainConfig
-from stages.training.warnings import cost_of_vocabulary, more_blocks_than_usual, random_segments, untrained_memory
+from stages.training.warnings import (
+    cost_of_vocabulary,
+    more_blocks_than_usual,
+    random_segments,
+    statistics_of_padding,
+    untrained_memory,
+)
 from tests.stages.small_store import small_tokens
 
 
@@ -67,3 +76,23 @@ def test_memory_in_more_blocks_than_in_its_paper_is_named():
     assert "2 of 4" in warning(layers=[1, 2]) and "[3]" in warning(layers=[1, 2])
     assert more_blocks_than_usual(parse_model({"backbone": "compressive-transformer"})) is None
     assert more_blocks_than_usual(parse_model({"backbone": "lstm"})) is None
+
+
+def test_blocks_of_a_model_that_is_refused_for_its_size_are_not_listed() -> None:
+    tracemalloc.start()
+    try:
+        more_blocks_than_usual(parse_model({"layers": 10**6}))
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("examples", "norm", "warned"),
+    [("documents", "batch", True), ("documents", "layer", False), (None, "batch", False)],
+)
+def test_a_norm_over_a_batch_that_counts_padding_is_named(examples, norm, warned):
+    tokens = SimpleNamespace(metrics={} if examples is None else {"examples": examples})
+    layer = {"name": "product-keys", "sub_keys": 4, "neighbors": 2, "query_norm": norm}
+    config = TrainConfig.model_validate({"method": "seq", "model": {"feed_forward": layer}})
+    assert (statistics_of_padding(config, Inputs({"tokens": tokens})) is not None) == warned

@@ -20,10 +20,6 @@ class ExecutorContract:
     cluster: ClassVar[str | None] = None
 
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Store:
-        return Store(tmp_path / "store")
-
-    @pytest.fixture
     def trace(self, tmp_path: Path) -> Path:
         (tmp_path / "trace").mkdir()
         return tmp_path / "trace"

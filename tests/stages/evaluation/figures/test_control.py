@@ -28,11 +28,6 @@ FIGURES = ("nll", "perplexity", "perplexity_on_new_text")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(scope="module")
 def read(store: Store) -> dict[str, Artifact]:
     tokens = small_tokens(store)
     return {"model": small_model(store, tokens), "tokens": tokens}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from stages.errors import ArtifactError
 from stages.methods import METHODS
 from stages.methods.method import BatchIndex, Carried
 from stages.methods.stream.lamol import ORDER, Samples
@@ -172,3 +173,10 @@ def test_tokens_that_only_the_model_has_begin_near_the_mean(tmp_path) -> None:  
 def test_answers_of_documents_leave_half_of_the_room_to_the_text(longest: int, kept: int) -> None:
     spelling = Spelling(LanguageSettings(answers=(), longest=longest, first=WORDS), EOS, 6)
     assert (spelling.longest, spelling.room) == (kept, 4 - kept)
+
+
+def test_a_model_whose_scores_are_no_numbers_answers_nothing() -> None:
+    model, _ = made()
+    model.vocabulary.embedding.data.fill_(torch.nan)
+    with pytest.raises(ArtifactError):
+        answers(model, [np.array([3])], Spelling(HEAD, EOS, LENGTH))
