@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.gpu.effects import SUMMED
 from tests.gpu.steps import Run, Sizes, Step
 
 PROBED = 30
@@ -182,13 +183,15 @@ def as_toml(step: Step, parts: Sequence[Part], about: Mapping[str, str], left: S
     if left:
         notes.append(f"Not measured: {', '.join(left)}.")
     top = [_line(name, value) for name, value in (about | {"notes": notes, "left": list(left)}).items()]
-    chart = {"title": step.asks, "caption": f"{step.asks} {about['machine']}.", "up": step.up, "signed": False}
-    bars = ", ".join(f"{json.dumps(name)} = {columns.index(name)}" for name in step.drawn)
     lines = [
         f"[[rows]]\n{_line('run', part.run)}\n{_line('cells', [_cell(row[name]) for name in ('row', *step.figures)])}"
         for part in parts
         for row in part.rows
     ]
+    if step.name in SUMMED:
+        return "\n".join([*top, _line("columns", columns), "", *lines, ""])
+    chart = {"title": step.asks, "caption": f"{step.asks} {about['machine']}.", "up": step.up, "signed": False}
+    bars = ", ".join(f"{json.dumps(name)} = {columns.index(name)}" for name in step.drawn)
     drawn = [_line(name, value) for name, value in chart.items()]
     return "\n".join([*top, _line("columns", columns), "", "[chart]", *drawn, f"bars = {{ {bars} }}", "", *lines, ""])
 
