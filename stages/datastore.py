@@ -51,15 +51,6 @@ class Plan(ShardPlan[TokenRange]):
 
     layouts: RowLayouts
 
-    @property
-    def rows(self) -> int:
-        return self.layouts.keys.shape[0]
-
-    @property
-    def dim(self) -> int:
-        """Width of keys, d."""
-        return self.layouts.keys.shape[1]
-
 
 @dataclass(frozen=True)
 class Work:
@@ -140,12 +131,12 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
     def finish(self, job: Job[DatastoreConfig], plan: Plan) -> dict[str, Any]:
         seconds = sum(job.draft.record(s.key)["seconds"] for s in plan.shards)
         return {
-            "rows": plan.rows,
-            "dim": plan.dim,
+            "rows": plan.layouts.rows,
+            "dim": plan.layouts.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
             "bytes": plan.layouts.nbytes,
-            "tokens_per_second": rate(plan.rows, seconds),
+            "tokens_per_second": rate(plan.layouts.rows, seconds),
         }
 
 

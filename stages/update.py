@@ -94,7 +94,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
             return output
         number, layouts = int(shard.key), plan.layouts
         rows = layouts.keys.rows(number)
-        keys = np.empty((rows.stop - rows.start, plan.dim), layouts.keys.dtype)
+        keys = np.empty((rows.stop - rows.start, layouts.dim), layouts.keys.dtype)
         values = np.empty(len(keys), VALUE_DTYPE)
         copy_rows(work, rows, keys, values)
         again = encode_again(job, work, rows, keys)
@@ -108,16 +108,16 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         records = [job.draft.record(shard.key) for shard in plan.shards if shard.key != TABLES]
         before = job.inputs[PREVIOUS].metrics["rows"]
         return {
-            "rows": plan.rows,
-            "dim": plan.dim,
+            "rows": plan.layouts.rows,
+            "dim": plan.layouts.dim,
             "dtype": job.config.dtype,
             "key": job.config.key,
             "bytes": plan.layouts.nbytes,
             "documents": plan.documents,
             "forgotten": before - plan.kept.rows,
-            "added": plan.rows - plan.kept.rows,
+            "added": plan.layouts.rows - plan.kept.rows,
             "encoded_again": sum(record["again"] for record in records),
-            "rows_per_second": rate(plan.rows, sum(record["seconds"] for record in records)),
+            "rows_per_second": rate(plan.layouts.rows, sum(record["seconds"] for record in records)),
         }
 
 

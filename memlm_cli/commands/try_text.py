@@ -146,7 +146,7 @@ def _say_of_time_left(taken: float, given: float) -> None:
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
-    """The page; `more` is said there of what was planned."""
+    """Write the page; `more`: lines about the plan, which it shows."""
     from memlm_cli.reproduce import baseline_remarks, script
     from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
@@ -213,7 +213,7 @@ def planned(
 
 
 def _parts(recipe: Path) -> list[Path]:
-    """The file that holds the part of the text that a recipe is for; empty where it is for all."""
+    """The file with the part of the text that a recipe is for; none where it is for all of it."""
     return [part for part in recipe.with_suffix("").glob("*") if part.suffix in (".txt", ".jsonl")]
 
 

@@ -1,1 +1,1 @@
-"""Every chart, once: for reports and for pages."""
+"""Charts, each made in one place, for reports and for pages."""

@@ -150,12 +150,14 @@ def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float
     ]
 
 
-def learned_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`."""
+def weight_charts(metrics: Mapping[str, Any]) -> list[Chart]:
+    """Charts of how the weight of a memory was tuned and learned.
+
+    `learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`.
+    """
     learned = metrics.get("learned_weight")
-    if learned is None:
-        return []
-    return [*_weights(metrics, learned), *_searches(metrics, learned)]
+    of_learned = [] if learned is None else [*_weights(metrics, learned), *_searches(metrics, learned)]
+    return [*tuning_charts(metrics), *bleu_charts(metrics), *of_learned]
 
 
 def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Chart]:
@@ -213,9 +215,7 @@ def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Charts that `metrics.json` has numbers for; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
     return [
-        *tuning_charts(metrics),
-        *bleu_charts(metrics),
-        *learned_charts(metrics),
+        *weight_charts(metrics),
         *curve_charts(alone),
         *accuracy_charts(alone),
         *frequency_charts(metrics),

@@ -41,6 +41,15 @@ class RowLayouts(NamedTuple):
         )
 
     @property
+    def rows(self) -> int:
+        return self.keys.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Width of keys, d."""
+        return self.keys.shape[1]
+
+    @property
     def nbytes(self) -> int:
         return self.keys.nbytes + self.values.nbytes
 

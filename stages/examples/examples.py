@@ -135,7 +135,7 @@ class Examples(ABC):
         """
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        """The windows that score tokens [start, stop), in order; a kind that knows them without its tokens says so."""
+        """The windows that score tokens [start, stop), in order; a kind that needs no tokens for it overrides this."""
         return [window for block in self.blocks(start, stop) for window in block.windows]
 
     @property
@@ -154,7 +154,7 @@ class Examples(ABC):
 
 
 class Task(NamedTuple):
-    """Examples that are learnt one after another with those of other tasks."""
+    """Examples of one task, which are learnt before or after those of others."""
 
     name: str
     examples: Examples
@@ -180,7 +180,7 @@ class Corpus:
 
     @classmethod
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
-        """The corpus of a tokens artifact; `arrays`: its own, where some are at hand."""
+        """The corpus of a tokens artifact; `arrays`: its arrays, where they are open already."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
         kind, names = tokens.metrics.get("examples", STREAMS), tuple(tokens.metrics.get("tasks") or ())
         return cls(own, start_id(tokens.metrics), kind, names)

@@ -14,7 +14,7 @@ from stages.config import StageConfig
 C = TypeVar("C", bound=StageConfig)
 
 MAX_SCALE_RATIO = 2.0
-"""Searches among more than twice the keys, or less than half of them, take another time a query."""
+"""Searches among more than twice as many keys, or fewer than half, take another time for each query."""
 
 
 @dataclass(frozen=True)

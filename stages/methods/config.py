@@ -47,7 +47,7 @@ class Batches(NamedTuple):
         return self.accumulate * (groups * (1 + others * (1 - same)) + self.segments * self.borders)
 
     def enough(self, groups: Iterable[int], same: float) -> int:
-        """The fewest of some numbers of groups that make an update of enough documents, or of the most that can be."""
+        """The smallest of some numbers of groups whose update has enough documents, or, where none has, the most."""
         documents = {one: round(self.documents(one, same)) for one in sorted(groups)}
         wanted = min(ENOUGH_DOCUMENTS, max(documents.values()))
         return next(one for one, found in documents.items() if found >= wanted)
@@ -85,7 +85,7 @@ class MethodSettings(Settings):
     reads_background: ClassVar[bool] = False
     """Whether it looks at the text that the model to begin from was trained on."""
     usual_backbone: ClassVar[str | None] = None
-    """Where the user names none; None: the one that is usual everywhere."""
+    """Backbone where the user names none; None: the default of all methods."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()
     """Memory that its models are read with where the user names none."""
 

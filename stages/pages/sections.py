@@ -9,9 +9,8 @@ from typing import Any
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart
 from stages.charts.figure import Figure, figures
-from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, learned_charts
+from stages.charts.report import accuracy_charts, curve_charts, datastore_charts, frequency_charts, weight_charts
 from stages.charts.training import FIGURES, Journal, measure, named_figures, stream_charts, training_charts
-from stages.charts.tuning import bleu_charts, tuning_charts
 from stages.diagnostics import PROBES
 from stages.diagnostics.options import probe_charts
 from stages.evaluation.fields import CHANGED
@@ -63,8 +62,7 @@ def _probe(name: str, sources: Sequence[Source]) -> list[Chart]:
 
 
 def _tuning(source: Source) -> Iterator[Item]:
-    metrics = source.metrics
-    yield from source.labelled([*tuning_charts(metrics), *bleu_charts(metrics), *learned_charts(metrics)])
+    yield from source.labelled(weight_charts(source.metrics))
     yield from bleu_tables(source)
 
 

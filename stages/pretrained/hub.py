@@ -50,7 +50,7 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
 
 @contextmanager
 def hub_errors(spec: str, by_hand: str) -> Iterator[None]:
-    """Asking the hub, whose library raises whatever it likes.
+    """Turns errors of the hub's library, which may be of any kind, into messages for people.
 
     Args:
         spec: what is asked for, as the user names it.

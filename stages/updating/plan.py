@@ -99,15 +99,6 @@ class Plan(ShardPlan[Shard]):
     """Rows at the start of each range that stays which are encoded again, since they had seen what goes; int64 [K]."""
     carries_state: bool
 
-    @property
-    def rows(self) -> int:
-        return self.layouts.keys.shape[0]
-
-    @property
-    def dim(self) -> int:
-        """Width of keys, d."""
-        return self.layouts.keys.shape[1]
-
     def added(self, number: int) -> TokenRange:
         """Tokens of the added split that a shard of rows holds, perhaps none."""
         rows = self.layouts.keys.rows(number)

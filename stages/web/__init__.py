@@ -62,7 +62,7 @@ SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\N{NO-BREAK SPACE}"
 
 
 def spelled(text: str) -> str:
-    r"""A token by itself: without the white space around it, or with a sign for each if it is nothing else.
+    r"""A token by itself, without the white space around it; white space alone is spelled in signs.
 
     >>> spelled(" cat"), spelled("  "), spelled("\n")
     ('cat', '␣␣', '⏎')

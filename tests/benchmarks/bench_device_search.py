@@ -41,8 +41,8 @@ from tests.benchmarks.device_rivals import ON_THE_HOST, rivals
 
 PROBE, AT_ONCE, PLAIN_SCORES = 64, 1024, 1 << 29
 """Lists that are read; queries of one product of the plain search, and scores at the most."""
-COMPARED, ON_THE_CPU = 4096, 512
-"""Queries whose neighbours are compared with the plain search's; those that the CPU searches too."""
+COMPARED, ON_THE_CPU, FEW = 4096, 512, 64
+"""Queries whose neighbours are compared with the plain search's; those that the CPU searches too; those before all."""
 ROWS_PER_SHARD, KEYS_AT_ONCE = 1 << 16, 1 << 20
 Found = tuple[np.ndarray, np.ndarray]
 """Rows and squared distances [n, k] of the neighbours of queries."""
@@ -154,6 +154,8 @@ def measure(arguments: argparse.Namespace, device: torch.device) -> dict[str, An
         "exact": ExactSearcher(StoredKeys(made.keys, ROWS_PER_SHARD), "l2", device_name(device)),
     }
     others, notes = rivals(made.faiss_index()) if arguments.rivals else ({}, [])
+    for search in (plain.search, *(one.search for one in ours.values()), *others.values()):
+        search(made.queries[:FEW], 1)  # brings keys to the GPU, and what computes with them
     rows = []
     for k in arguments.k:
         of_plain, found = shortest(partial(plain.search, made.queries, k), device, arguments.rounds)

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 
 from stages.artifacts.durable import write_atomically
@@ -92,11 +93,14 @@ def run(campaign: Campaign, step: Step, commit: str, failed: Path, keeps: bool) 
         "command": f"python -m tests.gpu {step.name}",
     }
     kept = measured_before(file_of(step), about) if keeps else {}
+    runs = [campaign.name_of(one) for one in step.runs]
     parts: list[Part] = []
     code = 0
     try:
         for part in campaign.run(step, 60 * step.minutes - SPARE, kept):
             parts.append(part)
+            if keeps:  # at once: whoever kills this loses one row at most
+                write_atomically(file_of(step), as_toml(step, parts, about, runs[len(parts) :]))
             print(*part.rows, *part.notes, sep="\n", flush=True)
     except Unfinished as stopped:
         print(f"{step.name}: {stopped}", file=sys.stderr)
@@ -106,18 +110,12 @@ def run(campaign: Campaign, step: Step, commit: str, failed: Path, keeps: bool) 
         write_atomically(failed, "\n".join(sorted(names_in(failed) | {step.name})))
         code = 1
     if keeps and parts:
-        keep(step, parts, about, [campaign.name_of(one) for one in step.runs][len(parts) :])
+        make_page()
     return code
 
 
 SPARE = 30
 """Seconds of a step's minutes in which it starts, and makes the page."""
-
-
-def keep(step: Step, parts: Sequence[Part], about: dict[str, str], left: Sequence[str] = ()) -> None:
-    """Write the data of a step, and the page of all steps."""
-    write_atomically(file_of(step), as_toml(step, parts, about, left))
-    make_page()
 
 
 def make_page() -> None:
@@ -168,12 +166,28 @@ def names_in(file: Path) -> set[str]:
     return set(file.read_text("utf-8").split()) if file.exists() else set()
 
 
+NEEDED = [
+    "faiss",
+    "zarr",
+    "lightning_fabric",
+    "rank_bm25",
+    "zstandard",
+    "pydantic",
+    "tokenizers",
+    "tensorboard",
+    "typer",
+]
+"""Packages that machines with a GPU often lack."""
+
+
 def missing_here(device: str, texts: Path) -> str | None:
     """What a step would miss on this machine; None: nothing."""
     import torch
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         return "PyTorch sees no GPU here; --tiny --device cpu tries a step without one"
+    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+        return f"these packages are not installed: {', '.join(lacking)}; tests.gpu.pack says how to carry them"
     if not list(texts.glob("*-train.jsonl.xz")):
         return f"no texts in {texts}: python -m tests.gpu.pack DATA {texts} makes them"
     return None

@@ -32,13 +32,11 @@ class Figure(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """A change of perplexity, by seed, beside the paper's in percent (None: of other text)."""
+    """A change of perplexity by seed: pairs of a figure with memory, and one without."""
 
-    name: str
-    against: str
+    memory: str
+    text: str
     pairs: Sequence[tuple[Figure, Figure]]
-    """With memory, and without."""
-    paper: float | None = None
 
     def changes(self, tables: Tables) -> list[float]:
         """Changes in percent of the seeds that were measured."""
@@ -47,53 +45,63 @@ class Effect(NamedTuple):
 
 
 PAPERS = {
-    ("memorizing-many", "code"): -10.2,
-    ("memorizing-many", "proofs"): -15.4,
-    ("memorizing-many", "novels"): -3.3,
-    ("compressive", "novels"): -7.4,
+    "trime": {"novels": -19.7},
+    "spalm": {"novels": -4.1},
+    "memorizing-many": {"code": -10.2, "proofs": -15.4, "novels": -3.3},
+    "compressive": {"novels": -7.4},
 }
-"""Changes against a Transformer-XL: Github, Isabelle, PG-19 (arXiv 2203.08913, table 4); PG-19 (arXiv 1911.05507)."""
+"""Changes of the papers by the text nearest to theirs: WikiText-103 of TRIME and SPALM, Github, Isabelle and PG-19 of
+Memorizing (arXiv 2203.08913, table 4), PG-19 of Compressive (arXiv 1911.05507)."""
 
 
 def every() -> Iterator[Effect]:
-    """All effects, in the order of the chart."""
-    for name, against, paper, rows, column in (
-        ("trime", "a cache of its window", -19.7, ("novels-trime-{}", "novels-plain-{}"), "with memory"),
-        ("spalm", "a Transformer-XL", -4.1, ("SPALM", "Transformer-XL"), "perplexity"),
+    """All effects: TRIME against a cache of its window, all others against a Transformer-XL."""
+    for name, rows, column in (
+        ("trime", ("novels-trime-{}", "novels-plain-{}"), "with memory"),
+        ("spalm", ("SPALM", "Transformer-XL"), "perplexity"),
     ):
         pairs = []
         for seed in range(SEEDS):
             one, other = (Figure(f"{name}-novels-{seed}", row.format(seed), column) for row in rows)
             pairs.append((one, other))
-        yield Effect(f"{name}, novels", against, pairs, paper)
+        yield Effect(name, "novels", pairs)
     for name in LAYERS:
         for text in TEXTS if name != "transformer-xl" else ():
             one, other = (Figure(f"layers-{text}-{which}", f"{text}-{which}") for which in (name, "transformer-xl"))
-            yield Effect(f"{name}, {text}", "a Transformer-XL", [(one, other)], PAPERS.get((name, text)))
+            yield Effect(name, text, [(one, other)])
+
+
+SUMMED = {figure.step for one in every() for pair in one.pairs for figure in pair}
+"""Steps whose figures effects are made of; they have no chart of their own."""
 
 
 def effects(tables: Tables) -> str | None:
-    """The file of the table and chart; None where nothing was measured."""
-    rows = [(one, one.changes(tables)) for one in every()]
-    cells = [
-        [one.name, one.against, changed(found), "" if one.paper is None else {"percent": one.paper}, len(found)]
-        for one, found in rows
-        if found
-    ]
-    if not cells:
+    """The file of the table and chart, a row for each memory, and the paper's below; None: nothing was measured."""
+    here: dict[str, dict[str, Mapping[str, float]]] = {}
+    for one in every():
+        if found := one.changes(tables):
+            here.setdefault(one.memory, {})[one.text] = changed(found)
+    if not here:
         return None
-    columns = ["memory", "against", "here", "the paper", "seeds"]
+    rows = []
+    for memory, found in here.items():
+        rows.append([memory, *(found.get(text, "") for text in TEXTS)])
+        paper = PAPERS.get(memory, {})
+        if paper:
+            rows.append([f"{memory}, paper", *({"percent": paper[text]} if text in paper else "" for text in TEXTS)])
+    setup = "Change of test perplexity: layers at equal time, TRIME and SPALM at equal updates."
+    bars = ", ".join(f"{text} = {place}" for place, text in enumerate(TEXTS, 1))
     return "\n".join(
         [
-            'setup = "Change of test perplexity at equal time for layers, and at equal updates for the others."',
-            f"columns = {json.dumps(columns)}",
+            f"setup = {json.dumps(setup)}",
+            f"columns = {json.dumps(['', *TEXTS])}",
             "",
             "[chart]",
-            'title = "What memory gains at size, here and in the papers"',
-            'caption = "Change of test perplexity of models that learned on a GPU, beside the papers\' changes."',
+            'title = "What memory gains at size, and in the papers"',
+            'caption = "Change of test perplexity of models that learned on a GPU, above the papers\' changes."',
             'up = "change of perplexity, %"',
-            'bars = { here = 2, "the paper" = 3 }',
-            *(f"\n[[rows]]\ncells = [{', '.join(map(_toml, row))}]" for row in cells),
+            f"bars = {{ {bars} }}",
+            *(f"\n[[rows]]\ncells = [{', '.join(map(_toml, row))}]" for row in rows),
             "",
         ]
     )

@@ -1,19 +1,21 @@
-"""The results page of the campaign: effects at size, a section for each measured step, and what was not measured."""
+"""The results page of the campaign: effects at size, a chart of each other step, and what was not measured."""
 
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.gpu.effects import EFFECTS
+from tests.gpu.effects import EFFECTS, SUMMED
 from tests.gpu.steps import Step
 
 HEAD = """# The GPU campaign
 
 `python -m tests.gpu` lists its steps, and runs them.
+
+## Effects at size
 """
-AT_SIZE = "## Effects at size\n"
 ABSENT = "Not measured.\n"
+Tables = Mapping[str, Mapping[str, Any]]
 
 
 def tables(folder: Path) -> dict[str, dict[str, Any]]:
@@ -22,24 +24,43 @@ def tables(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: table for name, table in found.items() if name != EFFECTS}
 
 
-def page(steps: Sequence[Step], measured: Collection[str], at_size: bool) -> str:
-    """The page, with an empty table for each step that has data: `docs/site/results.py` fills it in.
+def page(steps: Sequence[Step], measured: Tables, at_size: bool) -> str:
+    """The page: the table of effects is empty, for `docs/site/results.py` fills it in; other figures are linked.
 
     Args:
+        measured: files of steps, as `tables` has them.
         at_size: whether there are data of effects at size.
     """
-    effects = _filled(EFFECTS, "change of perplexity, %") if at_size else ABSENT
-    done = [
-        f"## {step.name}\n\n{step.asks}\n\n{_filled(step.name, step.up)}" for step in steps if step.name in measured
-    ]
-    return "\n".join([HEAD, AT_SIZE, effects, *done, *_absent(steps, measured)])
+    effects = f"{_chart(EFFECTS, 'change of perplexity, %')}\n<!-- table: {EFFECTS} -->\n<!-- end -->\n"
+    parts = [HEAD, effects if at_size else ABSENT, *_summed(measured)]
+    for area in dict.fromkeys(step.area for step in steps):
+        own = [_section(step, measured[step.name]) for step in steps if step.area == area and _stands(step, measured)]
+        parts += [f"## {area[0].upper()}{area[1:]}\n", *own] if own else []
+    return "\n".join([*parts, *_absent(steps, measured)])
 
 
-def _filled(name: str, up: str) -> str:
-    return f"![Bars of {up}](charts/gpu-{name}.svg)\n\n<!-- table: {name} -->\n<!-- end -->\n"
+def _stands(step: Step, measured: Tables) -> bool:
+    """Whether a step has a chart of its own."""
+    return step.name in measured and step.name not in SUMMED
 
 
-def _absent(steps: Sequence[Step], measured: Collection[str]) -> list[str]:
+def _summed(measured: Tables) -> Iterator[str]:
+    """Links to the figures that effects are made of."""
+    links = [f"[{name}](data/gpu/{name}.toml)" for name in measured if name in SUMMED]
+    if links:
+        yield f"Of {', '.join(links)}.\n"
+
+
+def _section(step: Step, table: Mapping[str, Any]) -> str:
+    left = f" Not measured: {', '.join(table['left'])}." if table["left"] else ""
+    return f"[{step.name}](data/gpu/{step.name}.toml): {step.asks}{left}\n\n{_chart(step.name, step.up)}"
+
+
+def _chart(name: str, up: str) -> str:
+    return f"![Bars of {up}](charts/gpu-{name}.svg)\n"
+
+
+def _absent(steps: Sequence[Step], measured: Tables) -> list[str]:
     """Areas with steps that were not measured, a line each."""
     lines = []
     for area in dict.fromkeys(step.area for step in steps):

@@ -543,22 +543,22 @@ def open_questions() -> Iterator[Step]:
         for precision in ("bf16", "fp32")
     ]
     yield Step("scores-in-bf16", "Do memory scores in bf16 cost perplexity?", 9, runs, READ)
-    for share in ("0", "0.5", "0.75"):
-        yield spalm_read_often(share)
+    for percent in (0, 50, 75):
+        yield spalm_read_often(percent)
     yield trime_ext_from_plain()
     yield memorizing_gates()
 
 
-def spalm_read_often(share: str) -> Step:
-    """Ten passes over a text, with neighbours hidden at a share of the positions, at three rates of dropout."""
+def spalm_read_often(percent: int) -> Step:
+    """Ten passes over a text, with neighbours hidden at so many positions, at three rates of dropout."""
     runs = []
     for dropout in ("0.1", "0.2", "0.3"):
-        row = f"novels-often-{share}-{dropout}"
-        hidden = f"--set memory.neighbor_dropout={share} --set model.dropout={dropout}"
+        row = f"novels-often-{percent}-{dropout}"
+        hidden = f"--set memory.neighbor_dropout={percent / 100} --set model.dropout={dropout}"
         train = f"memlm train neighbors/novels --method spalm {XL} --epochs {{epochs}} {hidden} --name {row} --json"
         runs.append(Run(row, [*NEIGHBORS, train, EVALUATE.format_map(Only(row=row))], ENCODER))
-    asks = f"Does SPALM gain on a text read ten times, with neighbours hidden at {share} of the positions?"
-    return Step(f"spalm-often-{share}", asks, 9, runs, QUALITY)
+    asks = f"Does SPALM gain on a text read ten times, with {percent} of 100 positions without neighbours?"
+    return Step(f"spalm-often-{percent}", asks, 9, runs, QUALITY)
 
 
 def trime_ext_from_plain() -> Step:

@@ -17,7 +17,9 @@ import torch
 from torch._inductor import config as inductor
 
 from memlm_cli.app import main
+from stages.artifacts.durable import write_atomically
 from tests.gpu import __main__ as command
+from tests.gpu import campaign
 from tests.gpu.campaign import Campaign, Ended, Failed, Part, Runner, Unfinished, as_toml, figures_in, found_at
 from tests.gpu.effects import effects, every
 from tests.gpu.page import page, tables
@@ -34,7 +36,8 @@ ALIKE = (
     "exact-proofs",
     "exact-novels",
     *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
-    "spalm-often-0.",
+    "spalm-often-50",
+    "spalm-often-75",
     "names-code",
     "compiled-training-fp32",
     "search-m",
@@ -120,16 +123,23 @@ def kept(name: str, perplexity: float = 7.25) -> None:
     """Figures of a step, all of them the same, in its rows' own names."""
     runs = [run.row.format(**FULL) for run in STEPS[name].runs]
     figures = dict.fromkeys(STEPS[name].figures, perplexity)
-    command.keep(STEPS[name], [Part(run, [{"row": run} | figures]) for run in runs], ABOUT)
+    written(STEPS[name], [Part(run, [{"row": run} | figures]) for run in runs])
+
+
+def written(step: Step, parts: list[Part], **about: str) -> None:
+    """The file of a step, and the page of all."""
+    left = [run.row.format(**FULL) for run in step.runs][len(parts) :]
+    write_atomically(command.file_of(step), as_toml(step, parts, ABOUT | about, left))
+    command.make_page()
 
 
 @pytest.mark.usefixtures("drawn")
-@pytest.mark.parametrize("name", ["suite", "machine", "search-host", "layers-code-infinity"])
-def test_a_first_result_makes_the_page_with_its_table_and_chart(name: str, pages: Path) -> None:
+@pytest.mark.parametrize("name", ["suite", "machine", "search-host", "exact-code"])
+def test_a_first_result_makes_the_page_with_its_figures_and_chart(name: str, pages: Path) -> None:
     kept(name)
-    written = (pages / "gpu.md").read_text("utf-8")
-    assert f"](data/gpu/{name}.toml)" in written and "| 7.25 |" in written
-    assert re.findall(r"\(charts/(\S+)\)", written) == [file.name for file in (pages / "charts").iterdir()]
+    shown = (pages / "gpu.md").read_text("utf-8")
+    assert f"](data/gpu/{name}.toml)" in shown and "7.25" in (pages / f"data/gpu/{name}.toml").read_text("utf-8")
+    assert re.findall(r"\(charts/(\S+)\)", shown) == [file.name for file in (pages / "charts").iterdir()]
 
 
 @pytest.mark.usefixtures("drawn")
@@ -142,15 +152,17 @@ def test_effects_at_size_are_drawn_once_their_steps_have_run(pages: Path) -> Non
         rows = [{"row": part.run} | dict.fromkeys(STEPS["trime-novels-0"].figures, 10.0) for part in (plain, trime)]
         rows[1]["with memory"] = perplexity
         parts = [Part(row["row"], [row]) for row in rows]
-        command.keep(STEPS[f"trime-novels-{seed}"], parts, ABOUT)
-    found = {row["cells"][0]: row["cells"][2:] for row in tomllib.loads(effects(tables(pages / "data/gpu")))["rows"]}
-    assert found == {
-        "trime, novels": [{"percent": -15.0, "low": -78.5, "high": 48.5}, {"percent": -19.7}, 2],
-        "memorizing-many, code": [{"percent": -10.0}, {"percent": -10.2}, 1],
-    }
-    written = (pages / "gpu.md").read_text("utf-8")
-    assert "−10.0 %" in written and "](charts/gpu-effects-at-size.svg)" in written
-    assert "trime, novels" in (pages / "charts/gpu-effects-at-size.svg").read_text("utf-8")
+        written(STEPS[f"trime-novels-{seed}"], parts)
+    found = tomllib.loads(effects(tables(pages / "data/gpu")) or "")["rows"]
+    assert [row["cells"] for row in found] == [
+        ["trime", "", "", {"percent": -15.0, "low": -78.5, "high": 48.5}],
+        ["trime, paper", "", "", {"percent": -19.7}],
+        ["memorizing-many", {"percent": -10.0}, "", ""],
+        ["memorizing-many, paper", {"percent": -10.2}, {"percent": -15.4}, {"percent": -3.3}],
+    ]
+    shown = (pages / "gpu.md").read_text("utf-8")
+    assert "−10.0 %" in shown and "](charts/gpu-effects-at-size.svg)" in shown
+    assert "trime, paper" in (pages / "charts/gpu-effects-at-size.svg").read_text("utf-8")
 
 
 def test_every_effect_is_of_rows_and_columns_that_steps_have() -> None:
@@ -187,7 +199,7 @@ def test_a_training_is_as_long_as_its_minutes_and_the_speed_of_a_short_one() -> 
 
 
 RUNS = [Run(name, [f"python -m {name}"]) for name in "ab"]
-TWO = Step("one", "How fast?", 1, RUNS, {"n": "n"}, ("n",), "tokens/s")
+TWO = Step("one", "How fast?", 1, RUNS, {"n": "n"}, ("n",), "tokens/s", "speed")
 
 
 def tried(monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str) -> int:
@@ -218,8 +230,20 @@ def test_what_is_stopped_goes_on_where_it_was(pages: Path, monkeypatch: pytest.M
     assert tried(monkeypatch, runner, *own) == 0 and len(typed) == 3  # nothing is left
 
 
+def test_whoever_kills_a_step_loses_one_row_at_most(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def runner(words: Sequence[str], seconds: float) -> Ended:
+        if words[2] == "b":
+            raise KeyboardInterrupt
+        return Ended(0, '{"n": 1}')
+
+    with pytest.raises(KeyboardInterrupt):
+        tried(monkeypatch, runner, "NEXT", "--store", str(pages))
+    table = tomllib.loads((pages / "data/gpu/one.toml").read_text("utf-8"))
+    assert (table["left"], [row["cells"] for row in table["rows"]]) == (["b"], [["a", 1]])
+
+
 def test_rows_of_another_commit_are_measured_again(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command.keep(TWO, [Part("a", [{"row": "a", "n": 7}])], ABOUT | {"commit": "older"}, ["b"])
+    written(TWO, [Part("a", [{"row": "a", "n": 7}])], commit="older")
     assert tried(monkeypatch, lambda *_: Ended(0, '{"n": 1}'), "one", "--store", str(pages)) == 0
     table = tomllib.loads((pages / "data/gpu/one.toml").read_text("utf-8"))
     assert [row["cells"][1] for row in table["rows"]] == [1, 1] and table["commit"] == "abc"
@@ -260,6 +284,12 @@ def test_what_prints_no_figures_has_failed() -> None:
         list(Campaign(Path("t"), Path("s"), "cpu", TINY, lambda *_: Ended(0, "{no json")).run(TWO, 9))
 
 
+def test_charts_of_reports_are_empty_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [sys.executable, "-c", "import vl_convert as v; print(len(v.svg_to_png(v.vegalite_to_svg('')))) "]
+    monkeypatch.setattr(campaign, "find_spec", lambda name: None)
+    assert int(campaign.in_a_process(asked, 60).output) < 100
+
+
 def test_time_that_is_over_stops_a_step_before_its_next_command() -> None:
     with pytest.raises(Unfinished):
         list(Campaign(Path("t"), Path("s"), "cpu", TINY, command.in_a_process).run(TWO, -1))
@@ -271,8 +301,8 @@ def test_a_table_keeps_the_figures_and_the_page_says_what_was_not_measured() -> 
     data = as_toml(step, [Part("r", rows)], {"machine": "GPU"})
     assert 'machine = "GPU"' in data and '["a", 1235.0]' in data and '["b", ""]' in data
     others = [Step(name, "And then?", 1, [], area=area) for name, area in (("two", "Speed?"), ("three", "Gain?"))]
-    shown = page([step, *others], {"one"}, at_size=False)
-    assert re.findall(r"table: (\w+)", shown) == ["one"]
+    shown = page([step, *others], {"one": {"left": ["c"]}}, at_size=False)
+    assert re.findall(r"data/gpu/(\w+)", shown) == ["one"] and "Not measured: c." in shown
     assert "|Speed?|`two`|" in shown and "|Gain?|`three`|" in shown
 
 

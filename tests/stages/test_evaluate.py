@@ -32,6 +32,7 @@ from stages.retrieval.weights.grid import Grid
 from stages.search.config import IndexConfig
 from stages.search.distances import exact_distances
 from tests.oracles import knn_lm as oracle
+from tests.stages.notes import Notes
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 
 LINES = "external:k=6,lambda=0.3,temperature=2"
@@ -243,7 +244,7 @@ def test_two_tuned_readings_get_the_best_pair(store, neighbors):
 
 
 def test_what_is_read_and_why_is_said_before(store, model):
-    heard = Heard()
+    heard = Notes()
     report = evaluated(store, model, "long:size=1,theta=5,lambda=0.02/0.1", reporter=heard)
     splits = report.input("tokens").metrics["splits"]
     read = [line for line in heard.infos if line.startswith(("tuning", "scoring"))]
@@ -527,22 +528,8 @@ def test_nothing_is_tuned_where_nothing_is_to_choose(store, neighbors, model):
     assert set(metrics(plain)["read"]) == {"model", "tokens"}
 
 
-class Heard:
-    def __init__(self):
-        self.warnings = []
-        self.infos = []
-
-    def info(self, message):
-        self.infos.append(message)
-
-    def warning(self, message):
-        self.warnings.append(message)
-
-    def progress(self, done, total, unit, **figures): ...
-
-
 def test_tuning_on_the_scored_split_and_optima_at_the_edge_are_told(store, model, neighbors):
-    heard = Heard()
+    heard = Notes()
     spec = "external:k=3,lambda=0.001/0.002/0.003"
     told = metrics(evaluated(store, neighbors, spec, tune_split="test", reporter=heard))
     assert "tuned on 'test'" in heard.warnings[0]

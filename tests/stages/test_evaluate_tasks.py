@@ -39,10 +39,10 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
+from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
 from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
-from tests.stages.training.test_loop import Notes
 
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]

@@ -22,9 +22,9 @@ from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from tests.stages.notes import Notes
 from tests.stages.small_store import array
 from tests.stages.small_text import text_model
-from tests.stages.test_index import Notes
 
 WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "su", "te", "ro") for b in ("ba", "du", "fe", "gi", "ho", "ju", "ny")]
 

@@ -25,6 +25,7 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.presets import choose_preset
 from stages.training.resolve import PASSES_OF_IMPORTED
+from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import saved
 
 pytest.importorskip("transformers")
@@ -217,17 +218,13 @@ def test_tokens_of_another_tokenizer_are_refused(store, folder, tmp_path):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_where_a_model_has_no_tokenizer_it_is_said_that_tokens_could_not_be_checked(store, folder, tokens, there):
-    class Heard(Silent):
-        def warning(self, message):
-            warnings.append(message)
-
-    warnings = []
+    notes = Notes()
     if not there:
         (folder[0] / "tokenizer.json").unlink()
     references = {"source": tokens.reference, "checkpoint": str(folder[0])}
-    made(store, ImportModel(), ImportConfig(segment_length=8), reporter=Heard(), **references)
-    assert len(warnings) == (0 if there else 1)
-    assert there or tokens.reference in warnings[0]
+    made(store, ImportModel(), ImportConfig(segment_length=8), reporter=notes, **references)
+    assert len(notes.warnings) == (0 if there else 1)
+    assert there or tokens.reference in notes.warnings[0]
 
 
 def test_longer_windows_than_it_can_read_are_refused(store, folder, tokens):

@@ -17,6 +17,7 @@ from stages.numbers import size
 from stages.search import build
 from stages.search.open import open_searcher
 from tests.oracles.search import nearest
+from tests.stages.notes import Notes
 from tests.stages.small_store import array, small_model, small_tokens
 
 TRAIN = 700
@@ -34,24 +35,6 @@ def datastore(store: Store, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     monkeypatch.setattr("stages.index.PART_BYTES", 3 * 72 * 16)
     model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 40}))
     return make(BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution("cpu")).artifact
-
-
-class Notes:
-    """A reporter that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.infos: list[str] = []
-        self.warnings: list[str] = []
-        self.steps: list[tuple[int, int]] = []
-
-    def info(self, message: str) -> None:
-        self.infos.append(message)
-
-    def warning(self, message: str) -> None:
-        self.warnings.append(message)
-
-    def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        self.steps.append((done, total))
 
 
 def build_index(store: Store, datastore: Artifact, notes: Notes | None = None, **settings: Any) -> Artifact:

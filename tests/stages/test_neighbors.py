@@ -19,8 +19,8 @@ from stages.numbers import size
 from stages.search.config import forbidden_rows
 from tests.oracles.search import nearest
 from tests.stages.kills import made_in_pieces
+from tests.stages.notes import Notes
 from tests.stages.small_store import array, small_model, small_tokens
-from tests.stages.test_index import Notes
 
 TRAIN, VALID = 300, 70
 

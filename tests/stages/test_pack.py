@@ -15,8 +15,8 @@ from stages.errors import ArtifactError, DataError
 from stages.pack import PackBatches, PackConfig
 from stages.text.bm25 import Bm25Index
 from tests.oracles.bm25 import algorithm_1, lucene_scores, matches, okapi_scores
+from tests.stages.notes import Notes
 from tests.stages.small_store import array, small_model, small_tokens
-from tests.stages.test_index import Notes
 
 LENGTH, TRAIN = 8, 325
 """40 segments, and 5 tokens left out."""

@@ -24,23 +24,12 @@ from stages.text.documents import DocumentNames
 from stages.text.tokens import open_split
 from stages.tokenize import Tokenize
 from tests.oracles import text as oracle
+from tests.stages.notes import Notes
 
 TEXT = "One  line .\n\n A second PARAGRAPH\nof two lines\n \nthe end , the end\n"
 ARTICLES = "".join(
     f" \n = Title {i} = \n \n {'some words ' * i}\n \n = = Part = = \n \n one line\n" for i in range(1, 12)
 )
-
-
-class Spoken(Silent):
-    def __init__(self) -> None:
-        self.infos: list[str] = []
-        self.warnings: list[str] = []
-
-    def info(self, message: str) -> None:
-        self.infos.append(message)
-
-    def warning(self, message: str) -> None:
-        self.warnings.append(message)
 
 
 def run(store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any) -> Outcome:
@@ -135,7 +124,7 @@ def test_crlf_is_read_as_lf(tmp_path: Path) -> None:
 )
 def test_splits_that_differ_in_form_are_told(test: str, told: str | None, tmp_path: Path) -> None:
     train = "“a” b “c” d\n" * 40 if '"' in test else "a b c d e f\n" * 40
-    spoken = Spoken()
+    spoken = Notes()
     files = {"train": [write(tmp_path / "train.txt", train)], "test": [write(tmp_path / "test.txt", test)]}
     run(tmp_path / "store", files, spoken, tokenizer="char")
     (warning,) = [one for one in spoken.warnings if "differ in form" in one] or [None]
@@ -200,7 +189,7 @@ def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
     tmp_path: Path, lines: int, documents: str | None, said: bool
 ) -> None:
     train = write(tmp_path / "a.txt", "".join(f"a man in a hat number {line}\n" for line in range(lines)))
-    spoken = Spoken()
+    spoken = Notes()
     run(tmp_path / "s", {"train": [train]}, spoken, documents=documents)
     assert any("1,000 paragraphs" in line for line in spoken.infos) == said
 
@@ -209,7 +198,7 @@ def test_of_a_document_of_many_paragraphs_it_is_said_how_they_become_documents(
 def test_one_corpus_is_split_at_documents_and_train_alone_makes_the_vocabulary(tmp_path: Path) -> None:
     lines = [f"word{i:02d} \n" for i in range(20)]
     files = {"source": [write(tmp_path / "a.txt", "".join(lines))]}
-    spoken = Spoken()
+    spoken = Notes()
     artifact = run(tmp_path / "s", files, spoken, documents="line", split=(0.5, 0.25, 0.25)).artifact
     assert split_sizes(artifact) == {"train": 10, "valid": 5, "test": 5}
     assert artifact.metrics["vocabulary_size"] == 12
@@ -239,7 +228,7 @@ def test_the_default_split_and_default_vocabulary_are_part_of_the_identity(tmp_p
 
 
 def test_the_default_is_bpe_of_a_size_that_is_said(tmp_path: Path) -> None:
-    spoken = Spoken()
+    spoken = Notes()
     files = {"train": [write(tmp_path / "a.txt", TEXT * 2000)]}
     artifact = run(tmp_path / "s", files, spoken, tokenizer="bpe", vocab_size="auto").artifact
     assert TokenizeConfig() == TokenizeConfig(tokenizer="bpe", vocab_size="auto", min_count="auto")
@@ -251,7 +240,7 @@ def test_the_default_is_bpe_of_a_size_that_is_said(tmp_path: Path) -> None:
 def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
     extra: str, count: int, unknown: str, tmp_path: Path
 ) -> None:
-    spoken = Spoken()
+    spoken = Notes()
     files = {"train": [write(tmp_path / "a.txt", "the cat\nthe dog\n" + extra)]}
     artifact = run(tmp_path / "s", files, spoken, tokenizer="word").artifact
     types = Tokenizer.from_file(str(artifact.file("tokenizer.json"))).get_vocab()
@@ -264,7 +253,7 @@ def test_words_seen_once_are_unknown_unless_the_text_has_unknown_words(
 
 @pytest.mark.parametrize(("test", "warned"), [("the cat\n", False), ("an emu\n", True)])
 def test_a_split_of_unknown_words_is_warned_of(test: str, warned: bool, tmp_path: Path) -> None:
-    spoken = Spoken()
+    spoken = Notes()
     files = {"train": [write(tmp_path / "a.txt", "the cat\n" * 9)], "test": [write(tmp_path / "b.txt", test)]}
     run(tmp_path / "s", files, spoken, tokenizer="word")
     assert any("test are <unk>" in one for one in spoken.warnings) == warned
@@ -273,7 +262,7 @@ def test_a_split_of_unknown_words_is_warned_of(test: str, warned: bool, tmp_path
 def test_words_without_spaces_and_large_vocabularies_are_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoken = Spoken()
+    spoken = Notes()
     monkeypatch.setattr("stages.tokenization.size_warnings.MANY_TYPES", 3)
     run(tmp_path / "s", {"train": [write(tmp_path / "a.txt", "我们在一起。\n他说好吧。\n")]}, spoken)
     script, size = spoken.warnings
@@ -375,7 +364,7 @@ def test_a_crash_costs_no_committed_shard(done: int, tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch, pytest.raises(Crash):
         crash_after(patch, "run_shard", done)
         run(tmp_path / "s", files, **settings)
-    spoken = Spoken()
+    spoken = Notes()
     with monkeypatch.context() as patch:
         encoded = crash_after(patch, "run_shard", -1)
         patch.setattr("stages.tokenization.spooling._scan", lambda job: pytest.fail("read the text again"))

@@ -145,7 +145,7 @@ class ExactStreamSource(MatchSource):
 
 @dataclass(frozen=True)
 class BySize(Retrieved):
-    """Entries that each number of positions back retrieves, all of which are read; cut-offs are these numbers."""
+    """Entries found within each of several numbers of positions back; these numbers are the cut-offs."""
 
     by_size: Mapping[int, Retrieved]
 
@@ -166,7 +166,7 @@ class BySize(Retrieved):
 
 
 def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
-    """The past and the range as a text of documents; those of the past before the range do not matter."""
+    """The past and the range as a text of documents; where those of the past begin does not matter."""
     tokens = scored_range.carried.joined_tokens(scored_range.lm).cpu().numpy()
     begins = np.zeros(len(tokens), np.int64)
     origin = scored_range.lm.stop - len(tokens)

@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,17 +26,7 @@ from stages.errors import ArtifactError, BusyError, DataError, ResourceError
 from stages.interrupts import Terminated
 from stages.reporting import Silent
 from tests.stages.artifacts.toy import Cubes, Squares, SquaresConfig, restate
-
-
-@dataclass
-class Listening(Silent):
-    lines: list[str] = field(default_factory=list)
-
-    def info(self, message: str) -> None:
-        self.lines.append(message)
-
-    def warning(self, message: str) -> None:
-        self.lines.append(message)
+from tests.stages.notes import Notes
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -79,10 +68,10 @@ def test_interrupted_work_goes_on_and_gives_the_same_bytes(
     with pytest.raises(type(error)):
         make(Squares(fail_at, error), SquaresConfig(), {}, store, Execution())
     assert not store.artifacts()
-    rest, reporter = Squares(), Listening()
+    rest, reporter = Squares(), Notes()
     resumed = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter))
     assert rest.computed == [f"{i:03}" for i in range(fail_at, 4)]
-    assert (f"resumed: {fail_at} of 4 shards" in reporter.lines) == (fail_at > 0)
+    assert (f"resumed: {fail_at} of 4 shards" in reporter.messages) == (fail_at > 0)
     assert resumed.status == ("resumed" if fail_at else "made")
     whole = make(Squares(), SquaresConfig(), {}, Store(tmp_path / "other"), Execution()).artifact
     assert whole.manifest.files == resumed.artifact.manifest.files
@@ -200,11 +189,11 @@ def test_the_log_is_cut_where_it_is_not_as_it_was_written(store: Store, damage: 
     log = _interrupt(store) / "progress.jsonl"
     first, second, third = log.read_text().splitlines()
     log.write_bytes("\n".join([first, damage(second), third, ""]).encode(errors="surrogateescape"))
-    rest, reporter = Squares(), Listening()
+    rest, reporter = Squares(), Notes()
     artifact = make(rest, SquaresConfig(), {}, store, Execution(reporter=reporter)).artifact
     assert rest.computed == ["001", "002", "003"]
     assert artifact.metrics == {"sum": 285}
-    assert any("last 2 lines" in line for line in reporter.lines)
+    assert any("last 2 lines" in line for line in reporter.messages)
 
 
 def test_a_worker_believes_no_damaged_record(store: Store) -> None:
@@ -335,7 +324,7 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
             release.wait(10)
             return super().run_shard(job, work, shard)
 
-    slow, second, reporter, outcomes = Slow(), Squares(), Listening(), []
+    slow, second, reporter, outcomes = Slow(), Squares(), Notes(), []
 
     def work(stage: Squares, execution: Execution) -> None:
         outcomes.append(make(stage, SquaresConfig(), {}, store, execution).status)
@@ -347,14 +336,14 @@ def test_two_makers_one_works_the_other_waits(store: Store) -> None:
         make(Squares(), SquaresConfig(), {}, store, Execution(wait=False))
     threads.append(threading.Thread(target=work, args=(second, Execution(reporter=reporter))))
     threads[1].start()
-    while not reporter.lines:
+    while not reporter.messages:
         time.sleep(0.01)
     release.set()
     for thread in threads:
         thread.join(10)
     assert sorted(outcomes) == ["cached", "made"]
     assert second.computed == []
-    assert "waiting for process" in reporter.lines[0]
+    assert "waiting for process" in reporter.messages[0]
 
 
 @pytest.mark.parametrize(

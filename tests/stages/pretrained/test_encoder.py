@@ -7,24 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
-from stages.models.backbones.window_configs import TextEncoderConfig
-from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, save_weights
 from stages.pretrained import encoder
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
-from tests.stages.pretrained.tiny import ENCODERS, D, saved_encoder
+from tests.stages.pretrained.tiny import ENCODERS, D, imported, saved_encoder
 
 pytest.importorskip("transformers")
-
-
-def imported(folder):
-    location = locate(str(folder))
-    config = describe(location, None)
-    assert isinstance(config, TextEncoderConfig)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(location, config), assign=True)
-    return model.float().eval()
 
 
 def hidden_states(theirs, tokens, config):

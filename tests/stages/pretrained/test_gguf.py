@@ -4,28 +4,20 @@ import pytest
 import torch
 
 from stages.errors import DataError
-from stages.models.language_model import LanguageModel
-from stages.pretrained.location import Location, locate
-from stages.pretrained.model import describe, read_weights
+from stages.pretrained.location import locate
+from stages.pretrained.model import describe
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
-from tests.stages.pretrained.tiny import TEXT, V, saved_gguf, tiny_tokenizer
+from tests.stages.pretrained.tiny import TEXT, V, imported, saved_gguf, tiny_tokenizer
 
 pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
-
-
-def imported(location: Location) -> LanguageModel:
-    config = describe(location, None)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(location, config), assign=True)
-    return model.float().eval()
 
 
 @torch.no_grad()
 def test_log_probabilities_are_those_of_the_model_that_was_written(tmp_path):
     theirs = saved_gguf(tmp_path / "tiny.gguf")
     tokens = torch.randint(V, (3, 30), generator=torch.Generator().manual_seed(1))
-    ours = imported(locate(str(tmp_path / "tiny.gguf")))
+    ours = imported(tmp_path / "tiny.gguf")
     wanted = theirs(tokens).logits.log_softmax(-1)
     torch.testing.assert_close(ours.log_probs(ours.encode(tokens).hidden), wanted, rtol=1e-4, atol=2e-5)
     assert ours.config.reads.longest_context == 40 and ours.config.last_ffn == "layers.1.mlp"

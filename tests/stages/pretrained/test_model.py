@@ -9,22 +9,13 @@ from safetensors.torch import load_file, save_file
 
 from stages.errors import DataError
 from stages.models.backbones.huggingface import HuggingFace
-from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, save_weights
 from stages.pretrained import checkpoint
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, model_size, read_weights
-from tests.stages.pretrained.tiny import FAMILIES, D, V, saved, saved_encoder, saved_translator, tiny_model
+from tests.stages.pretrained.tiny import FAMILIES, D, V, imported, saved, saved_encoder, saved_translator, tiny_model
 
 pytest.importorskip("transformers")
-
-
-def imported(folder, prefix=None):
-    location = locate(str(folder))
-    config = describe(location, prefix)
-    model = LanguageModel(config)
-    model.load_state_dict(read_weights(location, config), assign=True)
-    return model.float().eval()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

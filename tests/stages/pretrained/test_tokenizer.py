@@ -9,13 +9,13 @@ from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pretrained.location import locate
 from stages.pretrained.tokenizer import read_tokenizer, same_tokenizer
-from stages.reporting import Silent
 from stages.text.files import file_digest
 from stages.text.huggingface import PretrainedTokenizer, SpecialTokens, open_tokenizer
 from stages.text.records import TextFile, read_corpus
 from stages.text.spool import Spool, TextRange, write_spool
 from stages.tokenization import spooling
 from stages.tokenize import Tokenize, TokenizeConfig
+from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import TEXT, saved, tiny_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -120,12 +120,8 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     (tmp_path / "short.txt").write_text(TEXT[0])
     files = [str(tmp_path / "long.txt"), str(tmp_path / "short.txt")]
 
-    class Heard(Silent):
-        def warning(self, message):
-            warnings.append(message)
-
-    warnings = []
-    execution = Execution(device="cpu", reporter=Heard(), checkpoint_seconds=0)
+    notes = Notes()
+    execution = Execution(device="cpu", reporter=notes, checkpoint_seconds=0)
     references = {"source": [], "tokenizer": str(tmp_path), "train": files}
     config = TokenizeConfig(tokenizer="given")
     tokens = make(Tokenize(), config, references, Store(tmp_path / "store"), execution).artifact
@@ -137,7 +133,7 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(tmp_path
     assert tokens.zarr("tokens.zarr")["train/doc_offsets"][:].tolist() == [0, len(wanted[0]), sum(map(len, wanted))]
     assert len(written) > 3 if cut else len(written) == 2
     said = f"a document of {len(long):,} characters stays whole"
-    assert [said in warning for warning in warnings if "whole" in warning] == ([] if cut else [True])
+    assert [said in warning for warning in notes.warnings if "whole" in warning] == ([] if cut else [True])
 
 
 def _below(folder, name):

@@ -7,6 +7,10 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from stages.models.language_model import LanguageModel
+from stages.pretrained.location import locate
+from stages.pretrained.model import describe, read_weights
+
 V, D, LAYERS = 320, 16, 2
 TEXT = ["The cat sat on the mat.\n\nThe dog sat.\n", "  def f(x):\n\treturn x\n\n\n", "Grüße aus Köln, 你好\n"]
 _LLAMA = {"hidden_size": D, "intermediate_size": 24, "num_hidden_layers": LAYERS, "num_attention_heads": 2}
@@ -263,3 +267,12 @@ def _gguf_order(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
     if heads is None:
         return weight
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2).contiguous()
+
+
+def imported(path: Path, prefix: int | None = None) -> LanguageModel:
+    """The model of a folder or file, as memlm reads it."""
+    location = locate(str(path))
+    config = describe(location, prefix)
+    model = LanguageModel(config)
+    model.load_state_dict(read_weights(location, config), assign=True)
+    return model.float().eval()

@@ -13,6 +13,7 @@ from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
 from tests.oracles.memformer import written
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.streams import embeddings
 
 V, D, L = 30, 8, 4
 
@@ -21,10 +22,6 @@ def model(**changes):
     torch.manual_seed(0)
     sizes = {"vocab_size": V, "width": D, "heads": 2, "ffn_width": 8, "slots": 3, "segment_length": L}
     return LanguageModel(MemformerConfig(**{**sizes, **changes})).double().eval()
-
-
-def embedded(length=4 * L):
-    return torch.randn(2, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 class TestItsShapes(BackboneContract):
@@ -41,17 +38,17 @@ class TestItsShapes(BackboneContract):
 @pytest.mark.parametrize("slots", [0, 3])
 def test_two_segments_back_is_known_through_memory_alone(slots):
     """A change in the first segment is seen in the second; in the third and fourth where there are slots."""
-    backbone, changed = model(slots=slots).backbone, embedded()
+    backbone, changed = model(slots=slots).backbone, embeddings(4 * L)
     changed[:, 1, 0] += 1
     with torch.no_grad():
-        before, after = backbone(Inputs(embedded())).hidden, backbone(Inputs(changed)).hidden
+        before, after = backbone(Inputs(embeddings(4 * L))).hidden, backbone(Inputs(changed)).hidden
     differs = (before != after).any(2)[0].tolist()
     assert differs == [False] + [True] * (2 * L - 1) + [slots > 0] * (2 * L)
 
 
 def test_the_encoder_reads_as_the_equations_say():
     """Slots and encoding of a second segment, put together from its layers."""
-    backbone, inputs = model(encoder_layers=1).backbone, embedded(L + 1)
+    backbone, inputs = model(encoder_layers=1).backbone, embeddings(L + 1)
     with torch.no_grad():
         state = backbone(Inputs(inputs)).state
         (block,), writer = backbone.encoder, backbone.writer
@@ -80,21 +77,21 @@ def _attended(attention, x, read):
 def test_the_shortest_way_leads_to_the_same_state(training):
     """With dropout it draws the same numbers, for the encoder comes before the decoder."""
     net = model(dropout=0.3).train(training)
-    state = net.backbone(Inputs(embedded()[:, :L])).state
+    state = net.backbone(Inputs(embeddings(4 * L)[:, :L])).state
     found = []
     for read in (lambda inputs: net.backbone(inputs).state, net.backbone.advance):
         torch.manual_seed(3)
-        found.append(read(Inputs(embedded()[:, L : 2 * L], state)))
+        found.append(read(Inputs(embeddings(4 * L)[:, L : 2 * L], state)))
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
 def test_a_part_of_a_segment_is_read_as_it_is():
-    backbone, part = model().backbone, Inputs(embedded()[:, :1])
+    backbone, part = model().backbone, Inputs(embeddings(4 * L)[:, :1])
     torch.testing.assert_close(backbone.advance(part), backbone(part).state)
 
 
 def test_a_loss_reaches_what_wrote_memory_two_segments_before():
-    net, inputs = model(), embedded(3 * L).requires_grad_()
+    net, inputs = model(), embeddings(3 * L).requires_grad_()
     (gradient,) = torch.autograd.grad(net.backbone(Inputs(inputs)).hidden[:, 2 * L :].square().sum(), inputs)
     assert gradient[:, :L].any()
 
@@ -102,9 +99,9 @@ def test_a_loss_reaches_what_wrote_memory_two_segments_before():
 def test_low_precision_is_near_and_keeps_exact_slots():
     net = model().float()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        low = net.backbone(Inputs(embedded().float()))
+        low = net.backbone(Inputs(embeddings(4 * L).float()))
     with torch.no_grad():
-        full = net.backbone(Inputs(embedded().float()))
+        full = net.backbone(Inputs(embeddings(4 * L).float()))
     assert 0 < float((low.hidden.float() - full.hidden).abs().max()) < 0.2
     assert low.state["memory"].dtype == torch.float32
 

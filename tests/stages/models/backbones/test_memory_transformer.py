@@ -1,6 +1,5 @@
 """The Transformer with memory tokens: who sees whom, what it carries, how it begins, what it refuses."""
 
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from stages.models.language_model import LanguageModel
 from tests.oracles.memory_tokens import memory_transformer
 from tests.oracles.transformer_xl import Shape
 from tests.stages.models.backbones.contract import BackboneContract
+from tests.stages.models.streams import arrays, embeddings, read
 
 V, D, HEADS, LAYERS, TOKENS = 30, 8, 2, 3, 3
 KINDS = [
@@ -40,31 +40,19 @@ def model(*lengths, **changes):
     return net
 
 
-def embedded(length=14):
-    return torch.randn(2, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-def named(module):
-    return {name: weight.detach().numpy() for name, weight in module.named_parameters()}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("length", "memory"), [(4, 6), (3, 1), (25, 3), (2, 50)])
 def test_a_stream_is_read_as_the_table_says(kind, length, memory):
     backbone = model(length, memory, **kind).backbone
-    blocks = [{"tokens": named(block.tokens), "memory": named(block.rows)} for block in backbone.blocks]
-    state, pieces = None, []
-    with torch.no_grad():
-        for start, stop in pairwise([0, 5, 6, 14]):
-            pieces.append(backbone(Inputs(embedded()[:, start:stop], state)))
-            state = pieces[-1].state
+    blocks = [{"tokens": arrays(block.tokens), "memory": arrays(block.rows)} for block in backbone.blocks]
+    hidden, ffn_input, state, _ = read(backbone, embeddings(14), [5, 6])
     want = memory_transformer(
-        embedded()[1].numpy(), backbone.leading.detach().numpy(), blocks, named(backbone.norm),
+        embeddings(14)[1].numpy(), backbone.leading.detach().numpy(), blocks, arrays(backbone.norm),
         Shape(HEADS, length, memory), kind.get("memory_rows", "shared"),
     )  # fmt: skip
     kept = min(14, memory + 14 % length)
-    np.testing.assert_allclose(torch.cat([one.hidden for one in pieces], 1)[1], want[0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(torch.cat([one.ffn_input for one in pieces], 1)[1], want[1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hidden[1], want[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ffn_input[1], want[1], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(state["cached"][:, 1], want[2][:, 14 - kept :], rtol=1e-5, atol=1e-6)
 
 
@@ -88,10 +76,10 @@ class TestItsKinds(BackboneContract):
 def test_memory_never_shows_a_segment_its_own_tokens(kind):
     """A change at the last of a segment reaches nothing before it, and what memory says of it only the next segment."""
     backbone = model(4, 4, **kind).backbone
-    changed = embedded()
+    changed = embeddings(14)
     changed[:, 7] += 1
     with torch.no_grad():
-        before, after = backbone(Inputs(embedded())).hidden, backbone(Inputs(changed)).hidden
+        before, after = backbone(Inputs(embeddings(14))).hidden, backbone(Inputs(changed)).hidden
     differs = (before != after).any(2)[0].tolist()
     assert differs == [False] * 7 + [True] * 7
 
@@ -103,8 +91,8 @@ def test_a_bottleneck_is_the_only_way_into_the_past():
         for layer in (block.controller.out, block.controller.ffn.down):
             torch.nn.init.zeros_(layer.weight)
     with torch.no_grad():
-        stream = backbone(Inputs(embedded(8))).hidden[:, 4:]
-        alone = backbone(Inputs(embedded(8)[:, 4:])).hidden
+        stream = backbone(Inputs(embeddings(8))).hidden[:, 4:]
+        alone = backbone(Inputs(embeddings(8)[:, 4:])).hidden
     torch.testing.assert_close(stream, alone)
 
 
@@ -115,14 +103,16 @@ def test_without_memory_tokens_it_is_a_transformer_xl(changes):
     names = {"attention.qkv": "qkv", "attention.distance": "distance", "attention.out": "out"}
     names |= {f"attention.{bias}_bias": f"{bias}_bias" for bias in ("content", "position")}
     for block, mine in zip(xl.backbone.blocks, ours.backbone.blocks, strict=True):
-        weights = {name: mine.tokens.get_parameter(_renamed(name, names)) for name, _ in block.named_parameters()}
+        weights = {name: mine.tokens.get_parameter(_rearrays(name, names)) for name, _ in block.named_parameters()}
         block.load_state_dict(weights)
     xl.backbone.norm = ours.backbone.norm
     with torch.no_grad():
-        torch.testing.assert_close(ours.backbone(Inputs(embedded())).hidden, xl.backbone(Inputs(embedded())).hidden)
+        torch.testing.assert_close(
+            ours.backbone(Inputs(embeddings(14))).hidden, xl.backbone(Inputs(embeddings(14))).hidden
+        )
 
 
-def _renamed(name, names):
+def _rearrays(name, names):
     return next((name.replace(theirs, mine) for theirs, mine in names.items() if name.startswith(theirs)), name)
 
 
@@ -134,7 +124,7 @@ def test_memory_tokens_begin_as_embeddings_do():
 
 
 def test_memory_rows_have_no_gradient_into_what_they_read():
-    backbone, inputs = model(4, 4).backbone, embedded(8).requires_grad_()
+    backbone, inputs = model(4, 4).backbone, embeddings(8).requires_grad_()
     (gradient,) = torch.autograd.grad(backbone(Inputs(inputs)).hidden[:, 4:].sum(), inputs)
     assert not gradient[:, :4].any() and gradient[:, 4:].any()
 

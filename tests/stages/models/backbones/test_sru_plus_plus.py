@@ -1,7 +1,5 @@
 """The SRU++ backbone: its equations over a stream, how it begins, where it drops, what it refuses."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -15,6 +13,7 @@ from tests.kernels import DEVICE, needs_triton
 from tests.oracles import sru_plus_plus as oracle
 from tests.oracles.sru_plus_plus import sru_plus_plus
 from tests.oracles.transformer_xl import Shape
+from tests.stages.models.streams import arrays, embeddings, read
 
 V, D, LAYERS = 30, 8, 3
 
@@ -33,24 +32,16 @@ def model(length=4, memory=6, **changes):
     return net
 
 
-def embedded(rows=2, length=19):
-    return torch.randn(rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
 @pytest.mark.parametrize("every", [1, 2, 9])
 @pytest.mark.parametrize(("length", "memory"), [(4, 6), (4, 0), (3, 1), (25, 3), (2, 50)])
 def test_a_stream_is_read_as_the_equations_say(length, memory, every):
     backbone = model(length, memory, attention_every=every).backbone
-    layers = [{name: p.detach().numpy() for name, p in block.named_parameters()} for block in backbone.blocks]
+    layers = [arrays(block) for block in backbone.blocks]
     assert ["projection.alpha" in layer for layer in layers] == [(n + 1) % every == 0 for n in range(LAYERS)]
-    state, pieces = None, []
-    with torch.no_grad():
-        for start, stop in pairwise([0, 5, 6, 19]):
-            pieces.append(backbone(Inputs(embedded()[:, start:stop], state)))
-            state = pieces[-1].state
-    hidden, kept = torch.cat([piece.hidden for piece in pieces], 1), min(19, memory + 19 % length)
+    hidden, _, state, _ = read(backbone, embeddings(19), [5, 6])
+    kept = min(19, memory + 19 % length)
     for row in range(2):
-        f, inputs, cells = sru_plus_plus(embedded()[row].numpy(), layers, Shape(2, length, memory))
+        f, inputs, cells = sru_plus_plus(embeddings(19)[row].numpy(), layers, Shape(2, length, memory))
         np.testing.assert_allclose(hidden[row], f, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(state["cached"][:, row], inputs[:, 19 - kept :], rtol=1e-9, atol=1e-11)
         got = [state[f"block{n + 1}.c"][row].numpy() for n in range(LAYERS)]
@@ -58,7 +49,7 @@ def test_a_stream_is_read_as_the_equations_say(length, memory, every):
 
 
 def test_no_gradient_crosses_a_segment():
-    backbone, inputs = model(4, 6).backbone, embedded(1, 8).requires_grad_()
+    backbone, inputs = model(4, 6).backbone, embeddings(8, 1).requires_grad_()
     hidden = backbone(Inputs(inputs)).hidden
     (gradient,) = torch.autograd.grad(hidden[:, 4:].sum(), inputs)
     assert not gradient[:, :4].any() and gradient[:, 4:].all()
@@ -95,7 +86,7 @@ def test_a_dropped_cell_is_dropped_at_all_positions_and_in_no_last_layer():
 
 def test_low_precision_is_near_and_keeps_exact_states():
     net = LanguageModel(config(16, 16)).eval()
-    stream = embedded(2, 40).float()
+    stream = embeddings(40).float()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         low = net.backbone(Inputs(stream))
     with torch.no_grad():

@@ -1,7 +1,6 @@
 """The Transformer-XL backbone: its equations, what it carries however it is called, what has no gradient."""
 
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, save_weights
 from tests.oracles.transformer_xl import Shape, dense, transformer_xl
+from tests.stages.models.streams import embeddings, read, weights
 
 V, D, HEADS, LAYERS = 30, 8, 2, 3
 
@@ -34,38 +34,16 @@ def model(length=4, memory=6, **changes):
     return net
 
 
-def embedded(rows=2, length=19):
-    return torch.randn(rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-def weights(backbone, convert=lambda t: t.detach().numpy()):
-    """Those of the blocks, by name, and those of the last norm."""
-    blocks = [{name: convert(p) for name, p in block.named_parameters()} for block in backbone.blocks]
-    return blocks, {name: convert(p) for name, p in backbone.norm.named_parameters()}
-
-
-def read(backbone, stream, cuts, gradients):
-    """f and g of a stream [B, n, d] read in pieces, and the state after them."""
-    state, f, g = None, [], []
-    with torch.set_grad_enabled(gradients):
-        for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            read = backbone(Inputs(stream[:, start:stop], state))
-            state = read.state
-            f.append(read.hidden)
-            g.append(read.ffn_input)
-    return torch.cat(f, 1), torch.cat(g, 1), state
-
-
 SHAPES = [(4, 6), (4, 4), (5, 0), (3, 1), (1, 2), (25, 3), (2, 50)]
 
 
 @pytest.mark.parametrize(("length", "memory"), SHAPES)
 def test_a_stream_is_read_as_the_equations_say(length, memory):
     net = model(length, memory)
-    f, g, state = read(net.backbone, embedded(), [], False)
+    f, g, state, _ = read(net.backbone, embeddings(19))
     kept = min(19, memory + 19 % length)
     for row in range(2):
-        want = transformer_xl(embedded()[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory))
+        want = transformer_xl(embeddings(19)[row].numpy(), *weights(net.backbone), Shape(HEADS, length, memory))
         np.testing.assert_allclose(f[row], want[0], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(g[row], want[1], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(state["cached"][:, row], want[2][:, 19 - kept :], rtol=1e-5, atol=1e-6)
@@ -80,8 +58,8 @@ def test_a_stream_is_read_as_the_equations_say(length, memory):
 )
 def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients):
     backbone = model(*shape).backbone
-    whole = read(backbone, embedded(), [], False)
-    for got, want in zip(read(backbone, embedded(), sorted(cuts), gradients), whole, strict=True):
+    whole = read(backbone, embeddings(19))
+    for got, want in zip(read(backbone, embeddings(19), sorted(cuts), gradients=gradients), whole, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-10)
 
 
@@ -90,28 +68,28 @@ def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, 
 def test_gradients_stop_at_the_border_of_a_segment(length, memory, cuts):
     backbone = model(length, memory).backbone
     cuts = [cut for cut in cuts if cut % length == 0]
-    inputs = embedded(1).requires_grad_()
+    inputs = embeddings(19, 1).requires_grad_()
     seed = torch.randn(1, 19, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     wanted = [inputs, *backbone.parameters()]
-    got = torch.autograd.grad((read(backbone, inputs, cuts, True)[0] * seed).sum(), wanted)
-    blocks, last = weights(backbone, lambda parameter: parameter)
+    got = torch.autograd.grad((read(backbone, inputs, cuts, gradients=True).hidden * seed).sum(), wanted)
+    blocks, last = weights(backbone, lambda module: dict(module.named_parameters()))
     slow = dense(inputs[0], blocks, last, Shape(HEADS, length, memory))
     for mine, want in zip(got, torch.autograd.grad((slow * seed[0]).sum(), wanted), strict=True):
         torch.testing.assert_close(mine, want, rtol=1e-5, atol=1e-6)
 
 
 def test_what_is_carried_has_no_gradient():
-    state = model().backbone(Inputs(embedded().requires_grad_())).state
+    state = model().backbone(Inputs(embeddings(19).requires_grad_())).state
     assert not state["cached"].requires_grad
     assert (state["cached"].shape, state["place"].dtype) == ((LAYERS, 2, 9, D), torch.int64)
 
 
 def test_no_position_sees_what_comes_after_it():
     backbone = model().backbone
-    changed = embedded()
+    changed = embeddings(19)
     changed[:, 11:, 0] += 1
     with torch.no_grad():
-        before, after = backbone(Inputs(embedded())).hidden, backbone(Inputs(changed)).hidden
+        before, after = backbone(Inputs(embeddings(19))).hidden, backbone(Inputs(changed)).hidden
     torch.testing.assert_close(before[:, :11], after[:, :11])
     assert (before[:, 11:] != after[:, 11:]).all()
 
@@ -120,7 +98,7 @@ def test_no_position_sees_what_comes_after_it():
 def test_memory_reaches_as_far_as_its_length_in_every_layer(memory):
     """A change at position 0 is seen through `layers` hops of memory, and by nothing further on."""
     backbone = model(2, memory).backbone
-    stream = embedded(1, 2 + LAYERS * 6 + 4)
+    stream = embeddings(2 + LAYERS * 6 + 4, 1)
     changed = stream.clone()
     changed[:, 0, 0] += 1
     with torch.no_grad():
@@ -130,7 +108,7 @@ def test_memory_reaches_as_far_as_its_length_in_every_layer(memory):
 
 def test_low_precision_is_near_and_keeps_exact_states():
     net = LanguageModel(config(16, 16)).eval()
-    stream = embedded(2, 40).float()
+    stream = embeddings(40).float()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         low = net.backbone(Inputs(stream))
     with torch.no_grad():

@@ -1,7 +1,5 @@
 """Compressive attention: its equations, what it remembers however a stream is cut, and what has a gradient."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
-from stages.models.backbone import Inputs
 from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.config import parse_model
 from stages.models.language_model import LanguageModel
@@ -18,6 +15,7 @@ from stages.models.layers.memory_settings import CompressiveSettings
 from tests.oracles.compressive import Shape, compressive, reconstruction_loss, slot, slots_before
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near
+from tests.stages.models.streams import embeddings, read, weights
 
 V, D, HEADS, LAYERS, T = 30, 8, 2, 2, 21
 SHAPES = [Shape(HEADS, 4, 4, 3, 2), Shape(HEADS, 4, 0, 5, 2), Shape(HEADS, 3, 6, 2, 3), Shape(HEADS, 2, 4, 100, 1)]
@@ -40,35 +38,14 @@ def model(shape, compression="conv", **changes):
     return net
 
 
-def embedded(rows=2, length=T):
-    return torch.randn(rows, length, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-def weights(backbone):
-    blocks = [{name: p.detach().numpy() for name, p in block.named_parameters()} for block in backbone.blocks]
-    return blocks, {name: p.detach().numpy() for name, p in backbone.norm.named_parameters()}
-
-
-def read(backbone, stream, cuts, gradients=False):
-    """Hidden states of a stream [B, n, d] read in pieces, the state after them, and the summed auxiliary losses."""
-    state, hidden, losses = None, [], []
-    with torch.set_grad_enabled(gradients):
-        for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(Inputs(stream[:, start:stop], state))
-            state = encoding.state
-            hidden.append(encoding.hidden)
-            losses += [] if encoding.auxiliary_loss is None else [encoding.auxiliary_loss]
-    return torch.cat(hidden, 1), state, sum(losses)
-
-
 @pytest.mark.parametrize("compression", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stream_is_read_as_the_equations_say(shape, compression):
     net = model(shape, compression)
-    hidden, state, _ = read(net.backbone, embedded(), [])
+    hidden, _, state, _ = read(net.backbone, embeddings(T))
     blocks, last = weights(net.backbone)
     for row in range(2):
-        wanted, inputs = compressive(embedded()[row].numpy(), blocks, last, shape, compression)
+        wanted, inputs = compressive(embeddings(T)[row].numpy(), blocks, last, shape, compression)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-5, atol=1e-6)
         kept = slots_before(T // shape.length, shape)
         for block, (w, x) in enumerate(zip(blocks, inputs, strict=True), 1):
@@ -82,7 +59,7 @@ def test_a_stream_is_read_as_the_equations_say(shape, compression):
 @given(st.sampled_from(SHAPES), st.lists(st.integers(1, T - 1), max_size=6, unique=True), st.booleans())
 def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients):
     backbone = model(shape).backbone
-    whole, cut = (read(backbone, embedded(), pieces, gradients)[:2] for pieces in ([], sorted(cuts)))
+    whole, cut = (read(backbone, embeddings(T), pieces, gradients=gradients)[:3] for pieces in ([], sorted(cuts)))
     torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
 
 
@@ -92,11 +69,11 @@ def test_the_loss_is_what_attention_cannot_read_any_more(compression, cuts):
     """A mean over layers, rows, positions and dimensions, each time that a segment ends."""
     shape = SHAPES[0]
     net = model(shape, compression).train()
-    got = read(net.backbone, embedded(), cuts)[2]
+    got = read(net.backbone, embeddings(T), cuts).auxiliary
     blocks, last = weights(net.backbone)
     wanted = 0.0
     for row in range(2):
-        _, inputs = compressive(embedded()[row].numpy(), blocks, last, shape, compression)
+        _, inputs = compressive(embeddings(T)[row].numpy(), blocks, last, shape, compression)
         for w, x in zip(blocks, inputs, strict=True):
             ended = range(1, T // shape.length)  # when the first ends, nothing is dropped yet
             wanted += sum(reconstruction_loss(w, x, n, shape, compression) for n in ended) / (2 * LAYERS)
@@ -105,8 +82,8 @@ def test_the_loss_is_what_attention_cannot_read_any_more(compression, cuts):
 
 def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
     net = model(SHAPES[0]).train()
-    stream = embedded().requires_grad_()
-    hidden, _, auxiliary = read(net.backbone, stream, [], True)
+    stream = embeddings(T).requires_grad_()
+    hidden, _, _, auxiliary = read(net.backbone, stream, gradients=True)
     compressing = [name for name, _ in net.backbone.named_parameters() if ".compress." in name]
     auxiliary.backward(retain_graph=True)
     with_gradient = [name for name, p in net.backbone.named_parameters() if p.grad is not None and p.grad.any()]
@@ -119,7 +96,7 @@ def test_the_loss_reaches_what_compresses_alone_and_the_models_loss_all_else():
 
 
 def test_what_is_carried_has_no_gradient():
-    state = read(model(SHAPES[0]).train().backbone, embedded().requires_grad_(), [], True)[1]
+    state = read(model(SHAPES[0]).train().backbone, embeddings(T).requires_grad_(), gradients=True).state
     assert not any(part.requires_grad for part in state.values())
 
 
@@ -127,7 +104,7 @@ def test_nothing_is_lost_where_there_is_nothing_to_compress():
     """One position a slot, and weights that say so: slots are what was dropped."""
     net = model(Shape(HEADS, 2, 4, 100, 1), "mean")
     farther = model(Shape(HEADS, 2, 104, 0, 1), "mean")
-    torch.testing.assert_close(read(net.backbone, embedded(), [])[0], read(farther.backbone, embedded(), [])[0])
+    torch.testing.assert_close(read(net.backbone, embeddings(T)).hidden, read(farther.backbone, embeddings(T)).hidden)
 
 
 def test_it_begins_as_the_mean():
@@ -152,8 +129,8 @@ def test_more_slots_at_test_are_those_of_a_model_that_has_more():
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     shape = Shape(HEADS, 6, 2, 9, 2)
-    wanted, _ = compressive(embedded()[0].numpy(), *weights(net.backbone), shape, "conv")
-    np.testing.assert_allclose(read(other.backbone, embedded()[:1], [])[0][0], wanted, rtol=1e-5, atol=1e-6)
+    wanted, _ = compressive(embeddings(T)[0].numpy(), *weights(net.backbone), shape, "conv")
+    np.testing.assert_allclose(read(other.backbone, embeddings(T)[:1]).hidden[0], wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +149,7 @@ def test_lengths_that_do_not_divide_are_refused_with_one_that_does(segment, memo
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embeddings(T).float())
 
 
 class TestBackboneOfIt(BackboneContract):

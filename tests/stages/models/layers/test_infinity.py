@@ -1,7 +1,5 @@
 """Attention to a continuous signal: its equations, what it remembers however a stream is cut, what has a gradient."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -20,6 +18,7 @@ from stages.models.layers.memory_settings import InfinitySettings
 from tests.oracles.infinity import Shape, infinity
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near
+from tests.stages.models.streams import embeddings, read, weights
 
 V, D, HEADS, LAYERS, T = 30, 8, 2, 2, 26
 SHAPES = [
@@ -60,36 +59,15 @@ def model(shape, **changes):
     return net
 
 
-def embedded():
-    return torch.randn(2, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-def weights(backbone):
-    blocks = [{name: p.detach().numpy() for name, p in block.named_parameters()} for block in backbone.blocks]
-    return blocks, {name: p.detach().numpy() for name, p in backbone.norm.named_parameters()}
-
-
-def read(backbone, stream, cuts, back=None, gradients=False):
-    """Hidden states of a stream [B, n, d] read in pieces, the state after them, and the summed auxiliary losses."""
-    state, hidden, losses = None, [], []
-    with torch.set_grad_enabled(gradients):
-        for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(Inputs(stream[:, start:stop], state, None if back is None else back[:, start:stop]))
-            state = encoding.state
-            hidden.append(encoding.hidden)
-            losses += [] if encoding.auxiliary_loss is None else [encoding.auxiliary_loss]
-    return torch.cat(hidden, 1), state, sum(losses)
-
-
 @pytest.mark.parametrize("documents", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stream_is_read_as_the_equations_say(shape, documents):
     """Coefficients, places and expectations as slow loops have them; nothing of another document is read."""
     net = model(shape)
-    hidden, state, _ = read(net.backbone, embedded(), [], BACK if documents else None)
+    hidden, _, state, _ = read(net.backbone, embeddings(T), [], BACK if documents else None)
     for row in range(2):
         own = starts(row) if documents else [0] * T
-        wanted, reads = infinity(embedded()[row].numpy(), *weights(net.backbone), shape, own)
+        wanted, reads = infinity(embeddings(T)[row].numpy(), *weights(net.backbone), shape, own)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-4, atol=1e-5)  # distances are made in float32
         for layer, one in enumerate(reads, 1):
             np.testing.assert_allclose(state[f"block{layer}.coefficients"][row], one.signals[-1], rtol=1e-4, atol=1e-5)
@@ -100,19 +78,19 @@ def test_a_stream_is_read_as_the_equations_say(shape, documents):
 def test_in_scope_stream_documents_do_not_matter():
     net = model(SHAPES[0], scope="stream")
     assert not net.config.reads.documents
-    torch.testing.assert_close(*(read(net.backbone, embedded(), [], back)[0] for back in (BACK, None)))
+    torch.testing.assert_close(*(read(net.backbone, embeddings(T), [], back).hidden for back in (BACK, None)))
 
 
 def test_nothing_of_an_earlier_document_is_in_memory():
     """Beyond the cache: other tokens in the documents before change nothing of the last one's coefficients."""
     shape = Shape(HEADS, 4, 0, 6, 5, 0.75, True)
-    net, other = model(shape), embedded()
+    net, other = model(shape), embeddings(T)
     other[0, : BEGINS[0][-1]] += 1
     other[1, : BEGINS[1][-1]] -= 1
-    one, two = (read(net.backbone, stream, [], BACK)[1] for stream in (embedded(), other))
+    one, two = (read(net.backbone, stream, [], BACK).state for stream in (embeddings(T), other))
     assert one["block1.coefficients"].any(2).any(1).all()
     torch.testing.assert_close(one["block1.coefficients"], two["block1.coefficients"], rtol=0, atol=0)
-    whole = [read(net.backbone, stream, [])[1]["block1.coefficients"] for stream in (embedded(), other)]
+    whole = [read(net.backbone, stream).state["block1.coefficients"] for stream in (embeddings(T), other)]
     assert (whole[0] != whole[1]).any()
 
 
@@ -120,19 +98,19 @@ def test_nothing_of_an_earlier_document_is_in_memory():
 @given(st.sampled_from(SHAPES), st.lists(st.integers(1, T - 1), max_size=6, unique=True), st.booleans(), st.booleans())
 def test_however_a_stream_is_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients, documents):
     backbone, back = model(shape).backbone, BACK if documents else None
-    whole = read(backbone, embedded(), [], back)[:2]
-    cut = read(backbone, embedded(), sorted(cuts), back, gradients)[:2]
+    whole = read(backbone, embeddings(T), [], back)[:3]
+    cut = read(backbone, embeddings(T), sorted(cuts), back, gradients)[:3]
     torch.testing.assert_close(cut, whole, rtol=1e-8, atol=1e-8)
 
 
 def test_a_row_knows_nothing_of_the_others():
     net = model(SHAPES[0])
-    both = read(net.backbone, embedded(), [], BACK)
+    both = read(net.backbone, embeddings(T), [], BACK)
     for row in (0, 1):
-        hidden, state, _ = read(net.backbone, embedded()[row : row + 1], [], BACK[row : row + 1])
-        torch.testing.assert_close(hidden[0], both[0][row])
+        hidden, _, state, _ = read(net.backbone, embeddings(T)[row : row + 1], [], BACK[row : row + 1])
+        torch.testing.assert_close(hidden[0], both.hidden[row])
         for name in ("block1.coefficients", "block2.coefficients"):
-            torch.testing.assert_close(state[name][0], both[1][name][row])
+            torch.testing.assert_close(state[name][0], both.state[name][row])
 
 
 @pytest.mark.parametrize("documents", [True, False])
@@ -141,11 +119,11 @@ def test_the_loss_holds_the_width_of_attention_where_there_is_a_signal(cuts, doc
     """A mean over layers, rows, heads and the positions of a segment, summed over segments."""
     shape = SHAPES[0]
     net = model(shape, kl=0.01).train()
-    got = read(net.backbone, embedded(), cuts, BACK if documents else None)[2]
+    got = read(net.backbone, embeddings(T), cuts, BACK if documents else None).auxiliary
     wanted = 0.0
     for row in range(2):
         own = starts(row) if documents else [0] * T
-        _, reads = infinity(embedded()[row].numpy(), *weights(net.backbone), shape, own)
+        _, reads = infinity(embeddings(T)[row].numpy(), *weights(net.backbone), shape, own)
         wanted += sum(sum(one.divergence) for one in reads) * 0.01 / (2 * LAYERS * HEADS * shape.length)
     assert float(got) == pytest.approx(wanted, rel=1e-4)
 
@@ -162,7 +140,7 @@ def test_the_loss_is_0_where_attention_is_as_wide_as_it_should_be_and_grows_to_b
 
 def test_gradients_reach_what_reads_and_the_gate_of_what_is_new_and_nothing_that_is_carried():
     net = model(SHAPES[0], kl=0.01).train()
-    before, own = (part.requires_grad_() for part in embedded().split((12, T - 12), 1))
+    before, own = (part.requires_grad_() for part in embeddings(T).split((12, T - 12), 1))
     state = net.backbone(Inputs(before)).state
     assert not any(part.requires_grad for part in state.values())
     encoding = net.backbone(Inputs(own[:, :4], state))
@@ -184,7 +162,7 @@ def test_gradients_reach_what_reads_and_the_gate_of_what_is_new_and_nothing_that
 
 def test_without_a_weight_of_the_loss_none_is_added():
     net = model(SHAPES[0], kl=0.0).train()
-    assert net.backbone(Inputs(embedded())).auxiliary_loss.item() == 0
+    assert net.backbone(Inputs(embeddings(T))).auxiliary_loss.item() == 0
 
 
 def test_a_longer_cache_and_other_segments_at_test():
@@ -194,9 +172,9 @@ def test_a_longer_cache_and_other_segments_at_test():
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     wanted, _ = infinity(
-        embedded()[0].numpy(), *weights(net.backbone), SHAPES[0]._replace(length=3, memory=6), starts(0)
+        embeddings(T)[0].numpy(), *weights(net.backbone), SHAPES[0]._replace(length=3, memory=6), starts(0)
     )
-    np.testing.assert_allclose(read(other.backbone, embedded(), [], BACK)[0][0], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(read(other.backbone, embeddings(T), [], BACK).hidden[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("context", "memory", "near"), [(4, 6, 8), (4, 1, 0), (5, 13, 15)])
@@ -237,7 +215,7 @@ def test_state_that_does_not_stick_is_not_carried(sticky):
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embeddings(T).float())
 
 
 class TestBackboneOfIt(BackboneContract):

@@ -1,6 +1,5 @@
 """Memorizing attention: its equations, what it remembers however a stream is cut, and what has a gradient."""
 
-from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -20,6 +19,7 @@ from stages.models.layers.memory_settings import MemorizingSettings
 from tests.oracles.memorizing import Shape, bucket, memorizing
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.models.layers.precision import assert_low_precision_is_near
+from tests.stages.models.streams import arrays, embeddings, read
 
 V, D, HEADS, T, BUCKETS, LONGEST = 30, 8, 2, 23, 6, 10
 SHAPES = [Shape(HEADS, 4, 4, 8, 3), Shape(HEADS, 4, 0, 100, 5), Shape(HEADS, 3, 6, 7, 100), Shape(HEADS, 5, 2, 0, 2)]
@@ -49,26 +49,8 @@ def model(shape, **changes):
     return net
 
 
-def embedded():
-    return torch.randn(2, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
 def weights(backbone):
-    return [
-        {name: p.detach().numpy() for name, p in part.named_parameters()}
-        for part in (backbone.blocks[0], backbone.norm)
-    ]
-
-
-def read(backbone, stream, cuts, back=None, gradients=False):
-    """Hidden states of a stream [B, n, d] read in pieces, and the state after them."""
-    state, hidden = None, []
-    with torch.set_grad_enabled(gradients):
-        for start, stop in pairwise([0, *cuts, stream.shape[1]]):
-            encoding = backbone(Inputs(stream[:, start:stop], state, None if back is None else back[:, start:stop]))
-            state = encoding.state
-            hidden.append(encoding.hidden)
-    return torch.cat(hidden, 1), state
+    return arrays(backbone.blocks[0]), arrays(backbone.norm)
 
 
 @pytest.mark.parametrize("documents", [True, False])
@@ -76,17 +58,17 @@ def read(backbone, stream, cuts, back=None, gradients=False):
 def test_a_stream_is_read_as_the_equations_say(shape, documents):
     """An entry of another document is not found; each row has its own documents."""
     net = model(shape)
-    hidden, _ = read(net.backbone, embedded(), [], BACK if documents else None)
+    hidden = read(net.backbone, embeddings(T), [], BACK if documents else None).hidden
     for row in range(2):
         own = starts(row) if documents else [0] * T
-        wanted = memorizing(embedded()[row].numpy(), *weights(net.backbone), shape, own, LONGEST)
+        wanted = memorizing(embeddings(T)[row].numpy(), *weights(net.backbone), shape, own, LONGEST)
         np.testing.assert_allclose(hidden[row], wanted, rtol=1e-6, atol=1e-8)
 
 
 def test_in_scope_stream_documents_do_not_matter():
     net = model(SHAPES[0], scope="stream")
     assert not net.config.reads.documents
-    torch.testing.assert_close(*(read(net.backbone, embedded(), [], back)[0] for back in (BACK, None)))
+    torch.testing.assert_close(*(read(net.backbone, embeddings(T), [], back).hidden for back in (BACK, None)))
 
 
 @settings(max_examples=25, deadline=None)
@@ -98,20 +80,20 @@ def test_in_scope_stream_documents_do_not_matter():
 )
 def test_however_a_stream_and_the_search_are_cut_the_numbers_are_those_of_one_pass(shape, cuts, gradients, scores):
     backbone = model(shape).backbone
-    whole = read(backbone, embedded(), [], BACK)
+    whole = read(backbone, embeddings(T), [], BACK)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer, "SCORES", scores)
-        cut = read(backbone, embedded(), sorted(cuts), BACK, gradients)
+        cut = read(backbone, embeddings(T), sorted(cuts), BACK, gradients)
     torch.testing.assert_close(cut, whole, rtol=1e-10, atol=1e-10)
 
 
 def test_memory_holds_keys_and_values_as_they_were_made():
     """The weights change after the first segment; its entries do not."""
     net = model(SHAPES[0])
-    first = net.backbone(Inputs(embedded()[:, :4])).state
+    first = net.backbone(Inputs(embeddings(T)[:, :4])).state
     for parameter in net.backbone.parameters():
         parameter.data += 1
-    after = net.backbone(Inputs(embedded()[:, 4:8], first)).state
+    after = net.backbone(Inputs(embeddings(T)[:, 4:8], first)).state
     for name in ENTRIES:
         torch.testing.assert_close(after[name][:, :, :4], first[name])
         assert after[name].shape == (2, HEADS, 8, D // HEADS)
@@ -119,14 +101,14 @@ def test_memory_holds_keys_and_values_as_they_were_made():
 
 def test_gradients_reach_what_asks_and_not_what_is_remembered():
     net = model(SHAPES[0])
-    state = net.backbone(Inputs(embedded()[:, :8].requires_grad_())).state
+    state = net.backbone(Inputs(embeddings(T)[:, :8].requires_grad_())).state
     assert not any(part.requires_grad for part in state.values())
     memory = {name: state[name].clone().requires_grad_() for name in ENTRIES}
-    net.backbone(Inputs(embedded()[:, 8:12], {**state, **memory})).hidden.square().sum().backward()
+    net.backbone(Inputs(embeddings(T)[:, 8:12], {**state, **memory})).hidden.square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in net.backbone.parameters())
     # What was found enters with its gradient only through queries: entries that are handed in as leaves have one, but
     # the backbone hands them on without.
-    assert not any(part.requires_grad for part in net.backbone(Inputs(embedded()[:, 8:12], state)).state.values())
+    assert not any(part.requires_grad for part in net.backbone(Inputs(embeddings(T)[:, 8:12], state)).state.values())
 
 
 def test_a_gate_that_is_shut_leaves_local_attention():
@@ -134,7 +116,7 @@ def test_a_gate_that_is_shut_leaves_local_attention():
     net.backbone.blocks[0].attention.gate.data.fill_(-100)
     alone = model(shape._replace(entries=0))
     alone.load_state_dict(net.state_dict())
-    torch.testing.assert_close(*(read(one.backbone, embedded(), [])[0] for one in (net, alone)))
+    torch.testing.assert_close(*(read(one.backbone, embeddings(T)).hidden for one in (net, alone)))
 
 
 def test_it_begins_with_half_open_gates_and_a_scale_that_lets_one_of_many_stand_out():
@@ -148,8 +130,8 @@ def test_a_scale_is_bounded_and_a_head_beyond_the_bound_can_come_back():
     net = model(SHAPES[0])
     scales = net.backbone.blocks[0].attention.log_scale
     scales.data = torch.tensor([log(30), 200], dtype=torch.float64)
-    hidden = net.backbone(Inputs(embedded()[:1])).hidden
-    wanted = memorizing(embedded()[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST)
+    hidden = net.backbone(Inputs(embeddings(T)[:1])).hidden
+    wanted = memorizing(embeddings(T)[0].numpy(), *weights(net.backbone), SHAPES[0], [0] * T, LONGEST)
     np.testing.assert_allclose(hidden[0].detach(), wanted, rtol=1e-6, atol=1e-8)
     hidden.square().sum().backward()
     assert scales.grad.isfinite().all()
@@ -170,12 +152,12 @@ def test_a_longer_memory_at_test():
     other = LanguageModel(longer).double().eval()
     other.load_state_dict(net.state_dict())
     shape = SHAPES[0]._replace(entries=12)
-    wanted = memorizing(embedded()[0].numpy(), *weights(net.backbone), shape, starts(0), LONGEST)
-    np.testing.assert_allclose(read(other.backbone, embedded(), [], BACK)[0][0], wanted, rtol=1e-6, atol=1e-8)
+    wanted = memorizing(embeddings(T)[0].numpy(), *weights(net.backbone), shape, starts(0), LONGEST)
+    np.testing.assert_allclose(read(other.backbone, embeddings(T), [], BACK).hidden[0], wanted, rtol=1e-6, atol=1e-8)
 
 
 def test_low_precision_is_near_and_keeps_exact_states():
-    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embedded().float())
+    assert_low_precision_is_near(model(SHAPES[0]).float().train(), embeddings(T).float())
 
 
 class TestBackboneOfIt(BackboneContract):
