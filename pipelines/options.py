@@ -255,8 +255,11 @@ def differences(config: Mapping[str, Any], base: Mapping[str, Any], above: str =
 
 def _typed(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:
     value = list(value) if isinstance(value, tuple) else value
-    if option is None or value is False:
-        yield ["--set", f"{path}={json.dumps(value)}"]
+    # A name with a comma, as a task may have, would be two names.
+    divided = isinstance(value, list) and not repeated and any("," in str(one) for one in value)
+    if option is None or value is False or divided:
+        # TOML knows no halves of surrogate pairs, which JSON else writes.
+        yield ["--set", f"{path}={json.dumps(value, ensure_ascii=False)}"]
     elif value is True:
         yield [option]
     elif isinstance(value, list) and repeated:

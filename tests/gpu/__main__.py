@@ -200,7 +200,10 @@ def checked_out() -> str:
         return UNKNOWN
     asked, changed = (
         subprocess.run([git, *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-        for words in (("rev-parse", "--short", "HEAD"), ("status", "--porcelain", "--", ".", ":!docs/results"))
+        for words in (
+            ("rev-parse", "--short", "HEAD"),
+            ("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/results"),
+        )
     )
     return f"{asked}{CHANGED if changed else ''}" if asked else UNKNOWN
 

@@ -10,7 +10,7 @@ from tests.gpu.steps import Step
 
 HEAD = """# The GPU campaign
 
-`python -m tests.gpu` lists its steps, and runs them.
+`python -m tests.gpu` lists its steps.
 
 ## Effects at size
 """

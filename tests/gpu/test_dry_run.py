@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import runpy
+import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -277,6 +278,28 @@ def test_what_cannot_be_run_is_a_mistake_of_typing(
     monkeypatch.setattr(sys, "argv", ["gpu", *words, "--texts", str(tmp_path), "--store", str(tmp_path)])
     with pytest.raises(SystemExit, match="2"):
         command.main()
+
+
+def test_files_that_differ_from_their_commit_are_seen_but_neither_new_ones_nor_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    assert command.checked_out() == "unknown"
+    for name in ("code.py", "docs/results/gpu.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "a")
+    commit = command.checked_out()
+    (tmp_path / "docs/results/gpu.md").write_text("2")
+    (tmp_path / "gpu-store").write_text("new")
+    assert command.checked_out() == commit and re.fullmatch("[0-9a-f]{7,}", commit)
+    (tmp_path / "code.py").write_text("2")
+    assert command.checked_out() == f"{commit}+"
 
 
 def test_what_prints_no_figures_has_failed() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
+from pipelines.options import setting_words
 from pipelines.settings import assignment, merged, nested, validated
 from stages.config import Settings, read_toml
 from stages.errors import UsageError
@@ -108,3 +109,10 @@ def test_a_pipe_is_no_file_of_settings(tmp_path: Path) -> None:
     for path in (tmp_path / "settings.toml", Path("/dev/zero")):
         with pytest.raises(UsageError):
             read_toml(path)
+
+
+@pytest.mark.parametrize("order", [("a,b", "c"), ("😀,x", 'y"'), ("a", "b")])
+def test_names_with_commas_are_typed_so_that_they_come_back(order: tuple[str, ...]) -> None:
+    ((option, value),) = setting_words("train", {"order": order})
+    found = nested({"order": value.split(",")}) if option == "--order" else assignment(value)
+    assert found == {"order": list(order)}

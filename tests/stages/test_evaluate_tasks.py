@@ -1,6 +1,7 @@
 """A stream of tasks from folders to the matrix of scores: what is written, and what is refused."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -228,7 +229,7 @@ def further(store: Store, model: Artifact, method: str, **settings: object) -> A
     config = {"method": method, "segment_length": 16, "batch_tokens": 128, "steps": 9, "optimizer": {"lr": 0.01}}
     references = {"source": model.input("tokens").reference, "init_from": model.reference}
     chosen = TrainConfig.model_validate(config | {"lora": 2} | settings)
-    return make(Train(), chosen, references, store, Execution()).artifact
+    return make(Train(), chosen, references, store, Execution(checkpoint_seconds=0.0)).artifact
 
 
 def test_tokens_that_tasks_add_learn_beside_factors(store: Store, imported: Artifact) -> None:
@@ -245,6 +246,19 @@ def test_tokens_that_tasks_add_learn_beside_factors(store: Store, imported: Arti
     )
     assert (before[:first] == own[:first]).all() and (after[:first] == own[:first]).all()
     assert (before[first:] != after[first:]).any(1).all()
+
+
+def test_rows_of_added_tokens_that_are_killed_end_with_the_same_bytes(
+    store: Store, imported: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("peft")
+    whole, update = bytes_of(further(store, imported, "lamol", steps=6, seed=1)), Trainer._update
+    shutil.rmtree(further(store, imported, "lamol", steps=6, seed=1).path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_update", lambda trainer: _killed(trainer, 3, update))
+        with pytest.raises(KeyboardInterrupt):
+            further(store, imported, "lamol", steps=6, seed=1)
+    assert bytes_of(further(store, imported, "lamol", steps=6, seed=1)) == whole
 
 
 def test_factors_are_of_one_size(store: Store, tokens: Artifact) -> None:
