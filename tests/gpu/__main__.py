@@ -79,7 +79,7 @@ def main() -> int:
             print("no step is left that fits", file=sys.stderr)
             return code
         print(f"{step.name}: {step.asks} At most {step.minutes} minutes.", file=sys.stderr)
-        code = run(campaign, step, commit, failed, keeps=not given.tiny)
+        code |= run(campaign, step, commit, failed, keeps=not given.tiny)
         if given.step != "NEXT" or time.monotonic() >= ends:
             return code
 
