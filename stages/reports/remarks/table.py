@@ -153,7 +153,7 @@ SENTENCES = {
         "Validation perplexity was still falling late in the run ({first} at step {before}; lowest {lowest} at step "
         "{step}).",
     ),
-    "too-short": Sentence(CAUTION, f"Train longer ({LONGER}) before you believe a gain: it shrinks as the model learns."),
+    "too-short": Sentence(CAUTION, f"Train longer ({LONGER}): a gain of memory shrinks as the model learns."),
     "fell-with-rate": Sentence(
         NOTE,
         "Validation perplexity fell as the learning rate did ({first} at step {before}; lowest {lowest} at step "
