@@ -129,7 +129,8 @@ def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
     splits = model.input("tokens").metrics["splits"]
     if TRAIN not in splits or "steps" not in model.config:
         return []
-    return differences(split, splits[TRAIN], scored["splits"][split])
+    learned = TRAIN if scored["splits"].get(TRAIN) == splits[TRAIN] else "the text of the model"
+    return differences(split, splits[TRAIN], scored["splits"][split], learned)
 
 
 def _document_ends(job: Job[EvaluateConfig]) -> float | None:
