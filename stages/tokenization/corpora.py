@@ -2,6 +2,7 @@
 
 import codecs
 import glob
+import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +75,8 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
     if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
     if glob.has_magic(spec) and "\0" not in spec:  # in quotes, so that no shell has expanded it
-        matched = sorted(glob.glob(spec), key=lambda one: Path(one).parts)
+        # Without links to nothing: one whose own name is a pattern would match itself, again and again.
+        matched = sorted(filter(os.path.exists, glob.glob(spec)), key=lambda one: Path(one).parts)
         if not matched:
             raise DataError(f"{spec} matches no file.")
         return [path for one in matched for path in _expand(one, store, left_out, column)]

@@ -33,7 +33,8 @@ def test_a_pattern_that_no_shell_has_expanded_is_matched(tmp_path: Path) -> None
     found = find_files([f"{tmp_path}/t/*.txt", f"{tmp_path}/odd[1].txt", f"{tmp_path}/t/**"])
     inside = ["t/a.txt", "t/b.txt", "odd[1].txt", "t/a.txt", "t/b.txt", "t/c.md", "t/sub/d.txt"]
     assert [str(Path(path).relative_to(tmp_path)) for path in found] == inside
-    for nothing in ("t/*.rst", "no\0where/*"):
+    (tmp_path / "to*nothing").symlink_to("nowhere")
+    for nothing in ("t/*.rst", "no\0where/*", "to*nothing"):
         with pytest.raises(DataError):
             find_files([f"{tmp_path}/{nothing}"])
 
