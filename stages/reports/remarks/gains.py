@@ -47,11 +47,13 @@ def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
 def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
     """Perplexity of a row and of its control, where the row does not beat it; else None.
 
-    Both are on new text where some of the text was read before, since counting knows the other text by heart.
+    Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
+    without a figure there (a gate that is shut) is compared on all of it.
     """
     value, limit = row["perplexity"], counting(row)
-    if repeated_share(report) and counting_on_new_text(row) is not None:
-        value, limit = _on_new_text(report).get(row["row"]), counting_on_new_text(row)
+    new = _on_new_text(report) if repeated_share(report) else {}
+    if row["row"] in new and counting_on_new_text(row) is not None:
+        value, limit = new[row["row"]], counting_on_new_text(row)
     return None if limit is None or _beats(value, limit) else (value, limit)
 
 

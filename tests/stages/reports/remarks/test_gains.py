@@ -42,6 +42,13 @@ def test_a_gate_that_gains_nothing_is_told(shut: float | None, made: bool) -> No
     assert ("gate-gains-nothing" in codes({**METRICS, "rows": rows})) == made
 
 
+@pytest.mark.parametrize(("limit", "loses"), [(30.0, True), (50.0, False)])
+def test_a_shut_gate_has_no_figure_on_new_text_and_is_held_against_counting_on_all(limit: float, loses: bool) -> None:
+    outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 600.0}], "texts": []}
+    made = report(PLAIN, (SHUT, 40.0, control(limit)), outside_repeated_paragraphs=outside)
+    assert loses_to_counting(made, made["rows"][1]) == ((40.0, limit) if loses else None)
+
+
 def test_a_row_that_does_not_beat_counting_in_what_it_reads_comes_first() -> None:
     made = report(PLAIN, KNN, CACHE)
     assert codes(made)[0] == "worse-than-counting"
