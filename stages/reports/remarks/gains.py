@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
-from stages.metrics import FEWEST_UNITS, undertrained
+from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
 from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, Figures, Finding, Values
 
@@ -126,6 +126,8 @@ def _remedy(report: Figures) -> str:
     if training is None or undertrained(training):
         return "Train longer, or on more text."
     read = passes(training["passes"])
+    if training["passes"] < MOST_PASSES * NEARLY:  # validated once, perhaps, which tells nothing of what comes
+        return f"Train on more text, for more than {read} if validation falls, or another model (memlm presets)."
     return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 
