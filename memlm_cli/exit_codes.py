@@ -82,7 +82,7 @@ def resumable(kept: str = "what is done is kept, and the same command goes on fr
 def _stopped(how: str, error: BaseException) -> str:
     """Message about what is kept, and how to resume: for work on artifacts as its note says; other commands start
     anew."""
-    notes = getattr(error, "__notes__", ("earlier results are kept, and the same command starts over",))
+    notes = getattr(error, "__notes__", ("finished results are kept, and the same command does the rest again",))
     return "; ".join((how, *notes)) + "."
 
 

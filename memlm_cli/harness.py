@@ -48,9 +48,10 @@ class MemlmLM(TemplateLM):
         from memlm_cli.notebook import open as open_store
 
         super().__init__()
-        for name in settings.keys() - ReadSettings.model_fields:
-            known = ("ref", "store", "seed", *ReadSettings.model_fields)
-            raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
+        known = ("ref", "store", "seed", *ReadSettings.model_fields)
+        for name in settings:
+            if name not in known:
+                raise UsageError(f"--model_args has no {name!r}; {did_you_mean(name, known)}")
         if str(batch_size) != "1" or max_batch_size is not None:
             raise UsageError("Requests are read one at a time: leave --batch_size and --max_batch_size out.")
         readings = None if memory == OF_REPORT else memory or "none"

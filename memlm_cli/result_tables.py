@@ -40,7 +40,7 @@ RECALL = (
     "recall@k: of the k nearest keys of each of these queries, the share that is found; queries/s@k: how many a second "
     "are answered with k of them"
 )
-OF_THE_TABLE = ("other-form", "no-intervals", "rough-intervals")
+OF_THE_TABLE = ("unlike-baseline", "other-form", "no-intervals", "rough-intervals")
 """Codes of remarks without which figures of a report's table are read wrongly."""
 SPLIT_WORDS = {
     "documents": "files or records, or what --documents says",

@@ -183,9 +183,21 @@ def docstrings(config: type) -> dict[str, str]:
 
 @cache  # `inspect.getsource` of a class would read and parse the whole module for each
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module, by name."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    """The classes of a module by qualified name, those inside classes and functions, too."""
+    return dict(_classes_in(ast.parse(inspect.getsource(sys.modules[module])), ""))
+
+
+def _classes_in(node: ast.AST, above: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
+        inside = above
+        if isinstance(child, ast.ClassDef):
+            yield above + child.name, child
+            inside = f"{above}{child.name}."
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = f"{above}{child.name}.<locals>."
+        yield from _classes_in(child, inside)
 
 
 def command_words(

@@ -23,7 +23,8 @@ LARGEST = 2**53
 class Spelling:
     """How a setting is typed as an option, where its type does not say it: `Annotated[str, Spelling("N|auto")]`.
 
-    In a group of settings only fields with one are options, and a group itself where the name of its part is.
+    In a group of settings only fields with one are options. In the settings of a registered part they are only where
+    the field of the part has one, too, which makes an option of its name.
     """
 
     metavar: str | None = None

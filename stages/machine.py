@@ -52,7 +52,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load() -> float:
+def system_load() -> float:
     """Processes that ran or waited to run, on average over the last minute; 0 where the system does not tell."""
     try:
         return os.getloadavg()[0]

@@ -62,7 +62,7 @@ class Train(SerialStage[TrainConfig]):
         }
         resolved = config.model_copy(update=update)
         whole = resolved.model_copy(update=resolve.resolved_length(resolved, config.epochs, inputs, execution))
-        resolve.require_neighbors(whole, tokens)
+        resolve.require_documents_near(whole, tokens)
         return whole
 
     def run(self, job: Job[TrainConfig]) -> dict[str, Any]:

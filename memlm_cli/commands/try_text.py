@@ -18,7 +18,7 @@ from memlm_cli.commands.run import as_asked, run_all, show_again, show_groups, s
 from memlm_cli.console import answer, has_display, on_terminal, open_page, say
 from memlm_cli.options import Common
 from stages.errors import UsageError
-from stages.machine import load, usable_cores
+from stages.machine import system_load, usable_cores
 from stages.numbers import duration, joined, size
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def try_text(
     check_page_file(output)
     settings = _settings(common)
     shares = None if split is None else scored_shares(split.split(","))
-    if (busy := load()) > usable_cores():
+    if (busy := system_load()) > usable_cores():
         say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
@@ -299,11 +299,11 @@ def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "t
     types = bpe_vocabulary(total)
     planner = timed(types)
     try:
-        planned = planner.best(total).types
+        fewer = planner.best(total).types
     except UsageError:  # too little time, at the speed of too many types
-        planned = bpe_vocabulary(FEWEST_BYTES)
-    if planned < types:
-        planner = timed(planned)
+        fewer = bpe_vocabulary(FEWEST_BYTES)
+    if fewer < types:
+        planner = timed(fewer)
     return planner, planner.best(total)
 
 

@@ -206,6 +206,8 @@ class Store:
             raise ArtifactError(f"{reference} is no artifact: it has no {MANIFEST}.")
         kind, slash, _ = reference.partition("/")
         hint = f"; {did_you_mean(kind, KINDS)}" if slash and not reference.startswith((".", "/")) else ""
+        called = [f"{one}/{reference}" for one in KINDS if not slash and reference in self.names(one)]
+        hint = f"; did you mean {' or '.join(called)}?" if called else hint
         raise ArtifactError(
             f"{shortened(reference)!r} is neither kind/id, nor kind/name, nor an artifact's folder{hint}"
         )

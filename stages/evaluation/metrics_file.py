@@ -11,7 +11,7 @@ from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.fields import GATED, PLAIN, SHUT
 from stages.evaluation.figures import report
 from stages.evaluation.figures.breakdown import chance_accuracy, type_counts
-from stages.evaluation.figures.control import Counting
+from stages.evaluation.figures.control import Counting, Reads
 from stages.evaluation.figures.intervals import change_intervals
 from stages.evaluation.figures.report import learned_figures
 from stages.evaluation.plan import Plan
@@ -47,7 +47,7 @@ def metrics_of(
     counting = Counting(read, config.split, config.tune_split, config.reset, outside, plan.last_words)
     # the gate's probe counts all tokens, so it has no figure of last words
     shut = _gate_shut(shown, counts) if job.config.score == "all" else []
-    controls = _controls(counting, names, memory, job.config.count_orders or ())
+    controls = _controls(counting, names, memory, job.config.count_orders or (), shut)
     last_words = plan.breakdown.last_words
     trained = job.inputs["model"].metrics
     unknown = report.without(names, totals, "unknown")
@@ -70,7 +70,7 @@ def metrics_of(
         "training": {name: trained[name] for name in ("passes", "still_falling")} if "passes" in trained else None,
         "valid_perplexity": _valid_perplexity(job),
         "trigram": counting.trigram(),
-        "rows": [{**row, "control": controls[row["row"]]} for row in rows] + shut,
+        "rows": [{**row, "control": controls[row["row"]]} for row in (*rows, *shut)],
         "baseline": baseline_row(read["baseline"], read["model"]) if "baseline" in read else None,
         "change_intervals": _change_intervals(job, plan, names),
         "outside_repeated_paragraphs": report.outside_repeated_paragraphs(names, totals, plan.breakdown.repeated),
@@ -129,7 +129,8 @@ def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
     splits = model.input("tokens").metrics["splits"]
     if TRAIN not in splits or "steps" not in model.config:
         return []
-    return differences(split, splits[TRAIN], scored["splits"][split])
+    learned = TRAIN if scored["splits"].get(TRAIN) == splits[TRAIN] else "the text of the model"
+    return differences(split, splits[TRAIN], scored["splits"][split], learned)
 
 
 def _document_ends(job: Job[EvaluateConfig]) -> float | None:
@@ -141,10 +142,18 @@ def _document_ends(job: Job[EvaluateConfig]) -> float | None:
 
 
 def _controls(
-    counting: Counting, names: Sequence[str], memory: Sequence[MemoryRow], orders: Sequence[int]
+    counting: Counting,
+    names: Sequence[str],
+    memory: Sequence[MemoryRow],
+    orders: Sequence[int],
+    shut: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Controls of the rows, by name: trigrams, and the figures of n-grams of other orders."""
+    """Controls of the rows, by name: trigrams, and the figures of n-grams of other orders.
+
+    A row of `shut` reads nothing but what its model learned.
+    """
     reads = {name: counting.reads(row) for name, row in zip(names, (None, *memory), strict=True)}
+    reads |= {row["row"]: Reads() for row in shut}
     found = {name: counting.control(one) for name, one in reads.items()}
     for order in orders:
         longer = counting.of_order(order)

@@ -21,8 +21,8 @@ PIECE_BYTES = 8 << 20
 class ListBlocks:
     """Makes blocks of the keys of an index, as they are compared.
 
-    Keys of the first lists are kept, as far as there is room, since each list is compared twice for a block of
-    queries. Squared lengths of keys in memory are all kept: 4 bytes a key, and nothing takes longer to compute.
+    Keys of the first lists are kept, as far as there is room: a block of queries compares each list twice.
+    Squared lengths of keys in memory are all kept: 4 bytes a key, and nothing takes longer to compute.
 
     Args:
         kept_bytes: room for keys; None: the lists are not in memory, and nothing is kept.

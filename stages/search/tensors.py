@@ -21,8 +21,10 @@ NUMBERS = 1 << 27
 PIECE_NUMBERS = 1 << 28
 """Numbers of keys that one product takes: 1 GB in float32, or a 32nd of what memory is free."""
 HELD_SHARE, ROOM = 0.5, 24 << 30
-"""Keys may stay in this share of a GPU's free memory, or in all but so many bytes of it where that is more: the rest
-of what a search takes does not grow with the GPU."""
+"""Share of a GPU's free memory that keys may stay in; where that is more, all of it but so many bytes.
+
+The rest of what a search takes does not grow with the GPU.
+"""
 HELD_ELSEWHERE = 128 << 20
 """Bytes of keys that stay where no GPU tells what is free."""
 FEWEST_OF_A_GROUP = 3

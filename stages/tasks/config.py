@@ -13,7 +13,7 @@ from stages.errors import UsageError, did_you_mean
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 MOST_STEPS = 10**6
-"""Steps of an adaptation."""
+"""Steps of an adaptation, at most."""
 MOST_RATE = 1e9
 """A number that float32 holds, also where it is multiplied: larger ones end in infinity, if not in an error."""
 Part = Literal["all", "head"]
@@ -71,7 +71,7 @@ class Adaptation(Reading):
     k: Count = 32
     """Documents, K."""
     steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 30
-    """L, steps for each example; of coarse for all."""
+    """L, steps for each example; coarse takes them once for all."""
     lr: Annotated[float, Field(gt=0, le=MOST_RATE)] = 1e-3
     """η, their learning rate."""
     anchor: Annotated[float, Field(ge=0, le=MOST_RATE)] = 1e-3

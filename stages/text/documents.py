@@ -145,30 +145,27 @@ class ParagraphHashes:
         texts = [piece.text for piece in pieces]
         opening = [number for number, piece in enumerate(pieces) if piece.marks & OPENS_PARAGRAPH]
         first, last = (opening[0], opening[-1]) if opening else (len(pieces), len(pieces))
-        for piece in pieces[:first]:
-            self.add(piece)
+        for text in texts[:first]:
+            self._take(text)
         if opening and (begun := self.finish()) is not None:
             yield begun
         # Those that begin and end here are hashed at once, in a third of the time.
         for start, stop in pairwise(opening):
-            text = "".join(texts[start:stop]).strip()
-            yield int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
-        for piece in pieces[last:]:
-            self.add(piece)
+            yield _number(hashlib.blake2b("".join(texts[start:stop]).strip().encode(), digest_size=8))
+        for text in texts[last:]:
+            self._take(text)
 
-    def add(self, piece: MarkedPiece) -> int | None:
-        """Take a piece; returns the hash of the paragraph that this piece brings to its end, if any."""
-        finished = self.finish() if piece.marks & OPENS_PARAGRAPH else None
+    def _take(self, text: str) -> None:
+        """Add text to the paragraph under way."""
         self._open = True
         # White space at either end of a paragraph says nothing of it: copies of a text differ in that.
-        text = piece.text if self._has_text else piece.text.lstrip()
+        text = text if self._has_text else text.lstrip()
         body = text.rstrip()
         if body:
             self._digest, self._beyond = self._beyond or self._digest, None
             self._digest.update((self._space + body).encode())
             self._has_text, self._space = True, ""
         self._hold_back(text[len(body) :])
-        return finished
 
     def _hold_back(self, space: str) -> None:
         """White space counts only if text follows.
@@ -184,9 +181,13 @@ class ParagraphHashes:
 
     def finish(self) -> int | None:
         """The hash of the paragraph under way, if there is one; a new one may begin."""
-        value = int.from_bytes(self._digest.digest(), "little") if self._open else None
+        value = _number(self._digest) if self._open else None
         self._begin()
         return value
+
+
+def _number(digest: hashlib.blake2b) -> int:
+    return int.from_bytes(digest.digest(), "little")
 
 
 class NamedRun(NamedTuple):

@@ -40,12 +40,13 @@ def counted(texts: Iterable[str]) -> dict[str, int]:
     }
 
 
-def differences(split: str, train: Figures, other: Figures) -> list[str]:
+def differences(split: str, train: Figures, other: Figures, learned: str = "train") -> list[str]:
     """Differences in form between a training text and a split, each as a phrase; empty where they are alike.
 
     Args:
         split: the name of the other one.
         train: figures of the training split in the metrics of its tokens; `other`: of the split.
+        learned: the name of the training text.
 
     >>> train = {"characters": 700, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40}
     >>> differences("test", train, {"characters": 4000, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40})
@@ -55,19 +56,19 @@ def differences(split: str, train: Figures, other: Figures) -> list[str]:
     >>> differences("test", records, records | {"characters": 420, "documents": 6})
     []
     """
-    return list(_differences(split, train, other))
+    return list(_differences(split, train, other, learned))
 
 
-def _differences(split: str, train: Figures, other: Figures) -> Iterator[str]:
+def _differences(split: str, train: Figures, other: Figures, learned: str) -> Iterator[str]:
     own, its = (_line_length(figures) for figures in (train, other))
     if max(own, its) > LINE_RATIO * min(own, its):
-        yield f"lines of {own:,.0f} characters in train, of {its:,.0f} in {split}"
+        yield f"lines of {own:,.0f} characters in {learned}, of {its:,.0f} in {split}"
     shares = [_curly_share(figures) for figures in (train, other)]
     if None not in shares and abs(shares[0] - shares[1]) > QUOTE_SHARE:  # type: ignore[operator]
         kinds = ["“ ”" if (share or 0) > QUOTE_SHARE else '" "' for share in shares]
-        yield f"quotes {kinds[0]} in train, {kinds[1]} in {split}"
+        yield f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}"
     if other.get("own_types", 0.0) > OWN_TYPES:
-        yield f"{other['own_types']:.0%} of the types of {split} are nowhere in train"
+        yield f"{other['own_types']:.0%} of the types of {split} are nowhere in {learned}"
 
 
 def _line_length(figures: Figures) -> float:

@@ -2,6 +2,7 @@
 
 import codecs
 import glob
+import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ CHECKED = 2**26
 """Bytes of a file in a folder up to which it is read to the end before it counts as text."""
 NAMED = 5
 """Maximum number of such files that a message names."""
+CONVERT = "iconv -f LATIN1 -t UTF-8 converts text of Western Europe"
+"""The cure of text in another encoding."""
 SNIFFED = 4096
 """Bytes at the beginning of a file that tell whether it is text."""
 
@@ -72,7 +75,8 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
     if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
     if glob.has_magic(spec) and "\0" not in spec:  # in quotes, so that no shell has expanded it
-        matched = sorted(glob.glob(spec), key=lambda one: Path(one).parts)
+        # Without links to nothing: one whose own name is a pattern would match itself, again and again.
+        matched = sorted(filter(os.path.exists, glob.glob(spec)), key=lambda one: Path(one).parts)
         if not matched:
             raise DataError(f"{spec} matches no file.")
         return [path for one in matched for path in _expand(one, store, left_out, column)]
@@ -97,6 +101,8 @@ def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) ->
     wrong = {file: problem for file in files if (problem := _problem(file, column)) is not None}
     named = ", ".join(f"{Path(file).relative_to(folder)} ({problem})" for file, problem in list(wrong.items())[:NAMED])
     named += f" and {len(wrong) - NAMED:,} more" * (len(wrong) > NAMED)
+    if any("not UTF-8" in problem for problem in wrong.values()):
+        named += f"; {CONVERT}"
     if len(wrong) == len(files):
         raise DataError(f"{folder} holds no file that can be read: {named}.")
     if wrong:

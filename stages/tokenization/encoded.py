@@ -69,7 +69,8 @@ def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: V
 
 def words_key(text: TextShard) -> str:
     """Key of the shard that splits a text of train."""
-    return f"words-{text.key}"
+    # Not `words-…`: a draft from before these shards counted figures has records of that name, without them.
+    return f"split-{text.key}"
 
 
 def words_file(text: TextShard) -> str:
@@ -90,7 +91,7 @@ class Work:
         return open_tokenizer(self._folder / TOKENIZER_FILE)
 
     def encode(self, shard: TextShard) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
-        """Ids of a shard, [T], the token at which each piece ends, int64 [P], marks uint8 [P], figures of its text.
+        """Ids of a shard, [T]; where each piece ends in them, int64 [P]; marks, uint8 [P]; figures of its text.
 
         The words of train are split already, where the vocabulary was made of them; their record has the figures.
         """

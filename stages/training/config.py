@@ -90,8 +90,8 @@ class TrainConfig(StageConfig):
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Spelling("RANK")] = None
-    """Rank of factors that are learned, beside rows of added tokens, instead of the weights of the model to begin from
-    (LoRA); None: these are."""
+    """Rank of factors that learn, with rows of added tokens, instead of the model to begin from (LoRA); None: the model
+    does."""
     wider: Size = 1
     """Times that a model to begin from is made wider, which keeps its function but for a little noise (ELLE)."""
     deeper: Size = 1

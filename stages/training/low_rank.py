@@ -2,7 +2,7 @@
 
 A product with W becomes one with W + 2 B A; B [out, r] begins at 0, so that the model begins as it was, and A [r, in]
 at random. The products themselves are peft's; what is written of the model is W + 2 B A, a model like any other.
-Tokens that a method adds to the vocabulary (`<ans>`, one for each task) have rows that no model to begin from learnt.
+A method may add tokens to the vocabulary (`<ans>`, one for each task), whose rows no model to begin from learnt.
 These rows learn beside the factors; all others stay.
 
 Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
@@ -46,7 +46,9 @@ class _Rows(nn.Module):
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:
-    """Put A and B beside every matrix of a model's blocks, which alone have gradients there; set added tokens apart.
+    """Put A and B beside every matrix of a model's blocks, and set the rows of added tokens apart.
+
+    In the blocks A and B alone have gradients.
 
     Raises: UsageError for a model that peft has no factors for, or without the package.
     """
@@ -117,7 +119,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
-    """How many numbers the factors are, and the rows of added tokens."""
+    """How many numbers the factors and the rows of added tokens have."""
     factors = sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
     weights, first = dict(model.vocabulary.named_parameters(recurse=False)), _first_added(model)
     return factors + sum(weights[name][first:].numel() for name in _with_added_rows(model))

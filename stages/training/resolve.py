@@ -28,8 +28,8 @@ PASSES_OF_IMPORTED = 2.0
 """Passes over the text for a model that already knows its language: with more it learns the text by heart."""
 TOKENS_A_WEIGHT = 20
 """Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
-MOST_STEPS = 2**31
-"""More than `steps` may be."""
+MOST_STEPS = 2**31 - 1
+"""As many as `steps` may be."""
 VALIDATIONS = 20
 """Validations of a run. The weights of the best are kept, so they must come often enough to find it."""
 
@@ -236,15 +236,15 @@ def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
 
 
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
-    """Updates that so many epochs of whole batches take. Raises: UsageError for more than a number of steps may be."""
+    """Updates that so many epochs of whole batches take. Raises: UsageError for more than `steps` may be."""
     steps = max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
-    if steps >= MOST_STEPS:
-        raise UsageError(f"--epochs {epochs:g} takes {steps:.3g} updates; they must be fewer than {MOST_STEPS:,}.")
+    if steps > MOST_STEPS:
+        raise UsageError(f"--epochs {epochs:g} takes {steps:.3g} updates; at most {MOST_STEPS:,} are made.")
     return steps
 
 
-def require_neighbors(config: TrainConfig, tokens: Artifact) -> None:
-    """Raises: UsageError where memory has fewer than `memory.k` documents up to the last update: no step adapts."""
+def require_documents_near(config: TrainConfig, tokens: Artifact) -> None:
+    """Raises: UsageError where no step of meta-mbpa adapts: memory never has `memory.k` documents."""
     settings = config.method_settings
     if not isinstance(settings, MetaMbpaConfig) or config.steps == AUTO:
         return

@@ -86,7 +86,8 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
     known = dict.fromkeys(run.name for run in names if run.name is not None)
     if not known:
         return f"No document is called {name!r}: names were not kept; give numbers, 0 to {total - 1:,}."
-    alike = [one for one in known if _stem(one) == _stem(name)] + get_close_matches(name, known, n=SHOWN, cutoff=0.6)
+    stem = _stem(name)
+    alike = [one for one in known if stem and _stem(one) == stem] + get_close_matches(name, known, n=SHOWN, cutoff=0.6)
     near = list(dict.fromkeys(alike))[:SHOWN]
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known are {_some(list(known))}"
     return f"No document is called {name!r}; {hint}"

@@ -9,9 +9,10 @@ Keys are made around random centres, each in the list of its own, 64 of which ar
 JSON: queries/s, and how many times those of the plain search, which is exact; the share of its neighbours that are
 found, and of queries whose neighbours come nearest first; the peak of the GPU's memory; and how many ids with lists are
 those that the CPU finds for a few queries. `--rivals` adds FAISS on the host, and on the GPU where such a build is
-installed; `notes` says which is not. `--profile` shows what the host and the GPU do in one search of ours, `--kernels`
-what ways there are to compute what ours is made of, and `--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`)
-tries other sizes of its parts.
+installed; `notes` says which is not.
+
+`--profile` shows what the host and the GPU do in one search of ours. `--kernels` times other ways to compute its parts.
+`--set tensors.SCORES=1000000` (`tensor_lists.WIDTHS=64,64`) tries other sizes of them.
 """
 
 import argparse

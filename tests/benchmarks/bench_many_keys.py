@@ -3,9 +3,9 @@
     python -m tests.benchmarks.bench_many_keys [--keys 16777216 67108864 --dim 512 --length 6287 --wanted 103000000]
 
 Keys are made as in `bench_device_search`, in lists of one length on average, 64 of which are read; queries come in the
-blocks of `precompute-neighbors`. A row for each number of keys, as JSON: queries/s, the share of queries that find the
-key that they were made from, minutes for the neighbours of all keys, and the peak of the GPU's memory. The last row is
-not measured: seconds of a query are taken to grow with the keys as between the sizes before.
+blocks of `precompute-neighbors`. A row for each number of keys, as JSON: queries/s, and minutes for the
+neighbours of all keys; the share of queries that find the key that they were made from; the peak of the GPU's memory.
+The last row is not measured: seconds of a query are taken to grow with the keys as between the sizes before.
 """
 
 import argparse

@@ -5,8 +5,8 @@
     python -m tests.benchmarks.bench_names REPORT REPORT [--store STORE --limits 768 8192]
 
 A name is a word of three letters or more that is capital wherever its book has it. A row for all tokens, and one for
-the names last used within each limit, as reach of attention and of the memory, and farther back: how many words and
-tokens they are, nats a token of both reports, and what the second gains, with the 95 % interval over tokens.
+the names last used within each limit, as reach of attention and of the memory, and farther back. It has their words and
+tokens, nats a token of both reports, and what the second gains, with the 95 % interval over tokens.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 Nothing of it is measured at this size. Rates are those of the maker's datasheet, times the share of them that an H100
 reached (docs/results/data/speed/on-a-gpu.toml). `phases` is the least that products and bytes take. `today` adds what
-memlm spends on each pair of a query and a key beyond that, as measured with 4 million keys (on-a-gpu-4.toml), and fills
-the lists on the host, as memlm does.
+memlm spends beyond that on each pair of a query and a key, as measured (on-a-gpu-4.toml). It fills the lists on the
+host, as memlm does.
 """
 
 import json

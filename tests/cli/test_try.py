@@ -48,7 +48,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in {"FEWEST_BYTES": 2_000, "SHORT_BOOK": 4_000, "FEWEST_SCORED": 50, "STAGE": 0}.items():
         monkeypatch.setattr(f"pipelines.trial_budget.{name}", value)
     monkeypatch.setattr("stages.training.speed.training_speed", lambda *_: 1_000.0)
-    monkeypatch.setattr("memlm_cli.commands.try_text.load", lambda: 0.0)
+    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 0.0)
     monkeypatch.setattr("memlm_cli.commands.try_text.time.monotonic", lambda: 0.0)
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
 
@@ -325,7 +325,7 @@ def test_a_busy_machine_is_said_to_be_one(memlm: Memlm, book: Path, monkeypatch:
     planned = ["try", book, "--minutes", 2, "--dry-run"]
     memlm(*planned)
     quiet = memlm(*planned).err.splitlines()
-    monkeypatch.setattr("memlm_cli.commands.try_text.load", lambda: 1.5 + usable_cores())
+    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 1.5 + usable_cores())
     (more,) = set(memlm(*planned).err.splitlines()) - set(quiet)
     assert f"{1.5 + usable_cores()}" in more
 

@@ -72,16 +72,16 @@ def main() -> int:
     ends = time.monotonic() + 60 * given.minutes
     sizes = TINY if given.tiny else FULL
     campaign = Campaign(given.texts, given.store, given.device, sizes, in_a_process, probes=not given.tiny)
-    code = 0
+    codes = dict[str, int]()
     while True:
         step = following(list(known.values()), names_in(failed), ends) if given.step == "NEXT" else known[given.step]
         if step is None:
             print("no step is left that fits", file=sys.stderr)
-            return code
+            return max(codes.values(), default=0)
         print(f"{step.name}: {step.asks} At most {step.minutes} minutes.", file=sys.stderr)
-        code = run(campaign, step, commit, failed, keeps=not given.tiny)
+        codes[step.name] = run(campaign, step, commit, failed, keeps=not given.tiny)
         if given.step != "NEXT" or time.monotonic() >= ends:
-            return code
+            return max(codes.values())
 
 
 def run(campaign: Campaign, step: Step, commit: str, failed: Path, keeps: bool) -> int:

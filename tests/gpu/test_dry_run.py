@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -203,9 +204,9 @@ RUNS = [Run(name, [f"python -m {name}"]) for name in "ab"]
 TWO = Step("one", "How fast?", 1, RUNS, {"n": "n"}, ("n",), "tokens/s", "speed")
 
 
-def tried(monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str) -> int:
-    """Exit code of the campaign's command, of the one step above, with a machine that lacks nothing."""
-    monkeypatch.setattr(command, "steps", lambda: iter([TWO]))
+def tried(monkeypatch: pytest.MonkeyPatch, runner: Runner, *words: str, known: Sequence[Step] = (TWO,)) -> int:
+    """Exit code of the campaign's command, of the one step above or others, with a machine that lacks nothing."""
+    monkeypatch.setattr(command, "steps", lambda: iter(known))
     monkeypatch.setattr(command, "in_a_process", runner)
     monkeypatch.setattr(command, "missing_here", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["gpu", *words, "--device", "cpu", "--commit", "abc"])
@@ -261,6 +262,13 @@ def test_next_leaves_out_what_failed(pages: Path, monkeypatch: pytest.MonkeyPatc
     assert [tried(monkeypatch, runner, *own) for _ in range(2)] == [1, 0] and typed == ["a"]
     assert tried(monkeypatch, runner, "one", *own[1:]) == 1 and typed == ["a", "a"]  # whoever names it runs it
     assert not (pages / "data/gpu").exists()
+
+
+def test_next_ends_like_a_step_that_failed_whatever_followed(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [replace(TWO, name=run.row, runs=[run]) for run in RUNS]
+    own = ("NEXT", "--store", str(pages), "--minutes", "5")
+    assert tried(monkeypatch, lambda words, _: Ended(3 * (words[2] == "a"), '{"n": 1}'), *own, known=known) == 1
+    assert [file.stem for file in (pages / "data/gpu").glob("*.toml")] == ["b"]
 
 
 def test_next_runs_what_fits_into_the_minutes(pages: Path, monkeypatch: pytest.MonkeyPatch) -> None:

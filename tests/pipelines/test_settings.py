@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from pipelines.options import setting_words
+from pipelines.options import docstrings, setting_words
 from pipelines.settings import assignment, merged, nested, validated
 from stages.config import Settings, read_toml
 from stages.errors import UsageError
@@ -48,6 +48,19 @@ def test_all_of_the_later_table_stands_and_the_empty_one_changes_nothing(a: dict
 
 def test_the_later_table_wins_and_neighbours_stay() -> None:
     assert merged({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"x": 9}}) == {"a": {"x": 9, "y": 2}, "b": 3}
+
+
+def test_classes_inside_others_and_in_functions_have_docstrings_too() -> None:
+    class Local(Settings):
+        size: int = 1
+        """Size of a local one."""
+
+        class Inner(Settings):
+            size: int = 2
+            """Size of an inner one."""
+
+    assert docstrings(Local) == {"size": "Size of a local one."}
+    assert docstrings(Local.Inner) == {"size": "Size of an inner one."}
 
 
 def test_options_that_were_not_given_do_not_count() -> None:

@@ -218,6 +218,7 @@ def test_the_same_weights_with_the_gate_shut_stand_in_the_table(store, model, ne
     slow, shut = Slow(model, "test", neighbors=nobody), report["rows"][-1]
     assert shut["row"] == "spalm, gate shut"
     assert shut["nll"] == pytest.approx((slow.log_z - slow.scores[np.arange(len(slow.ids)), slow.ids]).mean(), abs=1e-5)
+    assert shut["control"]["perplexity"] == report["trigram"]["perplexity"]
     assert report["perplexity"] == report["rows"][1]["perplexity"]  # the main row is that of the memory on top
 
 

@@ -377,7 +377,7 @@ class EmarConfig(BoundedSettings):
     consolidation_batch: Positive = 5
     """Documents of memory that a step of reconsolidation reads."""
     names: bool = False
-    """Whether the weight of a label begins at its encoded name (in the paper it is that name), instead of at random."""
+    """Whether the weight of a label begins at its encoded name, instead of at random (in the paper it is that name)."""
 
     def head(self, labels: int) -> MatcherSettings:
         return MatcherSettings(labels=labels, pool=self.pool)

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
-from stages.metrics import FEWEST_UNITS, undertrained
+from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
 from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, Figures, Finding, Values
 
@@ -47,11 +47,13 @@ def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
 def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
     """Perplexity of a row and of its control, where the row does not beat it; else None.
 
-    Both are on new text where some of the text was read before, since counting knows the other text by heart.
+    Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
+    without a figure there (a gate that is shut) is compared on all of it.
     """
     value, limit = row["perplexity"], counting(row)
-    if repeated_share(report) and counting_on_new_text(row) is not None:
-        value, limit = _on_new_text(report).get(row["row"]), counting_on_new_text(row)
+    new = _on_new_text(report) if repeated_share(report) else {}
+    if row["row"] in new and counting_on_new_text(row) is not None:
+        value, limit = new[row["row"]], counting_on_new_text(row)
     return None if limit is None or _beats(value, limit) else (value, limit)
 
 
@@ -124,6 +126,8 @@ def _remedy(report: Figures) -> str:
     if training is None or undertrained(training):
         return "Train longer, or on more text."
     read = passes(training["passes"])
+    if training["passes"] < MOST_PASSES * NEARLY:  # validated once, perhaps, which tells nothing of what comes
+        return f"Train on more text, for more than {read} if validation falls, or another model (memlm presets)."
     return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 

@@ -78,7 +78,9 @@ def matched_text(report: Figures) -> Iterator[Finding]:
     outside = report.get("outside_matches")
     if outside is None or outside["shares"][str(outside["new_below"])] < MATCHED:
         return
-    shares = joined([f"{share:.1%} in one of {length}" for length, share in outside["shares"].items()])
+    shares = joined(
+        [f"{share:.1%} of the tokens in matches of {length} or more" for length, share in outside["shares"].items()]
+    )
     known = [f"{row['row']} {number(row['perplexity'])}" for row in outside["rows"] if row["perplexity"] is not None]
     yield "matched-text", {"shares": shares, "length": outside["new_below"], "rows": "; ".join(known) or "nothing"}
 

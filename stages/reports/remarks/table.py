@@ -130,8 +130,8 @@ SENTENCES = {
     ),
     "matched-text": Sentence(
         NOTE,
-        "Tokens stand in matches with text that was read before: {shares} tokens or more. "
-        "In no match of {length}: {rows}.",
+        "Text that was read before comes again, token for token: {shares}. "
+        "Outside matches of {length}, perplexity is: {rows}.",
     ),
     "repeated-text": Sentence(NOTE, "{share} of the tokens are in paragraphs that are also in {texts}."),
     "probe": Sentence(NOTE, "{summary}."),
@@ -153,7 +153,7 @@ SENTENCES = {
         "Validation perplexity was still falling late in the run ({first} at step {before}; lowest {lowest} at step "
         "{step}).",
     ),
-    "too-short": Sentence(CAUTION, f"Train longer, {LONGER}: a memory gains more, the less a model was trained."),
+    "too-short": Sentence(CAUTION, f"Train longer ({LONGER}): a gain of memory shrinks as the model learns."),
     "fell-with-rate": Sentence(
         NOTE,
         "Validation perplexity fell as the learning rate did ({first} at step {before}; lowest {lowest} at step "

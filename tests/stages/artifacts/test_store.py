@@ -79,6 +79,7 @@ def test_a_name_moves(store: Store, squares: Artifact) -> None:
         ("tokens/000000000000", "memlm tokenize"),
         ("tokens/wikki", "did you mean 'wiki'"),
         ("token/wiki", "did you mean 'tokens'"),
+        ("wiki", r"did you mean tokens/wiki\?"),
         ("./nowhere", "neither kind/id"),
         ("", "neither kind/id"),
         ("x" * 5000, "neither kind/id"),

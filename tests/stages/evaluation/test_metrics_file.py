@@ -53,8 +53,10 @@ def test_a_split_of_another_form_than_the_training_text_is_told_of_models_that_a
     wrapped, long = ({"characters": 700, "line_ends": n, "curly_quotes": 0, "straight_quotes": 0} for n in (10, 1))
     tokens = SimpleNamespace(metrics={"splits": {"train": wrapped}})
     model = SimpleNamespace(config={"steps": 7}, input=lambda role: tokens)
-    scored = {"splits": {"test": long, "valid": wrapped}}
+    scored = {"splits": {"train": wrapped, "test": long, "valid": wrapped}}
     assert form(model, scored, "test") == ["lines of 70 characters in train, of 700 in test"]  # type: ignore[arg-type]
     assert form(model, scored, "valid") == []  # type: ignore[arg-type]
+    (other,) = form(model, {"splits": {"train": long, "test": long}}, "test")  # type: ignore[arg-type]
+    assert "in train" not in other  # the swapped text has a train of its own
     imported = SimpleNamespace(config={}, input=lambda role: tokens)
     assert form(imported, scored, "test") == []  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Documents and paragraphs as text streams by, and their names."""
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,11 @@ def test_documents_begin_where_the_oracle_says(rule: str, text: str) -> None:
 def test_paragraphs_and_their_hashes(rule: str, text: str) -> None:
     expected = [p for document in oracle.documents(text, rule) for p in oracle.paragraphs(document)]
     assert marked_groups(text, rule, module.OPENS_PARAGRAPH) == expected
-    hashes = ParagraphHashes()
-    found = [hashes.add(piece) for piece in mark(pieces([text]), BOUNDARIES[rule])] + [hashes.finish()]
-    assert [value for value in found if value is not None] == list(map(oracle.paragraph_hash, expected))
+    for at_once in (1, 3, 1000):
+        hashes, marked = ParagraphHashes(), list(mark(pieces([text]), BOUNDARIES[rule]))
+        parts = [marked[first : first + at_once] for first in range(0, len(marked), at_once)]
+        found = [*chain.from_iterable(map(hashes.ended, parts)), hashes.finish()]
+        assert [value for value in found if value is not None] == list(map(oracle.paragraph_hash, expected))
 
 
 @examples
@@ -71,8 +74,8 @@ def test_each_document_ends_once_before_the_next(text: str) -> None:
 def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
     text = "  one  two   three\n   \n\n"
-    hashes = ParagraphHashes()
-    assert [hashes.add(p) for p in mark(pieces([text]), BOUNDARIES["file"])].count(None) > 3
+    hashes, marked = ParagraphHashes(), list(mark(pieces([text]), BOUNDARIES["file"]))
+    assert len(marked) > 3 and not [*hashes.ended(marked[:2]), *hashes.ended(marked[2:])]
     assert hashes.finish() == oracle.paragraph_hash(text)
     assert hashes.finish() is None
 
@@ -83,19 +86,19 @@ def test_long_white_space_counts_only_between_words(space: str, monkeypatch: pyt
     monkeypatch.setattr(module, "LONGEST_SPACE", 7)
     for text in (f"a{space * 40}b", f"a{space * 40}", f"{space * 40}a{space * 3}b{space * 40}c{space * 40}\n"):
         hashes = ParagraphHashes()
-        assert not any(hashes.add(piece) for piece in mark(pieces([text]), BOUNDARIES["file"]))
+        assert not any(list(hashes.ended([piece])) for piece in mark(pieces([text]), BOUNDARIES["file"]))
         assert hashes.finish() == oracle.paragraph_hash(text)
 
 
 @pytest.mark.parametrize("blank", ["\n", " \n", "\t\n"])
 def test_a_run_of_blank_lines_is_held_within_bounds(blank: str) -> None:
-    hashes = ParagraphHashes()
+    hashes, found = ParagraphHashes(), list[int]()
     longest = 0
     for piece in mark(pieces(["a\n", *[blank] * 5000, "b\n"]), BOUNDARIES["file"]):
-        hashes.add(piece)
+        found += hashes.ended([piece])
         longest = max(longest, len(hashes._space))
     assert longest <= module.LONGEST_SPACE + len(blank)
-    assert hashes.finish() == oracle.paragraph_hash("b\n")
+    assert [*found, hashes.finish()] == [oracle.paragraph_hash(text) for text in ("a\n", "b\n")]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +143,8 @@ def test_lines_are_paragraphs_where_they_are_long() -> None:
 def test_a_line_of_many_has_the_hash_of_a_paragraph_of_its_own() -> None:
     lines_apart, hashes = "one\n\ntwo\n\n", ParagraphHashes()
     many = "one\ntwo\n" * module.LONGEST_LINES
-    found = [hashes.add(piece) for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])]
-    assert {value for value in found if value is not None} == {
-        oracle.paragraph_hash("one"),
-        oracle.paragraph_hash("two"),
-    }
+    marked = [piece for text in (lines_apart, many) for piece in mark(pieces([text]), BOUNDARIES["file"])]
+    assert set(hashes.ended(marked)) == {oracle.paragraph_hash("one"), oracle.paragraph_hash("two")}
 
 
 OPENS = OPENS_DOCUMENT | ENDS_LINE

@@ -42,6 +42,21 @@ def test_a_gate_that_gains_nothing_is_told(shut: float | None, made: bool) -> No
     assert ("gate-gains-nothing" in codes({**METRICS, "rows": rows})) == made
 
 
+def test_longer_training_is_not_called_useless_after_few_passes() -> None:
+    few, many = (
+        text(report(PLAIN, counted=400.0, training={"passes": n, "still_falling": False}), "worse-than-trigram")
+        for n in (2.0, 8.0)
+    )
+    assert few.replace("2 passes", "8 passes") != many
+
+
+@pytest.mark.parametrize(("limit", "loses"), [(30.0, True), (50.0, False)])
+def test_a_shut_gate_has_no_figure_on_new_text_and_is_held_against_counting_on_all(limit: float, loses: bool) -> None:
+    outside = {"repeated_share": 0.5, "rows": [{"row": "plain", "perplexity": 600.0}], "texts": []}
+    made = report(PLAIN, (SHUT, 40.0, control(limit)), outside_repeated_paragraphs=outside)
+    assert loses_to_counting(made, made["rows"][1]) == ((40.0, limit) if loses else None)
+
+
 def test_a_row_that_does_not_beat_counting_in_what_it_reads_comes_first() -> None:
     made = report(PLAIN, KNN, CACHE)
     assert codes(made)[0] == "worse-than-counting"
