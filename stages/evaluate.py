@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob
 from stages.artifacts.store import Store
-from stages.diagnostics.options import resolve_options
+from stages.diagnostics import PROBES
+from stages.diagnostics.options import outside_probes, resolve_options
 from stages.encoding.window_settings import resolve_windows
 from stages.errors import ArtifactError
 from stages.evaluation.config import REPORT, EvaluateConfig
@@ -106,6 +107,9 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
                 **resolve_decoding(config, complete, inputs.artifacts),
             }
         )
+
+    def parts(self, config: EvaluateConfig, inputs: Inputs) -> set[str]:
+        return outside_probes(inputs.artifacts, config.probe_options, config.split)
 
     def plan(self, job: Job[EvaluateConfig]) -> "Plan":
         from stages.evaluation.plan import plan_evaluation
@@ -223,7 +227,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
             _write(job, name, content)
         charts = [chart for held in probe_charts(made, files).values() for chart in held]
         write_figures([*report_charts(made), *charts], job.draft.add)
-        return {name: made[name] for name in report.HEADLINE if name in made}
+        return {name: made[name] for name in (*report.HEADLINE, *PROBES.names()) if name in made}
 
 
 def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int) -> None:

@@ -2,15 +2,19 @@
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from stages.charts.data import Chart
 from stages.config import nondefaults
+from stages.diagnostics import PROBES
+from stages.diagnostics.probe import LayerProbe, LayerWatch, Sums
+from stages.encoding.probe import ScoredBlock
 from stages.errors import UsageError
 from stages.methods.method import Batch
 from stages.models.config import StateArray, parse_model
@@ -137,6 +141,33 @@ class Echo(StreamAttention[Last]):
         return Attended(self.rows(said[:, :-1] + 1) * inputs.normalized[:, passage.cached :], Last(said[:, -1:]))
 
 
+class ReadWatch(LayerWatch):
+    """Adds up the auxiliary losses of a summary."""
+
+    def see(self, block: ScoredBlock) -> None:
+        for layer, calls in self.calls():
+            self.add(layer, loss=sum(output.auxiliary_loss for output in calls))
+
+
+class ReadProbe(LayerProbe):
+    """Shows the auxiliary losses of a summary."""
+
+    name, settings, layer = "summary_read", SummarySettings, f"{__name__}:Summary"
+    watching: ClassVar[type[LayerWatch]] = ReadWatch
+    columns = ()
+
+    def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
+        return {"loss": float(sums["loss"])}
+
+    @classmethod
+    def summary(cls, metrics: Mapping[str, Any]) -> str:
+        return f"summary: {len(metrics['blocks'])} blocks"
+
+    @classmethod
+    def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
+        return []
+
+
 @pytest.fixture
 def layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STREAM_ATTENTION.targets, "summary", Part(f"{__name__}:SummarySettings", f"{__name__}:Summary"))
@@ -236,7 +267,13 @@ def test_usual_layers_leave_no_trace_in_an_id() -> None:
         assert nondefaults(dense)["feed_forward"] == {"name": "dense", "layers": [1]}
 
 
-def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_whole_pipeline_runs_with_them(
+    layers: None,
+    memlm: Memlm,  # noqa: F811
+    text: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
     own = ["--set", "model.attention.name=summary", "--set", "model.attention.decay=0.7"]
     own += ["--set", "model.feed_forward.name=slots", "--set", "model.feed_forward.layers=[2]"]
@@ -251,6 +288,13 @@ def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Pat
     html = (tmp_path / "page.html").read_text("utf-8")
     for said in ("model.attention.name=", "model.attention.decay=0.7", "model.feed_forward.layers=[2]"):
         assert said in html
+    plain = memlm("train", tokens, *SMALL).reference
+    of_plain = memlm("evaluate", plain).reference
+    monkeypatch.setitem(PROBES.targets, "summary_read", f"{__name__}:ReadProbe")
+    probed = json.loads(memlm("evaluate", index, "--exclude", "self", "--json").out)
+    assert probed["reference"] != made["reference"]
+    assert [block["loss"] > 0 for block in probed["metrics"]["summary_read"]["blocks"]] == [True, True]
+    assert memlm("evaluate", plain).reference == of_plain  # of which it has nothing to show
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,8 @@ def plan(
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
     files = [[file.role, file.digest] for file in inputs.files]
-    return ResolvedWork(stage, config, inputs, [*files, *outside_code(set(_words(config.stored())))])
+    parts = {*_words(config.stored()), *stage.parts(config, inputs)}
+    return ResolvedWork(stage, config, inputs, [*files, *outside_code(parts)])
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -133,6 +133,14 @@ class Stage(ABC, Generic[C]):
         """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
         return config
 
+    def parts(self, config: C, inputs: Inputs) -> set[str]:
+        """Names of parts that take part though no setting names them; the id covers those from outside, too.
+
+        Args:
+            config: the resolved settings.
+        """
+        return set()
+
 
 class SerialStage(Stage[C], Generic[C]):
     """A stage whose work is a sequence, as training is: one process does it in one call, and commits as it goes."""

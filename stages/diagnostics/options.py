@@ -1,7 +1,7 @@
 """Options of an evaluation that are meant for probes: settled before any work, kept with its settings. Free of torch.
 
-Only a gate asks for any; each is a field of `stages.evaluation.config.EvaluateConfig`, too. No probe is loaded to
-settle them: a report that is made already should be found at once.
+Only a gate asks for any; each is a field of `stages.evaluation.config.EvaluateConfig`, too. No probe of ours is loaded
+to settle them: a report that is made already should be found at once.
 """
 
 import re
@@ -13,6 +13,7 @@ from stages.diagnostics import PROBES
 from stages.errors import UsageError
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.neighbors import require_neighbors
+from stages.registry import import_outside
 
 if TYPE_CHECKING:
     from stages.charts.data import Chart
@@ -91,6 +92,13 @@ def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     numbers = config.get("gate_k")
     return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
+
+
+def outside_probes(read: Mapping[str, Artifact], options: "Options", split: str) -> set[str]:
+    """Names of the probes from outside that have something to show of the model; see `Probe.open`."""
+    import_outside()
+    outside = [name for name in PROBES.names() if PROBES.outside_modules({name})]
+    return {name for name in outside if PROBES.load(name).open(read, options, split) is not None}
 
 
 def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from stages.methods.defaults import evaluation_defaults, is_own_datastore
 from stages.models.config import model_of
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
+from stages.registry import import_outside
 from stages.retrieval.gate_reader import open_hidden_memory
 from stages.retrieval.neighbors import (
     Datastore,
@@ -138,6 +139,7 @@ def is_lossless(read: Mapping[str, Artifact]) -> bool:
 
 def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
     """Probes that have something to show of the model, by name; see `open_range_reader`."""
+    import_outside()  # where no work was planned, as in a worker process, nobody has yet
     opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
     return {name: probe for name, probe in opened.items() if probe is not None}
 

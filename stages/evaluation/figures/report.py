@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stages.diagnostics import PROBES
 from stages.evaluation.figures.breakdown import Frequencies, buckets
 from stages.metrics import Counts, diverged, figures, finite, perplexity
 from stages.numbers import rate
@@ -202,10 +201,9 @@ def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals:
 HEADLINE = (
     *("split", "score", "tokens", "nll", "perplexity", "bits_per_character", "bits_per_byte"),
     *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
-    *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", *PROBES.names(), "tokens_per_second"),
-    "translation",
+    *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", "tokens_per_second", "translation"),
 )
-"""Names of the figures that a report's manifest holds."""
+"""Names of the figures that a report's manifest holds, beside those of probes."""
 
 
 class TunedRow(NamedTuple):

@@ -19,6 +19,7 @@ class Sublayer(nn.Module, ABC):
     """Made of the block's settings and its own: `Layer(config, settings)`.
 
     A model is opened without the numbers that a layer makes, so that tensors are parameters, or persistent buffers.
+    With `--precision bf16` products are in bfloat16, while normalized inputs and what `begin` makes are in float32.
     """
 
     @abstractmethod

@@ -9,6 +9,7 @@ from stages.config import nondefaults
 from stages.models import BACKBONES
 from stages.models.backbone import Backbone
 from stages.models.config import parse_model
+from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
 from stages.translation.decoder import select_rows
 from tests.stages.abstract_or_final import overridden
@@ -128,3 +129,12 @@ class BackboneContract:
         loss = model.loss(encoding.hidden.flatten(0, 1), tokens.flatten())
         (loss if encoding.auxiliary_loss is None else loss + encoding.auxiliary_loss).backward()
         assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+    def test_it_learns_in_low_precision(self, config, model):
+        """Linear layers give bfloat16 then, beside normalized inputs and a memory in float32."""
+        tokens = self.tokens(3 * L if config.carries_state else L)
+        with autocast(torch.device("cpu"), "bf16"):
+            hidden = self.encode(model.train(), tokens).hidden
+        hidden.float().square().sum().backward()
+        gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        assert gradients and all(gradient.isfinite().all() for gradient in gradients)
