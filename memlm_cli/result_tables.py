@@ -67,7 +67,7 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
     elif artifact.kind == "report":
         show_report(title, artifact, verbose=verbose)
     elif artifact.kind == "matrix":
-        _show_matrix(title, artifact.metrics)
+        _show_matrix(title, artifact)
     else:
         _show_figures(title, artifact)
 
@@ -95,10 +95,12 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
             say(remark.text)
 
 
-def _show_matrix(title: str, metrics: Figures) -> None:
-    """The scores after each task, and the figures of all of them: percent, or perplexities."""
+def _show_matrix(title: str, matrix: "Artifact") -> None:
+    """The scores after each task, and the figures of all of them: percent beside its control, or perplexities."""
     from stages.charts.training import named_figures
+    from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 
+    metrics, control = matrix.metrics, frequent_label_scores(matrix)
     spelled = "{:.2f}" if metrics.get("score") else "{:.1%}"
 
     after = ["before", *metrics["tasks"]]
@@ -107,6 +109,8 @@ def _show_matrix(title: str, metrics: Figures) -> None:
         for row in metrics["rows"]
         for place, scores in zip(metrics["after"], row["matrix"], strict=True)
     ]
+    if control is not None:
+        rows.append([FREQUENT_LABEL, "", *map(spelled.format, control)])
     show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
         figures = named_figures(metrics).items()

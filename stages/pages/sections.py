@@ -18,7 +18,8 @@ from stages.numbers import number
 from stages.pages.lineage import Member, in_order
 from stages.pages.source import Source
 from stages.pages.tables import bleu_tables, bucket_table
-from stages.reports.tables import Cell, Group, Row, Table, figure, score_cell
+from stages.reports.tables import Cell, Group, Note, Row, Table, figure, score_cell, share
+from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 from stages.text.documents import names_in
 
 Item = Chart | Table
@@ -164,12 +165,23 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
         cell = score_cell(metrics)
         rows = [Row([Cell(row["row"]), *(cell(row[name]) for name in FIGURES)]) for row in metrics["rows"]]
+        rows += _control(member, metrics)
         groups.append(Group(rows, Cell(member.label, None, facts, link=member.anchor), f"row-{member.id}"))
     score = measure(streams[0][1]).capitalize()
     caption = (
         f"{score} after the last task; what earlier tasks lost and gained since they were learnt, later ones before."
     )
     return Table("Results", ("Memory", *named_figures(streams[0][1]).values()), groups, caption)
+
+
+def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:
+    """The mean and each task's accuracy of the most frequent label; no row where there is none, or tokens are gone."""
+    scores = None if member.artifact is None else frequent_label_scores(member.artifact)
+    if scores is None:
+        return []
+    told = ", ".join(f"{task} {share(score).text}" for task, score in zip(metrics["tasks"], scores, strict=True))
+    blank = [Cell("")] * (len(FIGURES) - 1)
+    return [Row([Cell(FREQUENT_LABEL), share(sum(scores) / len(scores)), *blank], [Note("by task", told, "")])]
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:

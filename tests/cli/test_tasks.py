@@ -1,10 +1,12 @@
 """Tasks that cannot be learnt, through the command: its exit code, and a sentence that names what is legal."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from stages.tasks.frequent_label import FREQUENT_LABEL
 from tests.cli.conftest import Memlm
 from tests.stages.small_tasks import TASKS, write_task
 
@@ -85,6 +87,8 @@ def test_tokens_without_tasks_and_memory_larger_than_what_was_read(memlm: Memlm,
         assert matrix.code == 2 and "k is at most" in matrix.err and not matrix.out, matrix.err
     matrix = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "coarse:steps=1")
     assert matrix.code == 0, "all there is: nobody has asked for 32"
+    (control,) = (line for line in matrix.err.splitlines() if line.startswith(FREQUENT_LABEL))
+    assert len(re.findall(r"\d+\.\d%", control)) == len(TASKS)
     refused = memlm("evaluate-tasks", kept.out.split()[0], "--memory", "mbpa")
     assert refused.code == 2 and "build-episodes" in refused.err
 

@@ -32,6 +32,7 @@ from stages.pages.page import build_page
 from stages.tasks import reader
 from stages.tasks.config import EvaluateTasksConfig
 from stages.tasks.episodes import EpisodesConfig
+from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 from stages.tasks.plan import drawn, plan_stream
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
@@ -122,6 +123,9 @@ def test_a_page_shows_matrices_and_two_are_compared(store: Store, sequential: Ar
     page = build_page(reports, lambda members: "", lambda report: [])
     assert {figure.name.partition("-")[0] for figure in page.figures} == {"matrix", "average", "lineage"}
     assert page.tables["results"].splitlines()[0].startswith("matrix,row,average,forgetting")
+    assert page.html.count(FREQUENT_LABEL) == 2
+    for control in (frequent_label_scores(made) for made in (first, second)):
+        assert control is not None and all(f"{100 * score:.1f}%" in page.html for score in control)
     found = compare_matrices(first, second)
     (row,) = found["rows"]
     assert row["figures"]["average"] == [average(first), average(second), average(second) - average(first)]

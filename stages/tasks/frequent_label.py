@@ -1,0 +1,37 @@
+"""A control of a stream of tasks: always answering a task's most frequent label. Free of torch."""
+
+import numpy as np
+
+from stages.artifacts.artifact import Artifact
+from stages.errors import ArtifactError
+from stages.methods.config import TRAIN
+from stages.tasks.plan import drawn
+
+FREQUENT_LABEL = "most frequent label"
+"""Name of the control in tables."""
+
+
+def frequent_label_scores(matrix: Artifact) -> list[float] | None:
+    """Accuracies on the scored examples of each test, by the label that most documents of its task's train split have.
+
+    Of labels that are as frequent it is the first.
+
+    Returns: one of each task, in the order of the matrix; None where its scores are no accuracies among all labels, or
+    its tokens are gone or damaged.
+    """
+    metrics = matrix.metrics
+    if any(name in metrics for name in ("score", "scores", "candidates")):
+        return None
+    both, found = (TRAIN, matrix.config["split"]), []
+    try:
+        tokens = matrix.input("tokens")
+        group = tokens.zarr("tokens.zarr")
+        learnt, asked = ((group[f"{split}/labels"][:], group[f"{split}/tasks"][:]) for split in both)
+    except ArtifactError:  # the scores can still be shown
+        return None
+    for name, count in zip(metrics["tasks"], metrics["examples"], strict=True):
+        number = tokens.metrics["tasks"].index(name)
+        frequent = np.bincount(learnt[0][learnt[1] == number]).argmax()
+        own = asked[0][asked[1] == number]
+        found.append(float((own[drawn(len(own), count)] == frequent).mean()))
+    return found
