@@ -10,14 +10,15 @@ from stages.numbers import measured, number, percent, tenths
 from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, TYPICAL, Ranking, Row, measures_shown, shown
 from stages.pages.source import Source
 from stages.reports import tables
-from stages.reports.remarks.gains import loses_to_counting, notably_repeated
+from stages.reports.remarks.gains import loses_to_counting, notably_repeated, ties_with_counting
 from stages.reports.tables import Cell, Group, Table, change, figure
 
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
     `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ by their seed alone are
-    told by their mean. A row that does not beat counting has no gain: `…, no better than counting (50.00)`.
+    told by their mean. A row that does not beat counting has no gain: `…, no better than counting (50.00)`. One
+    that hardly beats it says so after its gain: `…, 48.1% below plain; hardly better than counting (16.44)`.
 
     Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
     """
@@ -38,11 +39,12 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     gain = _no_better(lowest) or gain
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
         row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{unripe}"
+        found = f"{found}, {lowest.source.label}{row}{'' if lower else gain}{_hardly_better(lowest)}{unripe}"
         lowest_of = "lowest mean perplexity" if lowest.over_seeds else "lowest perplexity"
         return f"{_reports(sources)} on {', '.join(texts)}: {lowest_of} {found}{lower}"
     ties = "".join(f"; {row.name}, {_perplexity(row)}, ties" for row in rows if row.ties)
     compared = f"{gain}{'' if _loses(lowest) else _on_new_text(lowest, gain)}" or lower
+    compared += _hardly_better(lowest)
     return f"{lowest.name}: perplexity {found} on {lowest.source.scored}{compared}{ties}{unripe}"
 
 
@@ -58,6 +60,8 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     change = (lowest.over_seeds or lowest).change
     if change is None or change >= 0:
         return f"No memory gains on {text}"
+    if _hardly_better(lowest):
+        return f"{lowest.name} is hardly better than counting on {text}"
     return f"{lowest.name} is best on {text}, {_percent(-change)} below {rows[0].name}"
 
 
@@ -123,11 +127,19 @@ def _loses(row: Row) -> bool:
 def _no_better(row: Row) -> str:
     """`, no better than counting (50.00)`, on new text if that is compared; empty where the row beats it."""
     pair = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
-    if pair is None:
-        return ""
-    value, limit = pair
+    return "" if pair is None else f", no better than {_counting(row, *pair)}"
+
+
+def _hardly_better(row: Row) -> str:
+    """`; hardly better than counting (16.44)`, on new text if that is compared; empty where it is, or is no better."""
+    pair = None if row.baseline else ties_with_counting(row.source.metrics, row.reported)
+    return "" if pair is None else f"; hardly better than {_counting(row, *pair)}"
+
+
+def _counting(row: Row, value: float | None, limit: float) -> str:
+    """`counting on new text (22.08)`, where the compared perplexity is not that of the whole text."""
     on_new_text = "" if value == row.values["perplexity"] else " on new text"
-    return f", no better than counting{on_new_text} ({measured(limit, 'perplexity')})"
+    return f"counting{on_new_text} ({measured(limit, 'perplexity')})"
 
 
 def _flaw(row: Row) -> str:

@@ -3,7 +3,7 @@
 Free of torch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Figures = Mapping[str, Any]
@@ -17,11 +17,11 @@ Novels of one publisher lie within 1.1 of each other; a wrapped novel beside one
 """
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
 """Number of quotes from which their kind is a habit, and the difference of shares that makes it another habit."""
-DIFFER_IN_FORM = (
-    "The texts differ in form: {differences}. "
-    "A memory learns that from the text, so part of its gain is this difference."
-)
-"""The sentence about splits that differ in form."""
+DIFFER_IN_FORM = "The texts differ in {what}: {differences}.{learned}"
+"""The sentence about splits that differ in form; `told` fills its gaps."""
+LEARNED = " A memory learns that from the text, so part of its gain is this difference."
+NOWHERE = "are nowhere in"
+"""Words of the phrase about types, by which it is told from layout."""
 OWN_TYPES = 0.2
 """Share of a split's types that the training text never has, above which it is another kind of text."""
 
@@ -59,6 +59,20 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
     return list(_differences(split, train, other, learned))
 
 
+def told(phrases: Sequence[str]) -> dict[str, str]:
+    """Words for `DIFFER_IN_FORM`; of types alone nothing is said of what a memory gains by them.
+
+    Args:
+        phrases: by `differences`, one at least.
+
+    >>> DIFFER_IN_FORM.format(**told(["31% of the types of test are nowhere in train"]))
+    'The texts differ in words: 31% of the types of test are nowhere in train.'
+    """
+    words_alone = all(NOWHERE in phrase for phrase in phrases)
+    what, learned = ("words", "") if words_alone else ("form", LEARNED)
+    return {"what": what, "differences": "; ".join(phrases), "learned": learned}
+
+
 def _differences(split: str, train: Figures, other: Figures, learned: str) -> Iterator[str]:
     own, its = (_line_length(figures) for figures in (train, other))
     if max(own, its) > LINE_RATIO * min(own, its):
@@ -68,7 +82,7 @@ def _differences(split: str, train: Figures, other: Figures, learned: str) -> It
         kinds = ["“ ”" if (share or 0) > QUOTE_SHARE else '" "' for share in shares]
         yield f"quotes {kinds[0]} in {learned}, {kinds[1]} in {split}"
     if other.get("own_types", 0.0) > OWN_TYPES:
-        yield f"{other['own_types']:.0%} of the types of {split} are nowhere in {learned}"
+        yield f"{other['own_types']:.0%} of the types of {split} {NOWHERE} {learned}"
 
 
 def _line_length(figures: Figures) -> float:

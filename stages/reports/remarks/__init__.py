@@ -47,6 +47,8 @@ class Sentence(NamedTuple):
 
 HARDLY_BETTER = 0.95
 """Share of the trigram's perplexity above which a model is hardly better than counting."""
+TIES_COUNTING = 0.98
+"""Share of its control's perplexity above which a row that beats it ties with counting, as far as can be told."""
 FEW_UNITS = 20
 """Documents, or blocks, below which an interval is rough."""
 UNEVEN = 1.25

@@ -8,7 +8,15 @@ from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, Figures, Finding, Values
+from stages.reports.remarks import (
+    FEW_UNITS,
+    HARDLY_BETTER,
+    NOTABLY_REPEATED,
+    TIES_COUNTING,
+    Figures,
+    Finding,
+    Values,
+)
 
 HALF = 0.5
 """Share of the tokens whose searches a remark tells the worth of."""
@@ -50,11 +58,24 @@ def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, floa
     Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
     without a figure there (a gate that is shut) is compared on all of it.
     """
+    value, limit = _held_against_control(report, row)
+    return None if limit is None or _beats(value, limit) else (value, limit)
+
+
+def ties_with_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
+    """Perplexity of a row and of its control on the same text, where the row beats it by less than 2 %; else None."""
+    value, limit = _held_against_control(report, row)
+    if limit is None or not _beats(value, limit) or _beats(value, limit * TIES_COUNTING):
+        return None
+    return value, limit
+
+
+def _held_against_control(report: Figures, row: Figures) -> tuple[float | None, float | None]:
     value, limit = row["perplexity"], counting(row)
     new = _on_new_text(report) if repeated_share(report) else {}
     if row["row"] in new and counting_on_new_text(row) is not None:
         value, limit = new[row["row"]], counting_on_new_text(row)
-    return None if limit is None or _beats(value, limit) else (value, limit)
+    return value, limit
 
 
 def against_counting(report: Figures) -> Iterator[Finding]:

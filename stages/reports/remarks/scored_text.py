@@ -11,6 +11,7 @@ from stages.numbers import joined, number, tenths
 from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.reports.remarks.gains import repeated_share
 from stages.retrieval.hyperparameters import meanings
+from stages.text.form import told
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def document_ends(report: Figures) -> Iterator[Finding]:
 def other_form(report: Figures) -> Iterator[Finding]:
     """Splits that differ in form."""
     if report.get("form"):
-        yield "other-form", {"differences": "; ".join(report["form"])}
+        yield "other-form", told(report["form"])
 
 
 def training_text(report: Figures) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from stages.evaluation.fields import SHUT
-from stages.reports.remarks.gains import loses_to_counting, row_worse_than_trigram, tied
+from stages.reports.remarks.gains import loses_to_counting, row_worse_than_trigram, tied, ties_with_counting
 from stages.reports.remarks.table import REPORT, SEEDS, remarks_on
 from tests.stages.reports.remarks.figures import DRAWN, METRICS, ROWS, codes, text, trigram
 
@@ -86,6 +86,24 @@ def test_of_a_model_that_learned_to_be_read_with_memory_the_row_without_is_not_h
 def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple | None) -> None:
     one = report(("knn-lm", value, control(24.7)))
     assert loses_to_counting(one, one["rows"][0]) == beaten
+
+
+@pytest.mark.parametrize(
+    ("value", "new", "tie"),
+    [
+        (16.39, 22.07, (22.07, 22.08)),
+        (10.0, 22.07, (22.07, 22.08)),
+        (16.39, 21.6, None),
+        (16.39, 22.08, None),
+        (16.39, None, None),
+    ],
+    ids=["both", "new text decides", "more than two in a hundred", "worse", "diverged"],
+)
+def test_a_row_that_hardly_beats_its_control_ties(value: float, new: float | None, tie: tuple | None) -> None:
+    outside = {"repeated_share": 0.3, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
+    one = report(PLAIN, ("knn-lm", value, control(16.44, 22.08)), outside_repeated_paragraphs=outside)
+    assert ties_with_counting(one, one["rows"][1]) == tie
+    assert ties_with_counting(report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value}) is None
 
 
 def test_where_text_was_read_before_the_new_one_decides() -> None:

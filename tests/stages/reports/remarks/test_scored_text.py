@@ -3,6 +3,7 @@
 import pytest
 
 from stages.reports.remarks.scored_text import training_text
+from stages.text.form import differences
 from tests.stages.reports.remarks.figures import COUNTS, METRICS, ROWS, codes, text
 
 
@@ -131,3 +132,13 @@ def test_texts_that_differ_in_form_are_told() -> None:
     report = {**METRICS, "form": ["lines of 70 characters in train, of 400 in test"]}
     assert report["form"][0] in text(report, "other-form")
     assert "other-form" not in codes({**METRICS, "form": []})
+
+
+def test_types_of_its_own_are_not_told_as_something_that_a_memory_gains_by() -> None:
+    layout = {"characters": 700, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 0}
+    own = {**layout, "own_types": 0.3}
+    (types,) = differences("test", layout, own)
+    both = differences("test", layout, {**own, "characters": 4000})
+    alone, more = (text({**METRICS, "form": form}, "other-form") for form in ([types], both))
+    assert types in alone and "gain" not in alone
+    assert types in more and "gain" in more
