@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from stages import errors
 from stages.config import OneOf, Settings, StageConfig, read_toml
+from stages.diagnostics import PROBES
 from stages.errors import MemlmError, UsageError, did_you_mean
+from stages.evaluation.opening import open_probes
 from stages.interrupts import Terminated, deferred_signals
 from stages.methods import METHODS
 from stages.registry import OUTSIDE, Part, Registry, import_outside, outside_code
@@ -89,6 +91,17 @@ def test_code_from_outside_belongs_to_the_work_that_uses_it(outside: Path) -> No
     assert role == "part.outside_tools" and digest == hashlib.blake2b(outside.read_bytes()).hexdigest()
     outside.write_text(outside.read_text("utf-8") + "# another\n")
     assert outside_code({"axe"}) != [[role, digest]] and outside_code({"saw"}) == []
+
+
+def test_a_probe_from_outside_is_opened_where_nobody_asked_for_a_part(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PROBES, "targets", {})
+    outside.write_text(
+        "from stages.diagnostics import PROBES\nPROBES.targets['mine'] = 'outside_tools:Mine'\n"
+        "class Mine:\n    open = classmethod(lambda probe, *told: probe)\n"
+    )
+    assert list(open_probes({}, {}, "test")) == ["mine"]
 
 
 def test_a_method_from_outside_is_known_to_who_reads_a_report(outside: Path) -> None:
