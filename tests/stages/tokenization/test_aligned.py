@@ -14,7 +14,8 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
 from stages.tokenization.sources import TOKENIZER_FILE
-from tests.stages.test_tokenize import Crash, Spoken, crash_after, run, write
+from tests.stages.notes import Notes
+from tests.stages.test_tokenize import Crash, crash_after, run, write
 
 GERMAN = ["ein Hund", "eine Katze schläft", "zwei Hunde"]
 ENGLISH = ["a dog", "a cat is sleeping", "two dogs"]
@@ -28,7 +29,7 @@ def files(folder: Path, split: str = "train", german: list[str] | None = None, e
     return str(folder / split)
 
 
-def pairs(folder: Path, spoken: Spoken | None = None, references: Any = None, **settings: Any) -> Artifact:
+def pairs(folder: Path, spoken: Notes | None = None, references: Any = None, **settings: Any) -> Artifact:
     named = references or {split: [files(folder, split)] for split in ("train", "valid")}
     return run(folder / "store", named, spoken, **LANGUAGES, **settings).artifact
 
@@ -108,7 +109,7 @@ def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
 
 def test_a_blank_side_is_dropped_from_train_and_an_error_where_text_is_scored(tmp_path: Path) -> None:
     german, english = [*GERMAN, " ", "da", ""], [*ENGLISH, "here", "", "\t"]
-    spoken = Spoken()
+    spoken = Notes()
     tokens = pairs(tmp_path, spoken, {"train": [files(tmp_path, "train", german, english)]})
     assert tokens.metrics["splits"]["train"]["documents"] == 3 == tokens.metrics["splits"]["train"]["empty_dropped"]
     assert any("both: 3" in warning for warning in spoken.warnings)
@@ -146,7 +147,7 @@ def test_a_prefix_without_files_shows_those_beside_it(tmp_path: Path) -> None:
 
 
 def test_the_same_file_on_both_sides_is_warned_of(tmp_path: Path) -> None:
-    spoken = Spoken()
+    spoken = Notes()
     pairs(tmp_path, spoken, {"train": [files(tmp_path, "train", GERMAN, [*GERMAN[:2], "two dogs"])]})
     assert any("2 of 3" in warning for warning in spoken.warnings)
 
