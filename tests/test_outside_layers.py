@@ -28,6 +28,10 @@ from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
 from tests.stages.training.test_loop import V, trainer
 
+OWN = (
+    *("--backbone", "transformer-xl", "--set", "model.attention.name=summary"),
+    *("--set", "model.feed_forward.name=slots", "--set", "model.feed_forward.layers=[2]"),
+)
 SMALL = ("--steps", 4, "--segment-length", 16, "--batch-tokens", 32, "--set", "model.width=8", "--set", "model.heads=2")
 
 
@@ -267,17 +271,9 @@ def test_usual_layers_leave_no_trace_in_an_id() -> None:
         assert nondefaults(dense)["feed_forward"] == {"name": "dense", "layers": [1]}
 
 
-def test_the_whole_pipeline_runs_with_them(
-    layers: None,
-    memlm: Memlm,  # noqa: F811
-    text: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_whole_pipeline_runs_with_them(layers: None, memlm: Memlm, text: Path, tmp_path: Path) -> None:  # noqa: F811
     tokens = memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
-    own = ["--set", "model.attention.name=summary", "--set", "model.attention.decay=0.7"]
-    own += ["--set", "model.feed_forward.name=slots", "--set", "model.feed_forward.layers=[2]"]
-    model = memlm("train", tokens, "--backbone", "transformer-xl", *own, *SMALL).reference
+    model = memlm("train", tokens, *OWN, "--set", "model.attention.decay=0.7", *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     report = memlm("evaluate", index, "--exclude", "self", "--json")
     assert report.code == 0, report.err
@@ -288,13 +284,19 @@ def test_the_whole_pipeline_runs_with_them(
     html = (tmp_path / "page.html").read_text("utf-8")
     for said in ("model.attention.name=", "model.attention.decay=0.7", "model.feed_forward.layers=[2]"):
         assert said in html
-    plain = memlm("train", tokens, *SMALL).reference
-    of_plain = memlm("evaluate", plain).reference
+
+
+@pytest.mark.usefixtures("layers")
+def test_a_probe_from_outside_makes_reports_anew(memlm: Memlm, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """Those of models of which it has something to show."""
+    tokens = memlm("tokenize", "--train", text, "--test", text).reference
+    models = [memlm("train", tokens, *more, *SMALL).reference for more in (OWN, ())]
+    before = [memlm("evaluate", model).reference for model in models]
     monkeypatch.setitem(PROBES.targets, "summary_read", f"{__name__}:ReadProbe")
-    probed = json.loads(memlm("evaluate", index, "--exclude", "self", "--json").out)
-    assert probed["reference"] != made["reference"]
+    probed, plain = (json.loads(memlm("evaluate", model, "--json").out) for model in models)
+    assert probed["reference"] != before[0]
     assert [block["loss"] > 0 for block in probed["metrics"]["summary_read"]["blocks"]] == [True, True]
-    assert memlm("evaluate", plain).reference == of_plain  # of which it has nothing to show
+    assert plain["reference"] == before[1]
 
 
 @pytest.mark.parametrize(

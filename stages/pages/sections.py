@@ -179,9 +179,9 @@ def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:
     scores = None if member.artifact is None else frequent_label_scores(member.artifact)
     if scores is None:
         return []
-    told = ", ".join(f"{task} {share(score).text}" for task, score in zip(metrics["tasks"], scores, strict=True))
+    by_task = ", ".join(f"{task} {share(score).text}" for task, score in zip(metrics["tasks"], scores, strict=True))
     blank = [Cell("")] * (len(FIGURES) - 1)
-    return [Row([Cell(FREQUENT_LABEL), share(sum(scores) / len(scores)), *blank], [Note("by task", told, "")])]
+    return [Row([Cell(FREQUENT_LABEL), share(sum(scores) / len(scores)), *blank], [Note("by task", by_task, "")])]
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:

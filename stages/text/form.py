@@ -18,10 +18,10 @@ Novels of one publisher lie within 1.1 of each other; a wrapped novel beside one
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
 """Number of quotes from which their kind is a habit, and the difference of shares that makes it another habit."""
 DIFFER_IN_FORM = "The texts differ in {what}: {differences}.{learned}"
-"""The sentence about splits that differ in form; `told` fills its gaps."""
+"""The sentence about splits that differ in form; `form_words` fills its gaps."""
 LEARNED = " A memory learns that from the text, so part of its gain is this difference."
 NOWHERE = "are nowhere in"
-"""Words of the phrase about types, by which it is told from layout."""
+"""Words of the phrase about types, which set it apart from those about layout."""
 OWN_TYPES = 0.2
 """Share of a split's types that the training text never has, above which it is another kind of text."""
 
@@ -59,13 +59,13 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
     return list(_differences(split, train, other, learned))
 
 
-def told(phrases: Sequence[str]) -> dict[str, str]:
+def form_words(phrases: Sequence[str]) -> dict[str, str]:
     """Words for `DIFFER_IN_FORM`; of types alone nothing is said of what a memory gains by them.
 
     Args:
         phrases: by `differences`, one at least.
 
-    >>> DIFFER_IN_FORM.format(**told(["31% of the types of test are nowhere in train"]))
+    >>> DIFFER_IN_FORM.format(**form_words(["31% of the types of test are nowhere in train"]))
     'The texts differ in words: 31% of the types of test are nowhere in train.'
     """
     words_alone = all(NOWHERE in phrase for phrase in phrases)

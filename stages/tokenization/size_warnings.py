@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.numbers import joined
 from stages.reporting import Reporter
-from stages.text.form import DIFFER_IN_FORM, differences, told
+from stages.text.form import DIFFER_IN_FORM, differences, form_words
 from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
@@ -62,7 +62,7 @@ def warn_of_form(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) ->
         for phrase in differences(split, splits["train"], figures)
     ]
     if phrases:
-        reporter.warning(DIFFER_IN_FORM.format(**told(phrases)))
+        reporter.warning(DIFFER_IN_FORM.format(**form_words(phrases)))
 
 
 def warn_of_unknown(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) -> None:

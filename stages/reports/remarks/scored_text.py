@@ -11,7 +11,7 @@ from stages.numbers import joined, number, tenths
 from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
 from stages.reports.remarks.gains import repeated_share
 from stages.retrieval.hyperparameters import meanings
-from stages.text.form import told
+from stages.text.form import form_words
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def document_ends(report: Figures) -> Iterator[Finding]:
 def other_form(report: Figures) -> Iterator[Finding]:
     """Splits that differ in form."""
     if report.get("form"):
-        yield "other-form", told(report["form"])
+        yield "other-form", form_words(report["form"])
 
 
 def training_text(report: Figures) -> Iterator[Finding]:
