@@ -40,16 +40,15 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from tests.stages.kills import made_in_pieces
+from tests.stages.methods.stream.contract import SMALLER
 from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_store import small_model, small_tokens
-from tests.stages.small_tasks import TASKS, bytes_of, small_stream, stream_config, stream_model, write_task
+from tests.stages.small_tasks import TASKS, bytes_of, keys_of, small_stream, stream_config, stream_model, write_task
 
 ORDER = ("moods", "colours", "beasts")
 LEARNT = [name for name in METHODS.names() if METHODS.settings(name).learns == "tasks"]
 FEW = {"every": 8, "rate": 0.5}
-SMALLER = FEW | {"examples": 8, "block": 10, "k": 4, "size": 6, "names": True}
-"""Settings with which each method does on a small stream what it is for, of those that it has."""
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +266,7 @@ def test_rows_of_added_tokens_that_are_killed_end_with_the_same_bytes(
 
 def test_factors_are_of_one_size(store: Store, tokens: Artifact) -> None:
     pytest.importorskip("peft")
-    begun = keys_of(store, tokens).input("encoder")
+    begun = keys_of(tokens).input("encoder")
     with pytest.raises(UsageError, match="--lora"):
         further(store, begun, "elle", segment_length=12, batch_tokens=96)
 
@@ -276,7 +275,7 @@ def test_a_memory_that_never_has_k_documents_is_refused(
     store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the last of 16 updates 120 documents are read, of each 10 one is written."""
-    references, sought, neighbors = {"source": keys_of(store, tokens).reference}, list[int](), MetaMbpa.neighbors
+    references, sought, neighbors = {"source": keys_of(tokens).reference}, list[int](), MetaMbpa.neighbors
     for memory in ({}, {"block": 10, "k": 13}, {"block": 10, "k": 8, "size": 2}):
         with pytest.raises(UsageError, match=r"memory\.k"):
             make(Train(), stream_config("meta-mbpa", memory=memory), references, store, Execution())
@@ -296,51 +295,9 @@ def test_labels_of_unknown_words_cannot_be_spelled(store: Store, tmp_path: Path)
             stream_model(store, tokens, method, memory=memory)
 
 
-@pytest.mark.parametrize("method", LEARNT)
-def test_a_stream_that_is_killed_ends_with_the_same_bytes(
-    method: str, store: Store, tokens: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the updates 3, 5 (the last of a task) and 7, each right after its checkpoint."""
-    fields = METHODS.settings(method).model_fields
-    settings = {"memory": {name: value for name, value in SMALLER.items() if name in fields}}
-    whole = make_now(store, learnt_by(method, store, tokens), method, settings)
-    other, update = Store(tmp_path / "store"), Trainer._update
-    again = learnt_by(method, other, small_stream(other, tmp_path / "tasks"))
-    for place in (3, 5, 7):
-        with monkeypatch.context() as patched:
-            patched.setattr(Trainer, "_update", lambda trainer, last=place: _killed(trainer, last, update))
-            with pytest.raises(KeyboardInterrupt):
-                make_now(other, again, method, settings)
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "_update", lambda trainer: _late(trainer, update))
-        found = make_now(other, again, method, settings)
-    assert bytes_of(found) == bytes_of(whole)
-
-
-def learnt_by(method: str, store: Store, tokens: Artifact) -> Artifact:
-    """What a method learns from: tokens, or the keys of their documents."""
-    return tokens if "tokens" in METHODS.settings(method).takes else keys_of(store, tokens)
-
-
-def keys_of(store: Store, tokens: Artifact) -> Artifact:
-    """Keys by a model of the text alone."""
-    encoder = make(Train(), stream_config("lm", epochs=2), {"source": tokens.reference}, store, Execution()).artifact
-    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
-
-
-def make_now(store: Store, tokens: Artifact, method: str, settings: dict) -> Artifact:
-    execution = Execution(checkpoint_seconds=0.0)
-    return make(Train(), stream_config(method, **settings), {"source": tokens.reference}, store, execution).artifact
-
-
 def _killed(trainer: Trainer, last: int, update: object) -> None:
     if trainer.progress.step == last:
         raise KeyboardInterrupt
-    update(trainer)
-
-
-def _late(trainer: Trainer, update: object) -> None:
-    assert trainer.progress.step >= 7, "it begins anew"
     update(trainer)
 
 
@@ -428,7 +385,7 @@ def tokenized(store: Store, folders: list[Path], **settings: object) -> Artifact
 
 @pytest.fixture(scope="module")
 def episodes(store: Store, tokens: Artifact) -> Artifact:
-    return keys_of(store, tokens)
+    return keys_of(tokens)
 
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
