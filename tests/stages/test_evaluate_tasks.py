@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from memlm_cli.app import main
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Inputs
@@ -130,6 +131,47 @@ def test_a_page_shows_matrices_and_two_are_compared(store: Store, sequential: Ar
     assert row["figures"]["average"] == [average(first), average(second), average(second) - average(first)]
     assert set(row["tests"]) == set(ORDER)
     assert [line.cells[0].text for line in matrices_table(found).rows][:2] == ["average", "forgetting"]
+    control = frequent_label_scores(first)
+    assert control is not None and [found["control"]["tests"][task][0] for task in ORDER] == control
+    assert found["control"]["figures"]["average"][0] == np.mean(control)
+
+
+def test_streams_over_seeds_have_means_intervals_and_the_control(
+    store: Store, tokens: Artifact, sequential: Artifact, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = {"every": 8}
+    models = {
+        method: [stream_model(store, tokens, method, order=ORDER, seed=seed, **more) for seed in range(3)]
+        for method, more in (("seq", {}), ("replay", {"memory": memory}))
+    }
+    made = {method: [scored(store, one) for one in own] for method, own in models.items()}
+    names = [one.reference for own in made.values() for one in own]
+    assert main(["compare", "--json", "--store", str(store.root), *names]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [group["seeds"] for group in found["groups"]] == [[0, 1, 2]] * 2
+    for method, group in zip(made, found["groups"], strict=True):
+        (row,) = group["rows"]
+        for place, key in enumerate(["average", *(f"test {task}" for task in ORDER)]):
+            runs, others = (
+                np.array([one.metrics["rows"][0]["matrix"][-1] for one in made[name]]) for name in (method, "seq")
+            )
+            runs, others = (np.column_stack((one.mean(1), one))[:, place] for one in (runs, others))
+            of, half = row["values"][key], 4.302653 / 3**0.5  # of two degrees of freedom
+            assert of["mean"] == pytest.approx(runs.mean()) and of["deviation"] == pytest.approx(runs.std(ddof=1))
+            assert of["interval"] == pytest.approx(
+                [runs.mean() - half * runs.std(ddof=1), runs.mean() + half * runs.std(ddof=1)], abs=1e-5
+            )
+            moved = runs - others
+            assert (of["change"] is None) == (not moved.any())
+            if of["change"]:
+                assert of["change"]["mean"] == pytest.approx(moved.mean())
+                assert of["change"]["deviation"] == pytest.approx(moved.std(ddof=1))
+        control = frequent_label_scores(made[method][0])
+        assert control is not None
+        assert list(group["control"].values()) == pytest.approx([np.mean(control), *control])
+    assert main(["compare", "--store", str(store.root), *names]) == 0
+    assert FREQUENT_LABEL in capsys.readouterr().out
+    assert main(["compare", "--store", str(store.root), *names[:2], sequential.reference]) == 4
 
 
 def test_the_matrix_follows_from_the_answers(store: Store, tokens: Artifact, sequential: Artifact) -> None:
