@@ -105,8 +105,7 @@ class Common(Asked):
         Literal["local", "ray"],
         everywhere(
             "--executor",
-            "Where --workers are: on this machine, or on a Ray cluster that shares the store, where as many stages of "
-            "a recipe run side by side.",
+            "Where --workers are: on this machine, or on a Ray cluster that shares the store.",
         ),
     ] = "local"
     precision: Annotated[

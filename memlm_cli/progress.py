@@ -81,20 +81,17 @@ class ConsoleReporter:
         clock: Callable[[], float] = time.monotonic,
         *,
         soon: bool = False,
-        side_by_side: bool = False,
     ) -> None:
         """Args:
         soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
             holds for reporters within this one.
-        side_by_side: others report at the same time: progress is lines on a terminal, too.
         """
         self.command = command
         outer = state.reporter
         self.soon: bool = soon or (isinstance(outer, ConsoleReporter) and outer.soon)
         self._clock = clock
         self._patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
-        self._in_place = on_terminal() and not side_by_side
-        self._side_by_side = side_by_side
+        self._in_place = on_terminal()
         self._speaks = first_process()
         self._lock, self._stopped = RLock(), Event()
         self._before: tuple[TextIO | None, Listener | None] = (None, None)
@@ -104,11 +101,10 @@ class ConsoleReporter:
         self._shown, self._drawn, self._amid_line = "", 0.0, False
 
     def __enter__(self) -> Self:
-        if not self._side_by_side:
-            self._before = state.screen, state.reporter
-            self.hear()
-            _make_room()
-            state.screen, state.reporter = screen(), self
+        self._before = state.screen, state.reporter
+        self.hear()
+        _make_room()
+        state.screen, state.reporter = screen(), self
         if self._speaks:
             Thread(target=self._run, name="ticks", daemon=True).start()
         return self
@@ -119,8 +115,7 @@ class ConsoleReporter:
         self._stopped.set()
         with self._lock:
             self._draw("")
-            if not self._side_by_side:
-                state.screen, state.reporter = self._before
+            state.screen, state.reporter = self._before
         _make_room()
 
     def _run(self) -> None:
@@ -133,7 +128,7 @@ class ConsoleReporter:
 
     def _tick(self) -> None:
         with self._lock:
-            if self._side_by_side or state.reporter is self:
+            if state.reporter is self:
                 self._write_line_if_due()
                 self._show()
 
