@@ -33,7 +33,6 @@ SHARED = (
     "checkpoint-seconds",
     "no-wait",
     "verify-inputs",
-    "log-file",
 )
 """Options that may stand at the top, for all commands that have them."""
 

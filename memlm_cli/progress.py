@@ -9,7 +9,7 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Self, TextIO
 
-from memlm_cli.console import Listener, note, on_terminal, say, screen, state
+from memlm_cli.console import Listener, on_terminal, say, screen, state
 from stages.numbers import duration, figure_name, number
 from stages.reporting import first_process
 
@@ -172,11 +172,11 @@ class ConsoleReporter:
                 self._show()
 
     def _write_line_if_due(self) -> None:
-        """The line of work that was last reported, or that work goes on; on a terminal for the log alone."""
+        """The line of work that was last reported, or that work goes on; a terminal shows a bar."""
         now, heard = self._clock(), self._heard
-        if now - self._last_line >= self._wait:
+        if not self._in_place and now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
-            (note if self._in_place else say)(f"{self.command}: {words}")
+            say(f"{self.command}: {words}")
             # A line of our own is no news of the work: it was heard of when it last reported.
             self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
 

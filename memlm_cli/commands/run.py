@@ -10,7 +10,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.commands.plan import require_fit, show_estimates
-from memlm_cli.console import answer, note, on_terminal, say
+from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
@@ -67,7 +67,6 @@ def run(
     tell_rest(last.artifact, verbose=common.verbose)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
-    note(f"run: {last.reference} {last.status}")
 
 
 CONFIDENCE = 0.95
