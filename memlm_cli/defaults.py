@@ -32,7 +32,6 @@ SHARED = (
     "precision",
     "checkpoint-seconds",
     "no-wait",
-    "verify-inputs",
 )
 """Options that may stand at the top, for all commands that have them."""
 

@@ -47,7 +47,6 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
-    "--verify-inputs",
     "--json",
 ]
 

@@ -48,7 +48,7 @@ def test_stages_have_the_ids_of_the_command_line(memlm_: Memlm, text: Path, tmp_
     ended = memlm_("tokenize", *files, "--tokenizer", "word")
     assert "cached" in ended.err and ended.reference == tokens.reference == store["tokens/small"].reference
     model = memlm_("train", tokens.reference, *SMALL).reference
-    asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None, "verify_inputs": False}
+    asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None}
     datastore = store.run("build-datastore", model, **asked)
     assert memlm_("build-datastore", model, "--fraction=0.5", "--key=hidden").reference == datastore.reference
     found = memlm.run("build-index", datastore, index="flat", recall="none")
