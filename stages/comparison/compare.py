@@ -30,6 +30,7 @@ from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
 from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
 from stages.text.tokens import TokenSplit, open_split
+from stages.web import marked
 
 
 def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
@@ -59,6 +60,8 @@ def _lines(report: Artifact) -> list[dict[str, Any]]:
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
+TABLE_HEAD = "token,document,position,log_p_a,log_p_b,difference"
+"""Columns that a table of tokens begins with."""
 LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
 
 
@@ -191,6 +194,12 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
 
 
 TOKENS_WRITTEN = 1 << 14
+
+
+def check_token_table(option: str, path: Path) -> None:
+    """Raises: UsageError if a file is there that is no table of `write_token_table`, which has no mark but its head."""
+    if path.exists() and not marked(path, TABLE_HEAD):
+        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
 
 def write_token_table(
