@@ -45,8 +45,8 @@ def compare(
 
     Two matrices of the same tasks -> both side by side."""
     from memlm_cli.arguments import read_reference
-    from stages.comparison.compare import compare as compare_reports
     from stages.comparison.compare import check_token_table, write_token_table
+    from stages.comparison.compare import compare as compare_reports
     from stages.web import check_page_file
 
     if len(reports) > 2:

@@ -128,6 +128,8 @@ def _assembled(
 
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.html"
+
+
 def render(**values: Any) -> str:
     """The page as HTML."""
     return render_template(TEMPLATE, **values)
