@@ -184,11 +184,13 @@ def planned(
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
-    from pipelines.trial_budget import Machine, require_enough, require_time
+    from pipelines.trial_budget import FEWEST_BYTES, Machine, require_enough, require_time
     from stages.text.survey import count_lines, text_bytes
 
     texts = _texts(files, common.store)
     total = text_bytes(texts)
+    if total < FEWEST_BYTES:
+        count_lines(texts, FEWEST_BYTES)  # which reads it all: a picture is no text, whatever its size
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
     work: list[object] = [
         RULES,
