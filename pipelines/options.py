@@ -94,12 +94,12 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
             yield name, field, config
 
 
-def _spelled_below(
-    above: str, groups: Sequence[type[BaseModel]]
-) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+def _spelled_below(above: str, groups: Sequence[type[BaseModel]]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
     """The fields of groups of settings that have a spelling."""
     for group in groups:
-        below = ((name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field))
+        below = (
+            (name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field)
+        )
         yield from ((f"{above}.{name}", field, group) for name, field in below)
 
 

@@ -22,7 +22,7 @@ from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import BleuSettings
-from stages.evaluation.fields import TRANSLATIONS, counting
+from stages.evaluation.fields import TRANSLATIONS, counting, held_against_counting
 from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
@@ -174,6 +174,7 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "row": scores.row,
         "tokens": scores.tokens.reference,
         "counting": counting(row),
+        "against_counting": held_against_counting(scores.report.metrics, row),
         **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
     }
 

@@ -71,6 +71,16 @@ def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     assert memlm("artifacts", "show", "tokens/smal").code == 4
 
 
+def test_show_is_a_few_lines_on_a_terminal(memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = memlm("evaluate", made.model, "--split", "train").reference
+    monkeypatch.setattr("memlm_cli.commands.artifacts.answers_on_terminal", lambda: True)
+    for reference in (made.tokens, made.model, made.datastore, report):
+        shown = memlm("artifacts", "show", reference)
+        assert shown.code == 0 and reference in shown.out and "memlm" in shown.out
+        assert len(shown.out.splitlines()) <= 20 and "blake2b" not in shown.out
+        assert json.loads(memlm("artifacts", "show", reference, "--json").out)["kind"] == reference.partition("/")[0]
+
+
 def test_graph_draws_the_lineage(memlm: Memlm, made: Lineage) -> None:
     lines = memlm("artifacts", "graph").out.splitlines()
     assert lines == [
