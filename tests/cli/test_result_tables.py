@@ -186,3 +186,18 @@ def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> No
     assert columns == [*first, "characters", "bytes", "paragraphs", "share of text"]
     assert cells[0] == ["train", "1", "5,000", "70", "4.23%", "9", "9", "2", "90.00%"]
     assert cells[1][0] == "test" and cells[1][-1] == ""
+
+
+@pytest.mark.parametrize(("memories", "named"), [(["none"], "after b"), (["none", "mbpa"], "mbpa after b")])
+def test_each_part_of_a_matrix_that_is_too_wide_names_its_rows(capsys, monkeypatch, memories: list, named: str) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.tables.on_terminal", lambda: True)
+    monkeypatch.setattr("stages.tasks.frequent_label.frequent_label_scores", lambda matrix: None)
+    tasks = ["b", *(f"a-task-of-a-long-name-{n}" for n in range(3))]
+    figures = dict.fromkeys(("average", "forgetting", "backward_transfer", "forward_transfer", "intransigence"))
+    rows = [{"row": name, "matrix": [[0.5] * 4, [0.25] * 4], **figures} for name in memories]
+    metrics = {"tasks": tasks, "after": [0, 1], "rows": rows, "method": "seq"}
+    show_result(SimpleNamespace(kind="matrix", reference="matrix/1", metrics=metrics))
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith(named) for line in lines) >= 2, "a part each"
