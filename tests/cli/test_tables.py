@@ -6,8 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from memlm_cli.tables import table
-from stages.pages.headline import headline
 from stages.comparison.sentences import group_tables
+from stages.pages.headline import headline
 from stages.pages.tables import bucket_table, results_table, seeds_table
 from stages.reports.tables import Table
 from tests.stages.comparison.found import FOUND, group
