@@ -228,15 +228,12 @@ def command_words(
     first = COMMANDS[command].first
     arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
     others = {role: value for role, value in references.items() if role not in (first, "source")}
-    named = [word for role, value in others.items() for word in _reference_words(role, value)]
+    named = [
+        w for role, value in others.items() for one in _listed(value) for w in (f"--{role.replace('_', '-')}", one)
+    ]
     given = {name: value for name, value in settings.items() if name not in references and value != "auto"}
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)
-
-
-def _reference_words(role: str, value: Any) -> Iterator[str]:
-    for one in _listed(value):
-        yield from (f"--{role.replace('_', '-')}", one)
 
 
 def _listed(value: Any) -> list[str]:
