@@ -32,8 +32,6 @@ SHARED = (
     "precision",
     "checkpoint-seconds",
     "no-wait",
-    "verify-inputs",
-    "log-file",
 )
 """Options that may stand at the top, for all commands that have them."""
 

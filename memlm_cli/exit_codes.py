@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from memlm_cli.console import note, say, state, write_nowhere
+from memlm_cli.console import say, write_nowhere
 from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
@@ -169,8 +169,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _bug_message(error: BaseException) -> str:
-    path = _traceback_file(error) if state.log is None else state.log.path
-    note("".join(traceback.format_exception(error)))
+    path = _traceback_file(error)
     said = f"{type(error).__name__}: {first_line(error)}"
     if outside := os.environ.get(OUTSIDE):
         return f"internal error: {said}. This is a bug of {outside} ({OUTSIDE}) or of memlm; the traceback is in {path}"

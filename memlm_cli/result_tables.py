@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import note, on_terminal, say
+from memlm_cli.console import on_terminal, say
 from memlm_cli.tables import cell_text, show_table, table, title_of
 from stages.errors import ArtifactError
 from stages.numbers import figure_name, size
@@ -181,9 +181,10 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     results = results_table([source], rows)
     show_table(title_of(title, source.metrics["split"], _scored(source)), results.columns, results.lines)
     say(page_title([source], rows))
-    said = source.remarks if verbose else to_mind(source.remarks)
+    said = to_mind(source.remarks)
     for remark in source.remarks:
-        (say if remark in said else note)(remark.text)
+        if verbose or remark in said:
+            say(remark.text)
     if verbose:
         for row in results.rows:
             if row.notes:

@@ -1,6 +1,5 @@
 """The tables that end train, evaluate and run."""
 
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,13 +35,6 @@ def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys)
     said = capsys.readouterr().err
     for part in ("0.5 passes", "Changes are against plain", "θ 0.3", "how often a token stands"):
         assert part in said
-
-
-def test_remarks_that_are_not_said_stand_in_the_log(report: Artifact, monkeypatch) -> None:
-    log = StringIO()
-    monkeypatch.setattr("memlm_cli.console.state.log", log)
-    show_report(report.reference, report)
-    assert "0.5 passes" in log.getvalue()
 
 
 @pytest.mark.parametrize(
