@@ -119,7 +119,11 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     shared = parameters_of(SHARED[common]) if common else []
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
-    extra = [] if wants_context else [_keyword(name_of_context, typer.Context)]
+    extra = (
+        []
+        if wants_context
+        else [inspect.Parameter(name_of_context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    )
     written = [one for p in own.values() if p.name != common for one in groups.get(p.name, [p])]
     parameters = [*written, *shared, *extra]
 
@@ -182,10 +186,6 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
     except UsageError as error:
         flags = {name: option.flag for name, option in options.items()}
         raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
-
-
-def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def _begin(context: typer.Context) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from stages.artifacts.durable import MAKE_ROOM, disk_failure, write_atomically
+from stages.artifacts.durable import MAKE_ROOM, disk_failure
 from stages.errors import ResourceError, UsageError
 from stages.reporting import first_process
 
@@ -130,13 +130,15 @@ def write_html(command: str, path: Path, text: str) -> None:
 
     Raises: UsageError if the file cannot be written; OSError if its disk is full or fails.
     """
+    from stages.web import write_page
+
     try:
-        write_atomically(path, text)
+        replaces = write_page("--html", path, text)
     except OSError as error:
         if disk_failure(error, path):
             raise
         raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
-    say(f"{command}: wrote {path}")
+    say(f"{command}: {'replaced' if replaces else 'wrote'} {path}")
 
 
 def check_output_file(option: str, path: Path) -> None:

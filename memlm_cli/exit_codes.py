@@ -104,6 +104,10 @@ def usage_message(error: BaseException) -> str:
     return message.replace("Value error, ", "") + hint
 
 
+BEGINNING = 5
+"""Letters that an option has in common with what was typed for it, at least: `--vocabulary` for `--vocab-size`."""
+
+
 def _instead(option: str, context: Any) -> str:
     """An option that may have been meant: one that help shows, or a number of a memory."""
     if option == "--dry-run":
@@ -114,7 +118,8 @@ def _instead(option: str, context: Any) -> str:
         from stages.retrieval.hyperparameters import settable
 
         spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
-    near = get_close_matches(option.lstrip("-"), spelled, n=1)
+    name = option.lstrip("-")
+    near = get_close_matches(name, spelled, n=1) or [one for one in spelled if one[:BEGINNING] == name[:BEGINNING]]
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 

@@ -172,7 +172,9 @@ class Store:
         file = name_file(self.root, kind, name)
         if not isfile(file):
             names = self.names(kind)
-            known = did_you_mean(name, names) if names else f"memlm artifacts list {kind} shows what is"
+            known = f"known: {', '.join(sorted(names))}" if names else f"memlm artifacts list {kind} shows what is"
+            if (near := nearest(name, names)) is not None:
+                known = f"did you mean '{kind}/{near}'?"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
         id = named_id(file)
         if not is_id(id):

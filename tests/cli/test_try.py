@@ -386,6 +386,13 @@ def test_a_text_that_is_too_small_is_told_at_once(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"some text\nand\0binary\n", b"caf\xe9\n"])
+def test_a_small_file_that_is_no_text_is_said_to_be_none(memlm: Memlm, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "small.txt").write_bytes(data)
+    ended = memlm("try", tmp_path / "small.txt")
+    assert ended.code == 3 and "bytes" not in ended.err and "small.txt" in ended.err
+
+
 def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("mine")
     assert memlm("try", book, "--output", tmp_path / "mine.html").code == 2

@@ -77,7 +77,7 @@ def test_a_name_moves(store: Store, squares: Artifact) -> None:
     ("reference", "message"),
     [
         ("tokens/000000000000", "memlm tokenize"),
-        ("tokens/wikki", "did you mean 'wiki'"),
+        ("tokens/wikki", "did you mean 'tokens/wiki'"),
         ("token/wiki", "did you mean 'tokens'"),
         ("wiki", r"did you mean tokens/wiki\?"),
         ("./nowhere", "neither kind/id"),
