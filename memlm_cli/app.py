@@ -14,7 +14,7 @@ import typer
 from typer.completion import shell_complete
 
 from memlm_cli.command import Commands, CommandsByName
-from memlm_cli.console import answer, close_log, open_closed_streams
+from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
 from pipelines.catalogue import COMMANDS
@@ -151,7 +151,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_closed_streams()
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
-    close_log(code)
     if argv is None:
         end_zarr()
     return code

@@ -45,17 +45,20 @@ def compare(
 
     Two matrices of the same tasks -> both side by side; more: means over seeds."""
     from memlm_cli.arguments import read_reference
+    from stages.comparison.compare import check_token_table, write_token_table
     from stages.comparison.compare import compare as compare_reports
-    from stages.comparison.compare import write_token_table
+    from stages.web import check_page_file
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})
         _compare_groups(reports, settings.confidence, asked.open_store(), asked.json)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
-    for option, path in (("--csv", csv), ("--html", html)):
-        if path is not None:
-            check_output_file(option, path)
+    if csv is not None:
+        check_output_file("--csv", csv)
+        check_token_table("--csv", csv)
+    if html is not None:
+        check_page_file("--html", html)
     opened = asked.open_store()
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
     report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))

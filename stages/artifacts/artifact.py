@@ -25,10 +25,6 @@ class Home(Protocol):
 
     root: Path
 
-    @property
-    def verifies_inputs(self) -> bool:
-        """Whether what is read is hashed before it is used."""
-
     def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact behind a reference, its files not checked."""
 

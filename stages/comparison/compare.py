@@ -22,7 +22,7 @@ from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import BleuSettings
-from stages.evaluation.fields import TRANSLATIONS, counting
+from stages.evaluation.fields import TRANSLATIONS, counting, held_against_counting
 from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
@@ -31,6 +31,7 @@ from stages.reporting import Progress, unheard
 from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
 from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 from stages.text.tokens import TokenSplit, open_split
+from stages.web import marked
 
 
 def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
@@ -60,6 +61,8 @@ def _lines(report: Artifact) -> list[dict[str, Any]]:
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
+TABLE_HEAD = "token,document,position,log_p_a,log_p_b,difference"
+"""Columns that a table of tokens begins with."""
 LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
 
 
@@ -172,6 +175,7 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "row": scores.row,
         "tokens": scores.tokens.reference,
         "counting": counting(row),
+        "against_counting": held_against_counting(scores.report.metrics, row),
         **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
     }
 
@@ -192,6 +196,12 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
 
 
 TOKENS_WRITTEN = 1 << 14
+
+
+def check_token_table(option: str, path: Path) -> None:
+    """Raises: UsageError if a file is there that is no table of `write_token_table`, which has no mark but its head."""
+    if path.exists() and not marked(path, TABLE_HEAD):
+        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
 
 def write_token_table(

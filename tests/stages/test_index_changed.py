@@ -23,14 +23,12 @@ KINDS = {
     "ivf-flat": {},
     "ivf-pq": {"index": "ivf-pq", "code_bits": 4, "code_bytes": 1},
     "flat": {"index": "flat", **AUTO},
-    "hnsw": {"index": "hnsw", **AUTO},
     "IVF8,Flat": {"index": "IVF8,Flat", "lists": "auto"},
     "IVF8,SQfp16": {"index": "IVF8,SQfp16", "lists": "auto"},
-    "IVF8,SQ8": {"index": "IVF8,SQ8", "lists": "auto"},
     "PCA4,IVF8,Flat": {"index": "PCA4,IVF8,Flat", "lists": "auto"},
 }
 CHANGED = {
-    "add": set(KINDS) - {"flat", "hnsw"},
+    "add": set(KINDS) - {"flat"},
     "forget": {"ivf-flat", "IVF8,Flat"},
     "both": {"ivf-flat", "IVF8,Flat"},
 }
