@@ -265,9 +265,12 @@ def test_methods_begin_with_an_imported_model(method: str, store: Store, importe
     assert scored(store, made, after="last").metrics["rows"][0]["average"] >= 0
 
 
-def test_a_loss_that_is_no_number_is_of_a_task(store: Store, tokens: Artifact) -> None:
-    with pytest.raises(UsageError, match="in task moods"):
-        stream_model(store, tokens, "seq", order=ORDER, optimizer={"name": "sgd", "lr": 1e30}, clip_norm=0.0)
+@pytest.mark.parametrize(("steps", "task"), [(16, "moods"), (3, "colours")])
+def test_a_loss_that_is_no_number_is_of_its_task(steps: int, task: str, store: Store, tokens: Artifact) -> None:
+    """The second update's, which is of the first task, or of the second."""
+    far = {"name": "sgd", "lr": 1e30}
+    with pytest.raises(UsageError, match=f"at step 2 of {steps}, in task {task}"):
+        stream_model(store, tokens, "seq", order=ORDER, optimizer=far, clip_norm=0.0, steps=steps)
 
 
 def further(store: Store, model: Artifact, method: str, **settings: object) -> Artifact:
