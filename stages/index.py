@@ -37,12 +37,7 @@ from stages.lineage.indexes import (
     row_counts,
 )
 from stages.search import EXACT
-from stages.search.automatic import (
-    automatic_kind,
-    check_keys,
-    cost_in_words,
-    resolve,
-)
+from stages.search.automatic import automatic_kind, check_keys, cost_in_words, resolve
 from stages.search.config import IndexConfig
 from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
