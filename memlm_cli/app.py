@@ -1,5 +1,6 @@
 """The command line: every command, in the order in which they are used."""
 
+import gc
 import os
 import shlex
 import signal
@@ -150,7 +151,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     open_closed_streams()
     name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
-    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    # What options are made of stays: searching it for garbage would take a tenth of the time of a help page.
+    gc.disable()
+    try:
+        code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    finally:
+        gc.enable()
     close_log(code)
     if argv is None:
         end_zarr()
