@@ -112,6 +112,7 @@ def test_help_builds_no_validator_and_looks_for_no_garbage(command: str) -> None
         "def below(kind): return [kind, *(inner for one in kind.__subclasses__() for inner in below(one))]\n"
         "built = [one.__name__ for one in below(Settings) if one.__pydantic_complete__]\n"
         "assert len(below(Settings)) > 3 and gc.isenabled()\n"
+        "assert not {'stages.artifacts.store', 'stages.artifacts.stage', 'stages.lineage'} & set(sys.modules)\n"
         "sys.exit(f'built: {built}, collections: {len(collected)}' if built or collected else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
