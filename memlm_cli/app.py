@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar
@@ -149,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Threads that spin while they wait would take the cores of workers. Libraries read it once, when they are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     open_closed_streams()
-    name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
+    words = 2 if arguments[:1] == ["artifacts"] else 1
+    name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     if argv is None:
         end_zarr()
