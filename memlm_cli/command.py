@@ -119,13 +119,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     shared = parameters_of(SHARED[common]) if common else []
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
-    extra = (
-        []
-        if wants_context
-        else [inspect.Parameter(name_of_context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    )
+    parsed = inspect.Parameter(name_of_context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     written = [one for p in own.values() if p.name != common for one in groups.get(p.name, [p])]
-    parameters = [*written, *shared, *extra]
+    parameters = [*written, *shared, *([] if wants_context else [parsed])]
 
     @wraps(function)
     def run(**values: Any) -> None:

@@ -227,10 +227,9 @@ def command_words(
     """
     first = COMMANDS[command].first
     arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
-    others = {role: value for role, value in references.items() if role not in (first, "source")}
-    named = [
-        w for role, value in others.items() for one in _listed(value) for w in (f"--{role.replace('_', '-')}", one)
-    ]
+    others = {role: _listed(value) for role, value in references.items() if role not in (first, "source")}
+    flags = {f"--{role.replace('_', '-')}": values for role, values in others.items()}
+    named = [word for flag, values in flags.items() for one in values for word in (flag, one)]
     given = {name: value for name, value in settings.items() if name not in references and value != "auto"}
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)

@@ -12,15 +12,7 @@ from stages.charts.data import csv_text
 from stages.charts.figure import Figure
 from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
-from stages.pages.headline import (
-    Row,
-    comparison_words,
-    headline,
-    headline_csv,
-    means_over_seeds,
-    rankings,
-    seed_tables,
-)
+from stages.pages.headline import Row, comparison_words, headline, headline_csv, means_over_seeds, rankings, seed_tables
 from stages.pages.lineage import Member, artifact_row, artifacts_csv, lineage_chart, lineage_of
 from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks

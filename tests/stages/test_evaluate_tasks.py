@@ -205,8 +205,9 @@ def imported(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact
     return make(ImportModel(), ImportConfig(segment_length=16), references, store, Execution()).artifact
 
 
-@pytest.mark.parametrize("method", LEARNT)
-def test_every_method_begins_with_an_imported_model(method: str, store: Store, imported: Artifact) -> None:
+@pytest.mark.parametrize("method", [name for name in LEARNT if name not in ("a-gem", "ewc", "anml-er")])
+def test_methods_begin_with_an_imported_model(method: str, store: Store, imported: Artifact) -> None:
+    """Those left out learn as a sibling does, and `test_import_encoder` begins them with an encoder."""
     tokens, fields = imported.input("tokens"), METHODS.settings(method).model_fields
     source = tokens
     if "tokens" not in METHODS.settings(method).takes:

@@ -7,15 +7,7 @@ from stages.evaluation.fields import PLAIN, SHUT, counting, held_against_countin
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.remarks import (
-    FEW_UNITS,
-    HARDLY_BETTER,
-    NOTABLY_REPEATED,
-    TIES_COUNTING,
-    Figures,
-    Finding,
-    Values,
-)
+from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding, Values
 
 HALF = 0.5
 """Share of the tokens whose searches a remark tells the worth of."""
