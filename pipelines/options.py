@@ -9,7 +9,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
@@ -82,14 +82,25 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
         field = config.model_fields[name]
         parts = [mark for mark in _marks(field) if isinstance(mark, OneOf)]
         if parts and _spelling(field) is None:
-            continue  # no settings of such a part are options: not one of them is loaded
-        if groups := groups_of(field):
+            # No settings of our own parts are options here: for a page of help not one of them is loaded.
+            outside = [group for mark in parts for group in mark.outside_classes()]
+            for path, inner, owner in _spelled_below(name, outside):
+                if path.rpartition(".")[2] not in config.model_fields:  # which the stage's own options keep
+                    yield path, inner, owner
+        elif groups := groups_of(field):
             yield from ((f"{name}.{mark.by}", field, config) for mark in parts)
-            for group in groups:
-                below = ((inner, f) for inner, f in group.model_fields.items() if _spelling(f) and not groups_of(f))
-                yield from ((f"{name}.{inner}", f, group) for inner, f in below)
+            yield from _spelled_below(name, groups)
         elif _types(field.annotation):
             yield name, field, config
+
+
+def _spelled_below(above: str, groups: Sequence[type[BaseModel]]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+    """The fields of groups of settings that have a spelling."""
+    for group in groups:
+        below = (
+            (name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field)
+        )
+        yield from ((f"{above}.{name}", field, group) for name, field in below)
 
 
 def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> Option:
@@ -214,16 +225,12 @@ def command_words(
     """
     first = COMMANDS[command].first
     arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
-    others = {role: value for role, value in references.items() if role not in (first, "source")}
-    named = [word for role, value in others.items() for word in _reference_words(role, value)]
+    others = {role: _listed(value) for role, value in references.items() if role not in (first, "source")}
+    flags = {f"--{role.replace('_', '-')}": values for role, values in others.items()}
+    named = [word for flag, values in flags.items() for one in values for word in (flag, one)]
     given = {name: value for name, value in settings.items() if name not in references and value != "auto"}
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)
-
-
-def _reference_words(role: str, value: Any) -> Iterator[str]:
-    for one in _listed(value):
-        yield from (f"--{role.replace('_', '-')}", one)
 
 
 def _listed(value: Any) -> list[str]:

@@ -49,9 +49,7 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
-    "--verify-inputs",
     "--json",
-    "--log-file",
 ]
 
 
@@ -69,7 +67,6 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert ended.code == 0
     assert command in ended.out
     assert memlm(command, "-h") == ended
-    assert "--log-file" in ended.out or command == "artifacts"
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 
