@@ -52,13 +52,14 @@ def list_(
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     opened = _store(store)
-    found = opened.artifacts(*([kind] if kind else []))
+    everything = opened.artifacts()  # of another kind, too: they say what each is from
+    found = [one for one in everything if kind in (None, one.kind)]
     if json_:
         answer(json.dumps(_summaries(found, opened)))
         return
     if found:
         names = _names(opened)
-        inputs = {one.reference: _inputs(one) for one in (opened.artifacts() if kind else found)}
+        inputs = {one.reference: _inputs(one) for one in everything}
         rows = [_row(artifact, names, inputs) for artifact in found]
         answer_table(("artifact", "name", "size", "made", "from"), rows, whole=False)
     else:

@@ -83,8 +83,6 @@ def try_text(
     check_page_file("--output", output)
     settings = _settings(common)
     shares = None if split is None else scored_shares(split.split(","))
-    if (busy := system_load()) > usable_cores():
-        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
@@ -192,6 +190,9 @@ def planned(
     if total < FEWEST_BYTES:
         count_lines(texts, FEWEST_BYTES)  # which reads it all: a picture is no text, whatever its size
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
+    # Not before: of a text that cannot be tried, that alone is said.
+    if (busy := system_load()) > usable_cores():
+        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],

@@ -98,7 +98,7 @@ NO_TEXT = {
     b"%PDF-": "a PDF",
     b"PK\x03\x04": "a zip, Word or EPUB file",
     **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "a picture"),
-    b"\x1f\x8b": "compressed with gzip, without .gz at the end of its name",
+    b"\x1f\x8b": "a gzip file (call it .gz)",
     b"\x7fELF": "a program",
 }
 """Books as they are often kept, and what lies beside them, by the bytes that they begin with."""

@@ -387,10 +387,14 @@ def test_a_text_that_is_too_small_is_told_at_once(
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"some text\nand\0binary\n", b"caf\xe9\n"])
-def test_a_small_file_that_is_no_text_is_said_to_be_none(memlm: Memlm, tmp_path: Path, data: bytes) -> None:
+def test_a_small_file_that_is_no_text_is_said_to_be_none(
+    memlm: Memlm, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 1.5 + usable_cores())
     (tmp_path / "small.txt").write_bytes(data)
     ended = memlm("try", tmp_path / "small.txt")
     assert ended.code == 3 and "bytes" not in ended.err and "small.txt" in ended.err
+    assert len(ended.told) == 1, "of a busy machine nothing is said where nothing is done"
 
 
 def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_the_byte_that_is_no_text_is_named(
         (b"%PDF-1.4\nall of it in ASCII\n", "a PDF"),
         (b"PK\x03\x04\0", "a zip, Word or EPUB file"),
         (b"\x89PNG\r\n", "a picture"),
-        (b"\x1f\x8b\x08\0", "compressed with gzip"),
+        (b"\x1f\x8b\x08\0", "a gzip file"),
     ],
 )
 @pytest.mark.parametrize(("suffix", "where"), [("", ""), (".gz", " of its decompressed text")])
