@@ -1,5 +1,6 @@
 """The command line: every command, in the order in which they are used."""
 
+import gc
 import os
 import shlex
 import signal
@@ -152,7 +153,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_closed_streams()
     words = 2 if arguments[:1] == ["artifacts"] else 1
     name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])
-    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    # What options are made of stays: searching it for garbage would take a tenth of the time of a help page.
+    gc.disable()
+    try:
+        code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    finally:
+        gc.enable()
     if argv is None:
         end_zarr()
     return code

@@ -1,6 +1,7 @@
 """Behaviour of all commands: imported when asked for, a sign of life, defaults from `memlm.toml`, and for stages the
 options under "Everywhere"."""
 
+import gc
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -61,13 +62,22 @@ class CommandsByName(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.lists = False
-        """Whether commands are asked for their summaries alone, for the help of the group."""
+        """Whether commands are asked for their summaries alone, for the help of the group or a shell."""
         self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
         self.lists = True
         try:
-            super().format_help(ctx, formatter)
+            yield
         finally:
             self.lists = False
 
@@ -130,6 +140,7 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(context, values)
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
+        gc.enable()  # `main` did without until here
         _begin(context)
         entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]

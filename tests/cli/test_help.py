@@ -1,5 +1,6 @@
 """Help is complete, and loads nothing that computes."""
 
+import gc
 import os
 import re
 import subprocess
@@ -96,6 +97,46 @@ def test_help_imports_nothing_heavy() -> None:
     environment = {name: value for name, value in os.environ.items() if name != OUTSIDE}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "tokenize", "build-index"])
+def test_help_builds_no_validator_and_looks_for_no_garbage(command: str) -> None:
+    program = (
+        "import gc, sys\n"
+        "from memlm_cli.app import main\n"
+        "collected = []\n"
+        "gc.callbacks.append(lambda phase, details: collected.append(phase))\n"
+        f"main([{command!r}, '--help'])\n"
+        "gc.callbacks.clear()\n"
+        "from stages.config import Settings\n"
+        "def below(kind): return [kind, *(inner for one in kind.__subclasses__() for inner in below(one))]\n"
+        "built = [one.__name__ for one in below(Settings) if one.__pydantic_complete__]\n"
+        "assert len(below(Settings)) > 3 and gc.isenabled()\n"
+        "assert not {'stages.artifacts.store', 'stages.artifacts.stage', 'stages.lineage'} & set(sys.modules)\n"
+        "sys.exit(f'built: {built}, collections: {len(collected)}' if built or collected else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_runs_with_collection_of_garbage(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = []
+    monkeypatch.setattr("memlm_cli.commands.listings.presets", lambda: enabled.append(gc.isenabled()))
+    assert memlm("presets").code == 0
+    assert enabled == [True]
+
+
+def test_the_list_of_commands_imports_no_settings() -> None:
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        "main(['--help'])\n"
+        "sys.exit('stages.config' in sys.modules or 'memlm_cli.commands.stage' in sys.modules)\n"
+    )
+    asked = {"_MEMLM_COMPLETE": "complete_bash", "COMP_WORDS": "memlm tr", "COMP_CWORD": "1"}
+    for environment, word in ((os.environ, "evaluate-tasks"), ({**os.environ, **asked}, "train")):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert (done.returncode, word in done.stdout) == (0, True), done.stderr
 
 
 def test_a_verb_imports_no_torch_before_it_runs() -> None:
