@@ -12,6 +12,7 @@ from memlm_cli.options import ON_CPU
 from pipelines.catalogue import stage_of
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
+from stages.registry import OUTSIDE
 from stages.training.presets import preset_names
 from tests.cli.conftest import Memlm
 
@@ -85,8 +86,8 @@ HEAVY = {"torch", "faiss", "zarr", "numpy", "tokenizers", "tqdm", "jinja2", "vl_
 
 
 def without_parts() -> dict[str, str]:
-    """The environment without parts from outside: those of tests compute."""
-    return {name: value for name, value in os.environ.items() if name != "MEMLM_PARTS"}
+    """The environment without parts from outside, which have options of train and import what they like."""
+    return {name: value for name, value in os.environ.items() if name != OUTSIDE}
 
 
 def test_help_imports_nothing_heavy() -> None:
