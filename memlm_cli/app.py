@@ -158,6 +158,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     finally:
+        if argv is None and not gc.isenabled():
+            # No command began, and nothing waits to be closed: nor is garbage searched for when the process ends.
+            gc.freeze()
         gc.enable()
     if argv is None:
         end_zarr()
