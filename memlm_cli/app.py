@@ -1,11 +1,13 @@
 """The command line: every command, in the order in which they are used."""
 
+import gc
 import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, ClassVar
@@ -14,7 +16,7 @@ import typer
 from typer.completion import shell_complete
 
 from memlm_cli.command import Commands, CommandsByName
-from memlm_cli.console import answer, close_log, open_closed_streams
+from memlm_cli.console import answer, open_closed_streams
 from memlm_cli.defaults import Defaults, read_defaults
 from memlm_cli.exit_codes import guarded
 from pipelines.catalogue import COMMANDS
@@ -149,9 +151,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Threads that spin while they wait would take the cores of workers. Libraries read it once, when they are loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     open_closed_streams()
-    name = " ".join(["memlm", *arguments[:1]]) if arguments and arguments[0][:1] != "-" else "memlm"
-    code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
-    close_log(code)
+    words = 2 if arguments[:1] == ["artifacts"] else 1
+    name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])
+    # What options are made of stays: searching it for garbage would take a tenth of the time of a help page.
+    gc.disable()
+    try:
+        code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
+    finally:
+        gc.enable()
     if argv is None:
         end_zarr()
     return code

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import answers_on_terminal, note, say
+from memlm_cli.console import answers_on_terminal, say
 from memlm_cli.options import Common
 from memlm_cli.progress import not_working
 from memlm_cli.result_tables import show_result, tell_rest
@@ -138,7 +138,6 @@ def tell_outcome(command: str, outcome: "Outcome", common: Common) -> None:
     """The content of an artifact as tables on stderr, and whether it was there."""
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
-    note(f"{command}: {outcome.artifact.reference} {outcome.status}")
     show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)
     tell_rest(outcome.artifact, verbose=common.verbose)
 

@@ -1,21 +1,21 @@
-"""Behaviour of all commands: imported when asked for, a sign of life, a log, defaults from `memlm.toml`, and for stages
-the options under "Everywhere"."""
+"""Behaviour of all commands: imported when asked for, a sign of life, defaults from `memlm.toml`, and for stages the
+options under "Everywhere"."""
 
+import gc
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
-from memlm_cli.console import open_log, say
+from memlm_cli.console import say
 from memlm_cli.defaults import FILE, Default
-from memlm_cli.options import Asked, Common, OptionsOf, everywhere, parameters_of
+from memlm_cli.options import Asked, Common, OptionsOf, parameters_of
 from memlm_cli.progress import telling
 from stages.errors import UsageError
 from stages.registry import load
@@ -25,19 +25,15 @@ ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"),
 """Options that say the same thing; where one is typed, a default of the other is none."""
 SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
 """The name of a setting at the beginning of a complaint."""
-HOW = ("store", "workers", "executor", "log_file", "json", "json_")
+HOW = ("store", "workers", "executor", "json", "json_")
 """Parameters of which nobody needs to be reminded: a result does not depend on them."""
 
 SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
 """Parameters that get many options as one value, and its class."""
 
-LogOption = Annotated[
-    Path | None, everywhere("--log-file", "Append what goes to stderr there, with times.", metavar="FILE")
-]
-
 
 class Commands(typer.Typer):
-    """Commands that show life, keep a log where asked, and whose options may have defaults in `memlm.toml`."""
+    """Commands that show life, and whose options may have defaults in `memlm.toml`."""
 
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
@@ -66,13 +62,22 @@ class CommandsByName(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.lists = False
-        """Whether commands are asked for their summaries alone, for the help of the group."""
+        """Whether commands are asked for their summaries alone, for the help of the group or a shell."""
         self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextmanager
+    def _listing(self) -> Iterator[None]:
         self.lists = True
         try:
-            super().format_help(ctx, formatter)
+            yield
         finally:
             self.lists = False
 
@@ -124,10 +129,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     shared = parameters_of(SHARED[common]) if common else []
     wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
     name_of_context = wants_context or "parsed"
-    extra = [_keyword("log_file", LogOption, None)]
-    extra += [] if wants_context else [_keyword(name_of_context, typer.Context)]
+    parsed = inspect.Parameter(name_of_context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     written = [one for p in own.values() if p.name != common for one in groups.get(p.name, [p])]
-    parameters = [*written, *shared, *extra]
+    parameters = [*written, *shared, *([] if wants_context else [parsed])]
 
     @wraps(function)
     def run(**values: Any) -> None:
@@ -136,7 +140,8 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(context, values)
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
-        _begin(context, values.pop("log_file"))
+        gc.enable()  # `main` did without until here
+        _begin(context)
         entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
@@ -190,18 +195,10 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
         raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
 
 
-def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-
-def _begin(context: typer.Context, log_file: Path | None) -> None:
+def _begin(context: typer.Context) -> None:
     """Raises: UsageError for a `memlm.toml` that makes no sense, of every command but the one that examines it."""
     state = context.obj
-    if state is None:
-        return
-    if log_file is not None:
-        open_log(log_file, state.arguments)
-    if state.defaults.error is not None and context.info_name != "doctor":
+    if state is not None and state.defaults.error is not None and context.info_name != "doctor":
         raise state.defaults.error
 
 

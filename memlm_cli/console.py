@@ -1,21 +1,15 @@
-"""Where a command writes: answers to stdout, all else to stderr and into its log; and files that the user names."""
+"""Where a command writes: answers to stdout, all else to stderr; and files that the user names."""
 
 import errno
 import os
 import re
-import shlex
 import sys
-import time
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from stages.artifacts.durable import MAKE_ROOM, disk_failure, write_atomically
+from stages.artifacts.durable import MAKE_ROOM, disk_failure
 from stages.errors import ResourceError, UsageError
-from stages.numbers import duration
 from stages.reporting import first_process
 
 
@@ -30,8 +24,6 @@ class Listener(Protocol):
 class State:
     """Where words go at this moment."""
 
-    log: "LogFile | None" = None
-    """The log of the command, for all that is said, and progress now and then; None: it has none."""
     reporter: Listener | None = None
     """The innermost reporter of work under way; None: nothing is worked on, or something else is waited for."""
     screen: TextIO | None = None
@@ -46,16 +38,9 @@ def screen() -> TextIO:
     return state.screen or sys.stderr
 
 
-def note(message: str) -> None:
-    """Lines in the log alone."""
-    if state.log is not None:
-        state.log.write(harmless(_STYLES.sub("", message)))
-
-
 def say(message: str, *, styled: bool = False) -> None:
-    """Lines on stderr, and in the log; `styled`: with bold and colours of memlm's own."""
+    """Lines on stderr; `styled`: with bold and colours of memlm's own."""
     _write(message, screen(), styled=styled)
-    note(message)
 
 
 def answer(text: str, *, styled: bool = False) -> None:
@@ -145,13 +130,15 @@ def write_html(command: str, path: Path, text: str) -> None:
 
     Raises: UsageError if the file cannot be written; OSError if its disk is full or fails.
     """
+    from stages.web import write_page
+
     try:
-        write_atomically(path, text)
+        replaces = write_page("--html", path, text)
     except OSError as error:
         if disk_failure(error, path):
             raise
         raise UsageError(f"--html {path} cannot be written ({error.strerror}).") from error
-    say(f"{command}: wrote {path}")
+    say(f"{command}: {'replaced' if replaces else 'wrote'} {path}")
 
 
 def check_output_file(option: str, path: Path) -> None:
@@ -171,70 +158,3 @@ def open_page(command: str, page: Path) -> None:
 
     if not webbrowser.open(page.resolve().as_uri()):
         say(f"{command}: no browser here; {page.resolve()} is complete in itself: copy it to where there is one")
-
-
-OPTION = "--log-file"
-
-
-class LogFile:
-    """An open log; what is written is appended in one piece, so that several processes may share the file."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises: UsageError if the file cannot be written."""
-        check_output_file(OPTION, path)
-        try:
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            raise UsageError(f"{OPTION} {path} cannot be written ({error.strerror}).") from None
-        self.path = path
-        self.began = time.monotonic()
-        self._failed = False
-
-    def write(self, text: str) -> None:
-        """Lines, each after the time; a log that cannot be written any more stops no work."""
-        now = datetime.now().astimezone().isoformat(timespec="seconds")
-        lines = "".join(f"{now} {line}\n" for line in text.splitlines() if line.strip())
-        if self._failed or not lines:
-            return
-        try:
-            # One call for all of it: appended so, lines of several processes do not mix.
-            os.write(self._file, lines.encode("utf-8", "backslashreplace"))
-        except OSError as error:
-            # Before it is said: what is said goes into this log, too.
-            self._failed = True
-            say(f"warning: the log {self.path} cannot be written any more ({error.strerror})")
-
-    def close(self) -> None:
-        os.close(self._file)
-
-
-_show_warning = warnings.showwarning
-
-
-def open_log(path: Path, arguments: Sequence[str]) -> None:
-    """Keep a log of the command with these arguments from now on. Raises: UsageError if the file cannot be written."""
-    from memlm_cli.packages import installed  # which takes time, for a log alone
-
-    opened = LogFile(path)
-    if state.log is not None:
-        state.log.close()
-    state.log = opened
-    warnings.showwarning = _warned
-    opened.write(f"$ {shlex.join(['memlm', *arguments])}")
-    opened.write(f"memlm {installed('memlm')}, process {os.getpid()}, in {Path.cwd()}")
-
-
-def close_log(code: int) -> None:
-    """Note how the command ended, and write no more."""
-    if state.log is not None:
-        log, state.log = state.log, None
-        warnings.showwarning = _show_warning
-        log.write(f"exit code {code} after {duration(time.monotonic() - log.began)}")
-        log.close()
-
-
-def _warned(message, category, filename, lineno, file=None, line=None) -> None:  # type: ignore[no-untyped-def]
-    """A warning of Python, on stderr as ever, and in the log."""
-    _show_warning(message, category, filename, lineno, file, line)
-    if state.log is not None and file in (None, sys.stderr):
-        state.log.write(warnings.formatwarning(message, category, filename, lineno, line))

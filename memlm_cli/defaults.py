@@ -1,15 +1,5 @@
 """`memlm.toml`: defaults of options, in the folder in which memlm is started.
 
-    store = "../runs"          # options that all commands share
-    device = "cpu"
-
-    [train]                    # options of one command, named as on the command line
-    model = "wikitext2-small"
-    steps = 500
-
-    [artifacts.list]
-    json = true
-
 A value stands for what would be typed behind the option; options and the environment win over it.
 """
 
@@ -32,8 +22,6 @@ SHARED = (
     "precision",
     "checkpoint-seconds",
     "no-wait",
-    "verify-inputs",
-    "log-file",
 )
 """Options that may stand at the top, for all commands that have them."""
 

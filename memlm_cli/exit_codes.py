@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from memlm_cli.console import note, say, state, write_nowhere
+from memlm_cli.console import say, write_nowhere
 from stages.artifacts.durable import disk_failure
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import is_id
@@ -104,6 +104,10 @@ def usage_message(error: BaseException) -> str:
     return message.replace("Value error, ", "") + hint
 
 
+BEGINNING = 5
+"""Letters that an option has in common with what was typed for it, at least: `--vocabulary` for `--vocab-size`."""
+
+
 def _instead(option: str, context: Any) -> str:
     """An option that may have been meant: one that help shows, or a number of a memory."""
     if option == "--dry-run":
@@ -114,7 +118,8 @@ def _instead(option: str, context: Any) -> str:
         from stages.retrieval.hyperparameters import settable
 
         spelled = {name: f"--memory SOURCES:{name}=X" for name in settable()} | spelled
-    near = get_close_matches(option.lstrip("-"), spelled, n=1)
+    name = option.lstrip("-")
+    near = get_close_matches(name, spelled, n=1) or [one for one in spelled if one[:BEGINNING] == name[:BEGINNING]]
     return f"; did you mean {spelled[near[0]]}?" if near else ""
 
 
@@ -169,8 +174,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _bug_message(error: BaseException) -> str:
-    path = _traceback_file(error) if state.log is None else state.log.path
-    note("".join(traceback.format_exception(error)))
+    path = _traceback_file(error)
     said = f"{type(error).__name__}: {first_line(error)}"
     if outside := os.environ.get(OUTSIDE):
         return f"internal error: {said}. This is a bug of {outside} ({OUTSIDE}) or of memlm; the traceback is in {path}"

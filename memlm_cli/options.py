@@ -50,13 +50,6 @@ def everywhere(flag: str, help: str, **more: Any) -> Any:
 StoreOption = Annotated[
     Path, everywhere("--store", "Folder of artifacts.", envvar="MEMLM_STORE", metavar="PATH", parser=_folder)
 ]
-VerifyInputsOption = Annotated[
-    bool,
-    everywhere(
-        "--verify-inputs",
-        "Hash every byte of what is read before it is used; else files that look unchanged are trusted.",
-    ),
-]
 JsonOption = Annotated[bool, everywhere("--json", "Print JSON on stdout.")]
 
 
@@ -77,14 +70,13 @@ class Asked:
     """Values of the options that every command has that answers a question about artifacts."""
 
     store: StoreOption = DEFAULT_STORE
-    verify_inputs: VerifyInputsOption = False
     json: JsonOption = False
 
     def open_store(self) -> "Store":
         """The store that is asked for."""
         from stages.artifacts.store import Store
 
-        return Store(self.store, verify_inputs=self.verify_inputs)
+        return Store(self.store)
 
 
 @dataclass(frozen=True)
@@ -105,8 +97,7 @@ class Common(Asked):
         Literal["local", "ray"],
         everywhere(
             "--executor",
-            "Where --workers are: on this machine, or on a Ray cluster that shares the store, where as many stages of "
-            "a recipe run side by side.",
+            "Where --workers are: on this machine, or on a Ray cluster that shares the store.",
         ),
     ] = "local"
     precision: Annotated[

@@ -9,7 +9,7 @@ from threading import Event, RLock, Thread
 from types import TracebackType
 from typing import Self, TextIO
 
-from memlm_cli.console import Listener, note, on_terminal, say, screen, state
+from memlm_cli.console import Listener, on_terminal, say, screen, state
 from stages.numbers import duration, figure_name, number
 from stages.reporting import first_process
 
@@ -81,20 +81,17 @@ class ConsoleReporter:
         clock: Callable[[], float] = time.monotonic,
         *,
         soon: bool = False,
-        side_by_side: bool = False,
     ) -> None:
         """Args:
         soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
             holds for reporters within this one.
-        side_by_side: others report at the same time: progress is lines on a terminal, too.
         """
         self.command = command
         outer = state.reporter
         self.soon: bool = soon or (isinstance(outer, ConsoleReporter) and outer.soon)
         self._clock = clock
         self._patience = QUIET_SECONDS if self.soon else SECONDS_BETWEEN_LINES
-        self._in_place = on_terminal() and not side_by_side
-        self._side_by_side = side_by_side
+        self._in_place = on_terminal()
         self._speaks = first_process()
         self._lock, self._stopped = RLock(), Event()
         self._before: tuple[TextIO | None, Listener | None] = (None, None)
@@ -104,11 +101,10 @@ class ConsoleReporter:
         self._shown, self._drawn, self._amid_line = "", 0.0, False
 
     def __enter__(self) -> Self:
-        if not self._side_by_side:
-            self._before = state.screen, state.reporter
-            self.hear()
-            _make_room()
-            state.screen, state.reporter = screen(), self
+        self._before = state.screen, state.reporter
+        self.hear()
+        _make_room()
+        state.screen, state.reporter = screen(), self
         if self._speaks:
             Thread(target=self._run, name="ticks", daemon=True).start()
         return self
@@ -119,8 +115,7 @@ class ConsoleReporter:
         self._stopped.set()
         with self._lock:
             self._draw("")
-            if not self._side_by_side:
-                state.screen, state.reporter = self._before
+            state.screen, state.reporter = self._before
         _make_room()
 
     def _run(self) -> None:
@@ -133,7 +128,7 @@ class ConsoleReporter:
 
     def _tick(self) -> None:
         with self._lock:
-            if self._side_by_side or state.reporter is self:
+            if state.reporter is self:
                 self._write_line_if_due()
                 self._show()
 
@@ -177,11 +172,11 @@ class ConsoleReporter:
                 self._show()
 
     def _write_line_if_due(self) -> None:
-        """The line of work that was last reported, or that work goes on; on a terminal for the log alone."""
+        """The line of work that was last reported, or that work goes on; a terminal shows a bar."""
         now, heard = self._clock(), self._heard
-        if now - self._last_line >= self._wait:
+        if not self._in_place and now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
-            (note if self._in_place else say)(f"{self.command}: {words}")
+            say(f"{self.command}: {words}")
             # A line of our own is no news of the work: it was heard of when it last reported.
             self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
 

@@ -1,13 +1,14 @@
 """The result of a stage on stderr: tables, and of a report what it means, what to mind, and where the rest stands."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memlm_cli.console import note, on_terminal, say
+from memlm_cli.console import on_terminal, say
 from memlm_cli.tables import cell_text, show_table, table, title_of
 from stages.errors import ArtifactError
-from stages.numbers import figure_name, size
+from stages.numbers import duration, figure_name, size
 from stages.reporting import first_process
 from stages.text.tokens import SPLITS
 
@@ -103,15 +104,18 @@ def _show_matrix(title: str, matrix: "Artifact") -> None:
     metrics, control = matrix.metrics, frequent_label_scores(matrix)
     spelled = "{:.2f}" if metrics.get("score") else "{:.1%}"
 
-    after = ["before", *metrics["tasks"]]
+    # One column names a row, so that each part of a table that is too wide begins with it.
+    after = ["before", *(f"after {task}" for task in metrics["tasks"])]
+    several = len(metrics["rows"]) > 1
     rows = [
-        [row["row"], after[place], *(spelled.format(score) for score in scores)]
+        [f"{row['row']} {after[place]}" if several else after[place], *map(spelled.format, scores)]
         for row in metrics["rows"]
         for place, scores in zip(metrics["after"], row["matrix"], strict=True)
     ]
     if control is not None:
-        rows.append([FREQUENT_LABEL, "", *map(spelled.format, control)])
-    show_table(title_of(title, metrics["method"]), ("memory", "after", *metrics["tasks"]), rows)
+        rows.append([FREQUENT_LABEL, *map(spelled.format, control)])
+    memory = "" if several else metrics["rows"][0]["row"]
+    show_table(title_of(title, metrics["method"], memory), ("", *metrics["tasks"]), rows)
     for row in metrics["rows"]:
         figures = named_figures(metrics).items()
         known = [f"{said} {spelled.format(row[name])}" for name, said in figures if row[name] is not None]
@@ -144,6 +148,25 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
             yield shown, spelled(value)
         elif isinstance(value, str | int | float):
             yield figure_name(name), cell_text(value)
+
+
+def artifact_rows(artifact: "Artifact", names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """An artifact for people: how it was made, and its figures; of a report one line a row."""
+    manifest, metrics = artifact.manifest, artifact.metrics
+    yield "artifact", ", ".join([artifact.reference, *(f"{artifact.kind}/{name}" for name in names)])
+    yield "command", shlex.join(["memlm", *manifest.command]) if manifest.command else "none: made from Python"
+    if manifest.inputs:
+        yield "from", " ".join(dict.fromkeys(record.reference for record in manifest.inputs.values()))
+    yield "made", f"{manifest.created[:16].replace('T', ' ')}, in {duration(manifest.seconds)}"
+    yield "size", f"{size(artifact.bytes)}, {len(manifest.files)} files"
+    if artifact.kind == "report":
+        yield from ((row["row"], f"perplexity {cell_text(row['perplexity'])}") for row in metrics["rows"])
+        return
+    if artifact.kind == "tokens":
+        for split in SPLITS:
+            if (found := metrics["splits"].get(split)) is not None:
+                yield split, f"{found['tokens']:,} tokens; documents: {found['documents']:,}"
+    yield from _plain(metrics)
 
 
 def _show_splits(title: str, artifact: "Artifact") -> None:
@@ -179,11 +202,13 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
     (source,) = read_sources([artifact], lineage_of([artifact]), baseline_remarks)
     rows = headline([source])
     results = results_table([source], rows)
-    show_table(title_of(title, source.metrics["split"], _scored(source)), results.columns, results.lines)
+    title = title_of(title, source.metrics["split"], _scored(source))
+    show_table(title, results.columns, results.lines, whole=verbose)
     say(page_title([source], rows))
-    said = source.remarks if verbose else to_mind(source.remarks)
+    said = to_mind(source.remarks)
     for remark in source.remarks:
-        (say if remark in said else note)(remark.text)
+        if verbose or remark in said:
+            say(remark.text)
     if verbose:
         for row in results.rows:
             if row.notes:
@@ -209,11 +234,11 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
 def _written(artifact: "Artifact") -> Path:
     from memlm_cli.reproduce import page_of
-    from stages.pages.page import write_page
+    from stages.web import write_page
 
     path = artifact.store.root / "pages" / f"{artifact.id}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(page_of([artifact]), path)
+    write_page("page", path, page_of([artifact]).html)
     return path
 
 

@@ -45,7 +45,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
     # A script has its own ways to keep what is printed, so defaults for that do not count.
-    held = in_force([one for one in _defaults().of((command,)) if one.parameter not in ("json", "log_file")], typed)
+    held = in_force([one for one in _defaults().of((command,)) if one.parameter != "json"], typed)
     with telling(command), named_in_errors(held):
         common, given = _common(typed, held)
         if known.first:

@@ -40,7 +40,9 @@ class Column:
     full: int
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False) -> str:
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False, whole: bool = True
+) -> str:
     """A table as text; columns that hold figures stand to the right.
 
     Args:
@@ -49,6 +51,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
         rows: cells, as many as headers each.
         terminal: whether a terminal shows it, which gives it colour, and whose lines it is made to fit: texts go on
             in another line, and columns for which there is no room follow below, each part led by the first column.
+        whole: False: these columns are left out.
     """
     cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
     held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
@@ -58,7 +61,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: 
         return "\n".join([title] * bool(title) + lines)
     width = _terminal_width()
     lines = _grid([[(title, "")]], [(_column("", [(title, "")]), width)]) if title else []
-    for number, part in enumerate(parts(held, width)):
+    shown = list(parts(held, width))
+    for number, part in enumerate(shown if whole else shown[:1]):
         lines += [""] * bool(number)
         if any(columns):
             lines += _grid([[(one.header, "bold") for one, _ in part]], part, foot=True)
@@ -79,15 +83,15 @@ def title_of(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def answer_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A table that was asked for, on stdout."""
-    answer(table("", columns, rows, terminal=answers_on_terminal()), styled=True)
+def answer_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True) -> None:
+    """A table that was asked for, on stdout; `whole` as above."""
+    answer(table("", columns, rows, terminal=answers_on_terminal(), whole=whole), styled=True)
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-    """A table on stderr, an empty line before it."""
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True) -> None:
+    """A table on stderr, an empty line before it; `whole` as above."""
     if first_process():
-        say("\n" + table(title, columns, rows, terminal=on_terminal()), styled=True)
+        say("\n" + table(title, columns, rows, terminal=on_terminal(), whole=whole), styled=True)
 
 
 def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, int]]]:

@@ -9,10 +9,10 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -82,14 +82,25 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
         field = config.model_fields[name]
         parts = [mark for mark in _marks(field) if isinstance(mark, OneOf)]
         if parts and _spelling(field) is None:
-            continue  # no settings of such a part are options: not one of them is loaded
-        if groups := groups_of(field):
+            # No settings of our own parts are options here: for a page of help not one of them is loaded.
+            outside = [group for mark in parts for group in mark.outside_classes()]
+            for path, inner, owner in _spelled_below(name, outside):
+                if path.rpartition(".")[2] not in config.model_fields:  # which the stage's own options keep
+                    yield path, inner, owner
+        elif groups := groups_of(field):
             yield from ((f"{name}.{mark.by}", field, config) for mark in parts)
-            for group in groups:
-                below = ((inner, f) for inner, f in group.model_fields.items() if _spelling(f) and not groups_of(f))
-                yield from ((f"{name}.{inner}", f, group) for inner, f in below)
+            yield from _spelled_below(name, groups)
         elif _types(field.annotation):
             yield name, field, config
+
+
+def _spelled_below(above: str, groups: Sequence[type[BaseModel]]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
+    """The fields of groups of settings that have a spelling."""
+    for group in groups:
+        below = (
+            (name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field)
+        )
+        yield from ((f"{above}.{name}", field, group) for name, field in below)
 
 
 def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> Option:
@@ -97,7 +108,7 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     spelling = _spelling(field) or Spelling()
     kind, separated = _kind(field.annotation)
     kind = str if spelling.metavar else kind  # it stands for more than numbers
-    help = _help(spelling.help or docstrings(owner).get(name, ""), field, owner, presets)
+    help = _help(spelling.help or docstring(owner, name), field, owner, presets)
     repeated, separated = spelling.repeated, separated and not spelling.repeated
     flag = f"--{(spelling.flag or name).replace('_', '-')}"
     return Option(name, path, kind, help, spelling.metavar, repeated, separated, flag)
@@ -166,38 +177,36 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
             yield from (mark for info in one.__metadata__ for mark in getattr(info, "metadata", (info,)))
 
 
+def docstring(config: type, name: str) -> str:
+    """The text under a field, in the nearest class that has one; empty: none has."""
+    texts = (_texts(base).get(name) for base in config.__mro__ if issubclass(base, Settings) and base is not Settings)
+    return next(filter(None, texts), "")
+
+
 @cache
-def docstrings(config: type) -> dict[str, str]:
-    """The text under each field of a class and of those that it inherits from, by name of the field."""
-    found: dict[str, str] = {}
-    # From the base down: the text of a class replaces that of what it inherits.
-    for base in reversed(config.__mro__):
-        if not (issubclass(base, Settings) and base is not Settings):
-            continue
-        body = _classes(base.__module__)[base.__qualname__].body
-        for field, text in pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-                found[ast.unparse(field.target)] = str(text.value.value)
+def _texts(config: type) -> dict[str, str]:
+    """The texts that a class has under fields, by name of the field."""
+    body = _definition(config).body
+    return {
+        field.target.id: str(text.value.value)
+        for field, text in pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def _definition(config: type) -> Any:
+    """A class as its source has it, inside of classes and functions, too."""
+    found: Any = _source(config.__module__)
+    for name in config.__qualname__.replace(".<locals>", "").split("."):
+        below = islice(ast.walk(found), 1, None)
+        found = next(one for one in below if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name)
     return found
 
 
 @cache  # `inspect.getsource` of a class would read and parse the whole module for each
-def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module by qualified name, those inside classes and functions, too."""
-    return dict(_classes_in(ast.parse(inspect.getsource(sys.modules[module])), ""))
-
-
-def _classes_in(node: ast.AST, above: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            continue
-        inside = above
-        if isinstance(child, ast.ClassDef):
-            yield above + child.name, child
-            inside = f"{above}{child.name}."
-        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-            inside = f"{above}{child.name}.<locals>."
-        yield from _classes_in(child, inside)
+def _source(module: str) -> ast.Module:
+    return ast.parse(inspect.getsource(sys.modules[module]))
 
 
 def command_words(
@@ -216,16 +225,12 @@ def command_words(
     """
     first = COMMANDS[command].first
     arguments = [one for role in (first, "source") for one in _listed(references.get(role))]
-    others = {role: value for role, value in references.items() if role not in (first, "source")}
-    named = [word for role, value in others.items() for word in _reference_words(role, value)]
+    others = {role: _listed(value) for role, value in references.items() if role not in (first, "source")}
+    flags = {f"--{role.replace('_', '-')}": values for role, values in others.items()}
+    named = [word for flag, values in flags.items() for one in values for word in (flag, one)]
     given = {name: value for name, value in settings.items() if name not in references and value != "auto"}
     options = [word for group in setting_words(command, given) for word in group]
     return (command, *arguments, *named, *(["--model", preset] if preset else []), *options)
-
-
-def _reference_words(role: str, value: Any) -> Iterator[str]:
-    for one in _listed(value):
-        yield from (f"--{role.replace('_', '-')}", one)
 
 
 def _listed(value: Any) -> list[str]:

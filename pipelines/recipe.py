@@ -1,26 +1,6 @@
 """A recipe: named stages, their settings, and who feeds whom.
 
-A recipe is a TOML file:
-
-    description = "what comes out of it"
-    time = "under an hour"          # what memlm recipes shows beside it
-    hardware = "two cores"
-
-    [inputs]                        # files that the user names: memlm run RECIPE --train FILE
-    train = "the training text"
-
-    [stages.tokens]                 # stages run in the order of the file
-    command = "tokenize"
-    with = { train = "{train}" }    # other references of the command: files, stages above, or kind/id
-    settings = { tokenizer = "word" }
-
-    [stages.model]
-    command = "train"
-    from = "tokens"                 # the command's argument
-    preset = "tiny"                 # train only
-
-    [sweep]                         # settings to be run with each of several values
-    model.steps = [500, 1000]
+A recipe is a TOML file; `docs/how-to/recipes.md` has one with every part of it.
 """
 
 from collections.abc import Collection, Mapping, Sequence

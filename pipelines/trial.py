@@ -12,16 +12,7 @@ from pydantic import Field
 
 from pipelines.recipe import parsed_recipe, read_recipe
 from pipelines.settings import merged, validated
-from pipelines.trial_budget import (
-    ENDLESS,
-    GOOD_PASSES,
-    MOST_COMPARED,
-    USED,
-    Budget,
-    Machine,
-    Planner,
-    Shares,
-)
+from pipelines.trial_budget import ENDLESS, GOOD_PASSES, MOST_COMPARED, USED, Budget, Machine, Planner, Shares
 from stages.config import Settings
 from stages.errors import DataError, UsageError
 from stages.numbers import duration, joined, number, passes, percent, size

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from stages.errors import UsageError
-from stages.registry import Registry
+from stages.registry import Registry, import_outside
 
 LARGEST = 2**53
 """Integers below are exact in every reader of JSON, and in range for every manifest."""
@@ -23,8 +23,8 @@ LARGEST = 2**53
 class Spelling:
     """How a setting is typed as an option, where its type does not say it: `Annotated[str, Spelling("N|auto")]`.
 
-    In a group of settings only fields with one are options. In the settings of a registered part they are only where
-    the field of the part has one, too, which makes an option of its name.
+    In a group of settings only fields with one are options. In the settings of a registered part they are where the
+    part is from outside, or where the field of the part has one, too, which makes an option of its name.
     """
 
     metavar: str | None = None
@@ -125,6 +125,11 @@ class OneOf:
     def classes(self) -> list[type[Settings]]:
         """The settings of all parts."""
         return [self.registry.settings(name) for name in self.registry.names()]
+
+    def outside_classes(self) -> list[type[Settings]]:
+        """The settings of parts from outside the package."""
+        import_outside()
+        return [self.registry.settings(name) for name in self.registry.outside_names()]
 
     def _in_full(self, value: Any) -> Any:
         return self.spelled_out(value) if self.spelled_out and isinstance(value, Mapping) else value

@@ -15,7 +15,8 @@ from stages.artifacts.output import ShardOutput
 from stages.artifacts.stage import Execution, Inputs, Job, ShardedStage, ShardJob, ShardPlan
 from stages.artifacts.store import Store
 from stages.encoding.stored_rows import BUILT, VALUE_DTYPE, RowLayouts, require_finite
-from stages.encoding.window_settings import STATES_KEPT, TokenRange, WindowedConfig, resolve_windows, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, TokenRange, resolve_windows, state_bytes
+from stages.examples.cutting import WindowedConfig
 from stages.lineage.corpus import corpus_of, require_key, require_split, require_text
 from stages.methods.defaults import stored_key
 from stages.models.config import model_of

@@ -34,15 +34,9 @@ from stages.lineage.indexes import (
     exact_index_before,
     index_before,
     inputs_of_some_rows,
-    row_counts,
 )
 from stages.search import EXACT
-from stages.search.automatic import (
-    automatic_kind,
-    check_keys,
-    cost_in_words,
-    resolve,
-)
+from stages.search.automatic import automatic_kind, check_keys, cost_in_words, resolve
 from stages.search.config import IndexConfig
 from stages.suffixes.indexing import TEXT, ExactIndex, context_arrays
 
@@ -268,23 +262,6 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         }
 
 
-def _disagrees(index: Artifact) -> str | None:
-    """Describe what is not as its datastore or text has it; None: nothing, or there is none to compare with."""
-    try:
-        made_of = index.input(TEXT if index.config["index"] == EXACT else "datastore")
-    except ArtifactError:
-        return None
-    if made_of.kind == "tokens":
-        from stages.suffixes.indexing import open_contexts
-        from stages.suffixes.matches import wrong_contexts
-
-        return wrong_contexts(open_contexts(index))
-    from stages.lineage.rows import stored_keys
-    from stages.search.quality import wrong_rows
-
-    return wrong_rows(index.file(INDEX_FILE), stored_keys(made_of), row_counts(index))
-
-
 def _arrays(index: Artifact, name: str) -> Expected | None:
     """The arrays of an index: contexts of an exact one, counts of one that leaves rows out."""
     if name != COUNTS:
@@ -298,7 +275,7 @@ class BuildIndex(ShardedStage[IndexConfig, Any, Any, Any]):
     name = "build-index"
     kind = "index"
     Config = IndexConfig
-    schema = Schema(IndexFigures, _arrays, _disagrees)
+    schema = Schema(IndexFigures, _arrays)
 
     def inputs(self, config: IndexConfig, references: Mapping[str, Any], store: Store) -> Inputs:
         if config.index == EXACT and references.get("merge") is not None:

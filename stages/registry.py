@@ -79,10 +79,13 @@ class Registry:
             )
         return load(part.settings)
 
+    def outside_names(self) -> list[str]:
+        """Parts from outside the package, one of ours that somebody replaced among them."""
+        return [name for name, part in self.targets.items() if self._own.get(name) != part]
+
     def outside_modules(self, names: Container[str]) -> set[str]:
         """Modules from outside the package that hold the parts of these names."""
-        # A part of ours that somebody replaced is from outside, too.
-        outside = [part for name, part in self.targets.items() if name in names and self._own.get(name) != part]
+        outside = [self.targets[name] for name in self.outside_names() if name in names]
         return {target.partition(":")[0] for part in outside for target in ([part] if isinstance(part, str) else part)}
 
     def _part(self, name: object) -> Part | str:

@@ -1,6 +1,9 @@
 """Parts from outside the package: settings, code and one line of a registry, and the whole pipeline runs."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -166,8 +169,8 @@ def test_the_whole_pipeline_runs_with_parts_from_outside(
     assert states[model] == (False, True) and states[tokens] == (False, False)
     # What is said of a model that is not known here, or gone, is left out of the page, and no more.
     assert memlm("compare", *[made["reference"]] * 3).code == 4
-    for _ in ("unknown", "gone"):
-        again = memlm("report", made["reference"], "--output", tmp_path / "page.html")
+    for why in ("unknown", "gone"):
+        again = memlm("report", made["reference"], "--output", tmp_path / f"{why}.html")
         assert (again.code, again.err) == (0, "")
         memlm("artifacts", "rm", "--force", model)
 
@@ -185,3 +188,48 @@ def test_messages_know_them(backbone: str, name: str, memlm: Memlm, arguments: t
     ended = memlm("train", "tokens/none", *arguments)
     assert ended.code == 2
     assert words in " ".join(ended.err.split())
+
+
+METHOD = '''
+from typing import Annotated, Literal
+
+from stages.config import Spelling
+from stages.methods import METHODS
+from stages.methods.settings import LmConfig
+from stages.registry import Part
+
+
+class HeldConfig(LmConfig):
+    """A method with a setting that is an option."""
+
+    method: Literal["held"] = "held"
+    hold: Annotated[float, Spelling("SHARE")] = 0.25
+    """Share of the gradients that is held back."""
+    steps: Annotated[int, Spelling("N")] = 1
+    """The name of an option that the stage has."""
+
+
+METHODS.targets["held"] = Part("my_methods:HeldConfig", "stages.methods.lm:LanguageModeling")
+'''
+ASK = """
+from memlm_cli.commands.stage import prepare
+from memlm_cli.options import Common
+from pipelines.options import command_words, options_of
+from stages.training.config import TrainConfig
+
+work = prepare("train", {"method": "held", "hold": 0.5, "steps": "7"}, Common())
+print(work.config.memory.hold, work.config.memory.steps, work.config.steps)
+print(options_of(TrainConfig)["hold"].help)
+print(*command_words("train", {"source": "tokens/a"}, work.asked))
+"""
+
+
+def test_a_setting_with_a_spelling_is_an_option_of_train(tmp_path: Path) -> None:
+    (tmp_path / "my_methods.py").write_text(METHOD, "utf-8")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}", "MEMLM_PARTS": "my_methods"}
+    asked = subprocess.run([sys.executable, "-c", ASK], env=environment, capture_output=True, text=True)
+    assert asked.returncode == 0, asked.stderr
+    numbers, help, words = asked.stdout.splitlines()
+    assert numbers == "0.5 1 7"
+    assert help == "Share of the gradients that is held back."
+    assert words == "train tokens/a --method held --hold 0.5 --steps 7"

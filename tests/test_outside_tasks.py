@@ -1,142 +1,126 @@
-"""A method from outside the package that learns a stream of tasks and replays examples that it keeps."""
+"""A method from outside the package that learns a stream of tasks, and replays the documents that it finds hardest."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from stages.examples.cutting import WindowSettings
-from stages.examples.examples import Batch, Task
-from stages.examples.streams import Streams
-from stages.methods.config import Batches, WithoutNeighbors
-from stages.methods.method import (
-    BatchLayout,
-    Carried,
-    LearnsTasks,
-    Method,
-    OwnsStep,
-    Remembers,
-    Update,
-)
-from stages.models.config import BackboneConfig
-from stages.models.language_model import LanguageModel
+from stages.artifacts.store import Store
+from stages.examples.documents import Documents
+from stages.examples.examples import Task
+from stages.methods import METHODS
+from stages.methods.method import Carried, Update
+from stages.methods.stream.classifying import add_gradients, document_losses
+from stages.methods.stream.config import TaskSettings
+from stages.methods.stream.memory import KeepsDocuments
+from stages.registry import Part
 from stages.training.loop import Trainer
-from stages.training.ranks import make_fabric
-from stages.training.training_data import Run
-from tests.stages.training.test_loop import Crash, Notes, crash_at, outcome, settings, splits
+from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
+from tests.stages.methods.stream.contract import TaskMethodContract
+from tests.stages.methods.stream.updates import Watched as Watch
+from tests.stages.methods.stream.updates import model_for, read_stream, stream
+from tests.stages.small_tasks import TASKS, bytes_of, write_task
 
-REPLAYED = 2
-
-
-class ReplayConfig(WithoutNeighbors):
-    """Every example is kept."""
-
-    method: Literal["replay"] = "replay"
-
-    def sized(self, model: BackboneConfig, batches: Batches) -> "ReplayConfig":
-        return self
+SMALL = ("--segment-length", 12, "--batch-tokens", 96, "--epochs", 2, "--lr", 0.01, "--set", "schedule.name=constant")
+SIZES = (word for size in ("layers=1", "width=16", "heads=2", "ffn_width=16") for word in ("--set", f"model.{size}"))
+SMALL += tuple(SIZES)
 
 
-class Replay(Method[ReplayConfig], OwnsStep, Remembers, LearnsTasks):
-    """Plain loss of each batch and of a few examples drawn from all that were read before."""
+class HardestSettings(TaskSettings):
+    """When a task ends, some of its documents are kept."""
 
-    def __init__(self, settings: ReplayConfig) -> None:
-        super().__init__(settings)
-        self.rows: list[tuple[Tensor, Tensor]] = []
-        self.events: list[str] = []
+    method: Literal["hardest"] = "hardest"
+    share: float = Field(0.2, gt=0, le=1)
+    """Share of the documents of a task that are kept."""
+    drawn: int = Field(4, gt=0)
+    """Documents of memory that an update learns beside its own."""
 
-    def layout(self, model: BackboneConfig) -> BatchLayout:
-        return BatchLayout()
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        return model.loss(batch.rows(model.read(batch).hidden), batch.rows(batch.targets)), Carried()
+class Hardest(KeepsDocuments[HardestSettings]):
+    """Those with the largest loss are kept; each update has some of them."""
 
     def step(self, update: Update) -> Tensor:
-        (batch,) = update.batches()
-        loss = update.loss(batch)
-        update.backward(loss)
-        if self.rows:
-            drawn = np.random.default_rng(len(self.rows)).integers(len(self.rows), size=REPLAYED)
-            inputs, targets = (torch.stack([self.rows[i][part] for i in drawn]) for part in (0, 1))
-            update.backward(update.loss(Batch(inputs=inputs, targets=targets, places=np.zeros(inputs.shape, np.int64))))
+        loss, batches = add_gradients(update)
+        self.count(batches)
+        rows = self.memory.draw(self.settings.drawn, self.random(update.number))
+        for batch in self.batches(rows, len(rows) or 1):
+            update.backward(update.loss(batch))
         update.change_weights()
-        self.rows += zip(batch.inputs, batch.targets, strict=True)
-        return loss.detach()
-
-    def state_dict(self) -> dict[str, Any]:
-        inputs, targets = (torch.stack([row[part] for row in self.rows]) for part in (0, 1))
-        return {"inputs": inputs, "targets": targets, "events": self.events}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.rows = list(zip(state["inputs"], state["targets"], strict=True))
-        self.events = list(state["events"])
-
-    def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        self.names = [task.name for task in tasks]
-
-    def begin_task(self, task: Task) -> None:
-        self.events.append(f"{len(self.rows)} before {task.name}")
+        return loss
 
     def end_task(self, task: Task) -> None:
-        self.events.append(f"{len(self.rows)} after {task.name}")
+        assert isinstance(task.examples, Documents)
+        rows = task.examples.chosen
+        hardest = np.argsort(-self.losses(rows).cpu().numpy(), kind="stable")[: round(self.settings.share * len(rows))]
+        self.memory.write(rows[hardest], self.task, 1.0, self.random())
 
 
-def trained(folder: Path, at: Callable[[int], None] = lambda step: None) -> Trainer:
-    """A trainer of two tasks: the first third of a text, and the rest."""
-    folder.mkdir(exist_ok=True)
-    config, data = settings(memory=None), splits()
-    torch.manual_seed(config.seed)
-    cutting = config.model.cutting(WindowSettings(8, 8))
-    tasks = [
-        Task(name, Streams(part, 0, cutting)) for name, part in zip("ab", np.split(data.train, [100]), strict=True)
-    ]
-    model, valid, method = LanguageModel(config.model), Streams(data.valid, 0, cutting), Replay(ReplayConfig())
-    fabric = make_fabric(torch.device("cpu"))
-    run = Run(fabric, config, model, method, tasks, valid, folder, Notes(at=at), 0.0)
-    trainer = Trainer(run)
-    trainer.train()
-    return trainer
+@pytest.fixture(scope="class")
+def registered() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patched:
+        part = Part(f"{__name__}:HardestSettings", f"{__name__}:Hardest")
+        patched.setitem(METHODS.targets, "hardest", part)
+        yield "hardest"
 
 
-def kept(trainer: Trainer) -> list[Any]:
-    method = trainer.run.method
-    assert isinstance(method, Replay)
-    return [*(part.tolist() for pair in method.rows for part in pair), method.events]
+class TestHardest(TaskMethodContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def name(cls, registered: str) -> str:
+        return registered
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Any]]:
-    folder = tmp_path_factory.mktemp("replay") / "whole"
-    trainer = trained(folder)
-    return outcome(folder, trainer), kept(trainer)
+def test_losses_by_document_are_those_of_a_loop_and_their_mean_is_the_loss(registered: str) -> None:
+    model, method = model_for(registered)
+    read_stream(Watch(model, method), stream())
+    rows, found = np.array([3, 0, 19, 31]), []
+    for row in rows:
+        batch = method._split.batch(np.array([row]))  # type: ignore[attr-defined]
+        with torch.no_grad():
+            found.append(-float(model.label_scores(batch)[0].log_softmax(0)[batch.labels[0]]))
+    np.testing.assert_allclose(method.losses(rows).numpy(), found, rtol=1e-12)  # type: ignore[attr-defined]
+    assert len(method.losses(rows[:0])) == 0  # type: ignore[attr-defined]
+    batch = stream()[0].examples.batch(np.arange(7))
+    losses = document_losses(model, batch)  # type: ignore[arg-type]
+    assert losses.shape == (7,) and losses.requires_grad
+    whole, _ = method.loss(model, batch, Carried())
+    torch.testing.assert_close(losses.mean(), whole, rtol=1e-12, atol=0)
 
 
-def test_tasks_follow_each_other_each_for_its_share_of_the_updates(whole: tuple[Any, list[Any]]) -> None:
-    """12 and 25 examples, 20 updates of 4 examples: 6 and 14."""
-    assert whole[1][-1] == ["0 before a", "24 after a", "24 before b", "80 after b"]
-    inputs = [tuple(row) for row in whole[1][:-1:2]]
-    first = {tuple(row) for row in np.concatenate(([0], splits().train))[:96].reshape(12, 8).tolist()}
-    assert [row in first for row in inputs[:24]] == [True] * 24
-
-
-@pytest.mark.parametrize("step", [3, 6, 7, 20])
-def test_a_killed_run_ends_with_the_same_bytes_and_examples(
-    step: int, whole: tuple[Any, list[Any]], tmp_path: Path
+def test_a_plugin_is_trained_killed_resumed_and_scored_by_the_command(
+    registered: str,
+    memlm: Memlm,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(Crash):
-        trained(tmp_path / "parts", crash_at(step))
-    trainer = trained(tmp_path / "parts")
-    assert (outcome(tmp_path / "parts", trainer), kept(trainer)) == whole
+    folders = [write_task(tmp_path / name, TASKS[name], {"train": 40, "test": 20}) for name in TASKS]
+    made, update = [], Trainer._update
+    for place, kills in (("whole", ()), ("parts", (3, 10, 13))):
+        monkeypatch.setenv("MEMLM_STORE", str(tmp_path / place))
+        tokens = memlm("tokenize", "--tasks", *folders, "--tokenizer", "word", "--min-count", 1).reference
+        command = ("train", tokens, "--method", registered, *SMALL, "--set", "memory.share=0.3")
+        for kill in kills:
+            with monkeypatch.context() as patched:
+                patched.setattr(Trainer, "_update", lambda trainer, last=kill: killed(trainer, last, update))
+                patched.setattr("stages.training.checkpoint.Saver.is_due", lambda saver, progress: True)
+                assert memlm(*command).code == 130
+        ended = memlm(*command)
+        assert bool(kills) == ("resumed: 13 of" in ended.err)
+        made.append(Store(tmp_path / place).get(ended.reference))
+    whole, parts = made
+    assert bytes_of(whole) == bytes_of(parts)
+    scored = json.loads(memlm("evaluate-tasks", parts.reference, "--json").out)["metrics"]
+    (row,) = scored["rows"]
+    assert scored["method"] == registered and row["matrix"][-1][-1] > row["matrix"][0][-1]
 
 
-def test_one_that_forgot_them_would_differ(
-    whole: tuple[Any, list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(Crash):
-        trained(tmp_path / "parts", crash_at(7))
-    monkeypatch.setattr(Replay, "load_state_dict", lambda *_: None)
-    assert outcome(tmp_path / "parts", trained(tmp_path / "parts"))[0] != whole[0][0]
+def killed(trainer: Trainer, last: int, update: Any) -> None:
+    if trainer.progress.step == last:
+        raise KeyboardInterrupt
+    update(trainer)

@@ -35,6 +35,18 @@ def test_dtypes_optional_arrays_and_what_is_returned_are_looked_at() -> None:
         interpolate(torch.zeros(2), torch.zeros(3), 0.5)
 
 
+def test_what_fitted_once_refuses_other_sizes_still() -> None:
+    def halved(x: Float[Tensor, "n d"], y: Float[Tensor, " d"] | None = None) -> Float[Tensor, " n"]:
+        return x.sum(1) if x[0, 0] == 0 else x.sum(0)
+
+    zeros, ones, halves = torch.zeros(2, 3), torch.ones(2, 3), checked(halved)
+    for _ in range(2):
+        assert halves(zeros).shape == halves(zeros, torch.zeros(3)).shape == halves(zeros, y=None).shape == (2,)
+        for given in ((zeros, torch.zeros(2)), (zeros.int(),), (ones,)):
+            with pytest.raises(TypeCheckError):
+                halves(*given)
+
+
 def test_a_size_may_be_an_argument_of_the_call_or_its_default() -> None:
     def made(rows: int, columns: int = 3) -> Float[Tensor, "{rows} {columns}"]:
         return torch.zeros(2, 3)

@@ -71,9 +71,9 @@ def _parts(registry: Any) -> dict[str, Any]:
 
 def _table(prefix: str, part: Any) -> Iterator[str]:
     """What a class is, and a line for each setting: its name, its default, its docstring."""
-    from pipelines.options import docstrings
+    from pipelines.options import docstring
 
-    told = docstrings(part)
+    told = {name: text for name in part.model_fields if (text := docstring(part, name))}
     yield escaped((part.__doc__ or "").strip().partition("\n\n")[0])
     rows = [(name, field) for name, field in part.model_fields.items() if name in told or len(_choices(field)) > 1]
     yield from ["\n| setting | default | |\n|---|---|---|"] if rows else []

@@ -9,12 +9,12 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.command import Commands
-from memlm_cli.console import answer, say
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
-from stages.artifacts.kinds import KINDS, STAGES
+from stages.artifacts.kinds import KINDS
 from stages.errors import ArtifactError, UsageError, did_you_mean
 from stages.numbers import joined, size
 
@@ -52,13 +52,16 @@ def list_(
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     opened = _store(store)
-    found = opened.artifacts(*([kind] if kind else []))
+    everything = opened.artifacts()  # of another kind, too: they say what each is from
+    found = [one for one in everything if kind in (None, one.kind)]
     if json_:
         answer(json.dumps(_summaries(found, opened)))
         return
     if found:
         names = _names(opened)
-        answer_table(("artifact", "name", "size", "made", "from"), [_row(artifact, names) for artifact in found])
+        inputs = {one.reference: _inputs(one) for one in everything}
+        rows = [_row(artifact, names, inputs) for artifact in found]
+        answer_table(("artifact", "name", "size", "made", "from"), rows, whole=False)
     else:
         say(f"nothing in {opened.root} yet")
     readable = {artifact.reference for artifact in found}
@@ -72,8 +75,16 @@ def list_(
 
 @app.command()
 def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
-    """The manifest of an artifact: settings, inputs, files, metrics; always JSON, with --json in one line."""
-    manifest = json.loads(_store(store).get(reference).manifest.dumps())
+    """An artifact on a terminal; in a pipe its manifest as JSON: settings, inputs, files, metrics. --json: one line."""
+    opened = _store(store)
+    artifact = opened.get(reference)
+    if answers_on_terminal() and not json_:
+        from memlm_cli.result_tables import artifact_rows
+
+        answer_table(("", ""), artifact_rows(artifact, _names(opened).get(artifact.reference, [])))
+        say(f"all settings, figures and digests: {artifact.advise('artifacts', 'show', reference, '--json')}")
+        return
+    manifest = json.loads(artifact.manifest.dumps())
     manifest["files"] = manifest.pop("files")  # the long table of digests comes last
     answer(json.dumps(manifest, indent=None if json_ else 2))
 
@@ -84,7 +95,7 @@ def verify(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Hash every file again and compare, with the manifest's own digest and the id; an index, with what it was made of.
+    """Hash every file again and compare, with the manifest's own digest and the id.
 
     Exit 4 if one is damaged.
     """
@@ -248,8 +259,6 @@ def _verified(
         try:
             if not isinstance(one, ArtifactError):
                 store.check_files(one, every_byte=True, read=read)
-                if (wrong := STAGES.load(one.manifest.stage).schema.disagrees(one)) is not None:
-                    raise one.damaged(wrong)
             yield reference, one
         except ArtifactError as error:
             yield reference, error
@@ -290,11 +299,16 @@ def _names(store: "Store") -> dict[str, list[str]]:
     return found
 
 
-def _row(artifact: "Artifact", names: Mapping[str, list[str]]) -> tuple[str, ...]:
-    parents = " ".join(dict.fromkeys(record.reference for record in artifact.manifest.inputs.values()))
+def _row(artifact: "Artifact", names: Mapping[str, list[str]], inputs: Mapping[str, set[str]]) -> tuple[str, ...]:
     made = artifact.manifest.created[:16].replace("T", " ")
     called = ", ".join(names.get(artifact.reference, ()))
-    return artifact.reference, called, size(artifact.bytes), made, parents
+    above = {further for one in inputs[artifact.reference] for further in inputs.get(one, ())}
+    parents = sorted(inputs[artifact.reference] - above)
+    return artifact.reference, called, size(artifact.bytes), made, " ".join(parents)
+
+
+def _inputs(artifact: "Artifact") -> set[str]:
+    return {record.reference for record in artifact.manifest.inputs.values()}
 
 
 def _summaries(artifacts: Iterable["Artifact"], store: "Store") -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """`memlm compare`."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,19 +43,22 @@ def compare(
 ) -> None:
     """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
 
-    Two matrices of the same tasks -> both side by side."""
+    Two matrices of the same tasks -> both side by side; more: means over seeds."""
     from memlm_cli.arguments import read_reference
+    from stages.comparison.compare import check_token_table, write_token_table
     from stages.comparison.compare import compare as compare_reports
-    from stages.comparison.compare import write_token_table
+    from stages.web import check_page_file
 
     if len(reports) > 2:
         _require_none("three and more reports", {"--csv": csv, "--html": html})
         _compare_groups(reports, settings.confidence, asked.open_store(), asked.json)
         return
     a, b = reports[0], reports[1] if len(reports) > 1 else None
-    for option, path in (("--csv", csv), ("--html", html)):
-        if path is not None:
-            check_output_file(option, path)
+    if csv is not None:
+        check_output_file("--csv", csv)
+        check_token_table("--csv", csv)
+    if html is not None:
+        check_page_file("--html", html)
     opened = asked.open_store()
     second = "the other report, too (memlm compare A B; memlm artifacts list report)"
     report_a, report_b = (opened.get(read_reference(reference, second), "report", "matrix") for reference in (a, b))
@@ -93,6 +96,19 @@ def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
     answer(json.dumps(found, allow_nan=False) if as_json else text, styled=True)
 
 
+def _compare_task_seeds(matrices: "Sequence[Artifact]", confidence: float, as_json: bool) -> None:
+    """Streams of tasks over seeds. Raises: ArtifactError if one is a report of text."""
+    from stages.comparison.task_seeds import compare_task_seeds, task_seeds_table
+
+    for one in matrices:
+        if one.kind != matrices[0].kind:
+            raise ArtifactError(f"{matrices[0].reference} and {one.reference} are of two kinds: compare those of one.")
+    found = compare_task_seeds(matrices, confidence)
+    shown = task_seeds_table(found)
+    text = table(shown.title, shown.columns, shown.lines, terminal=answers_on_terminal())
+    answer(json.dumps(found, allow_nan=False) if as_json else f"{text}\n\n{shown.caption}", styled=True)
+
+
 def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
     """Raises: UsageError for files that only a comparison of two has."""
     for option, path in given.items():
@@ -105,8 +121,11 @@ def _compare_groups(reports: list[str], confidence: float, store: "Store", as_js
     from stages.artifacts.artifact import checked
     from stages.evaluation.figures.seed_groups import compare_groups
 
-    opened = [store.open(reference, "report") for reference in reports]
+    opened = [store.open(reference, "report", "matrix") for reference in reports]
     readable = checked(opened, lambda _, why: say(f"compare: left out: {why}"), ("model", "tokens"))
+    if "matrix" in {one.kind for one in readable}:
+        _compare_task_seeds(readable, confidence, as_json)
+        return
     found = compare_groups(readable, confidence)
     answer(
         json.dumps(found, allow_nan=False) if as_json else groups_text(found, terminal=answers_on_terminal()),

@@ -151,7 +151,7 @@ def _store(root: Path) -> Facts:
         "free": shutil.disk_usage(place).free,
     }
     try:
-        _ = Store(root).verifies_inputs  # reads the store's settings
+        Store(root)
     except MemlmError as error:
         return found | {"problem": str(error)}
     return found | {"problem": _unwritable(root, place)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer, answers_on_terminal, check_output_file, write_html
+from memlm_cli.console import answer, answers_on_terminal, write_html
 from memlm_cli.options import Asked, HtmlOption, OptionsOf, ReadArgument, ReadOptions
 from stages.errors import UsageError
 
@@ -42,6 +42,7 @@ def inspect(
     from memlm_cli.inspection_text import inspected_text
     from stages.inspection.page import page
     from stages.inspection.settings import Request
+    from stages.web import check_page_file
 
     opened = asked.open_store()
     if source not in (None, "-"):
@@ -50,7 +51,7 @@ def inspect(
     if which.select is not None and reading.report is None:
         raise UsageError("--select chooses by the token scores of an evaluation: name it with --report.")
     if html is not None:
-        check_output_file("--html", html)
+        check_page_file("--html", html)
     request = Request(source=read_question(source, reading.report, opened), tokens=tokens, **dict(reading))
     if which.select is not None:
         _show_selected(request, opened, which, html, asked.json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlm_cli import completion
-from memlm_cli.console import answer
+from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.options import JsonOption
 from memlm_cli.tables import answer_table
 
@@ -53,11 +53,18 @@ def recipes(json_: JsonOption = False) -> None:
         fields = {"description", "time", "hardware", "inputs"}
         answer(json.dumps({name: recipe.model_dump(include=fields) for name, recipe in found.items()}))
     else:
-        rows = [(name, recipe.description, _needs(recipe)) for name, recipe in found.items()]
+        short = answers_on_terminal()
+        rows = [(name, recipe.description, _needs(recipe, short=short)) for name, recipe in found.items()]
         answer_table(("recipe", "what it makes", "files, time, hardware"), rows)
+        if short:
+            say(f"files: {USUAL} where none are named")
 
 
-def _needs(recipe: "Recipe") -> str:
-    """`--train --valid --test, under an hour, two cores`: options that name files, how long, on what."""
-    files = " ".join(f"--{name}" for name in recipe.inputs) or "none"
+USUAL = "--train --valid --test"
+
+
+def _needs(recipe: "Recipe", *, short: bool) -> str:
+    """`--train, ten minutes, two cores`: options that name files, how long, on what; `short`: without usual files."""
+    files = " ".join(f"--{name}" for name in recipe.inputs) or "no files"
+    files = "" if short and files == USUAL else files
     return ", ".join(filter(None, (files, recipe.time or "not measured", recipe.hardware)))

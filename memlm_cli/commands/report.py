@@ -40,17 +40,19 @@ def report(
     from memlm_cli.arguments import read_reference
     from memlm_cli.reproduce import page_of
     from stages.pages.lineage import find_reports
-    from stages.pages.page import check_figures_folder, check_page_file, write_figures, write_page
+    from stages.pages.page import check_figures_folder, write_figures
+    from stages.web import check_page_file, write_page
 
     named = references if references and references != ["-"] else [read_reference(None)]
-    check_page_file(output)
+    check_page_file("--output", output)
     if figures is not None:
         check_figures_folder(figures)
     left_out: dict[Artifact, ArtifactError] = {}
     page = page_of(find_reports(named, asked.open_store(), left_out.__setitem__), left_out=left_out)
     for why in left_out.values():
         say(f"report: left out: {why}")
-    write_page(page, output)
+    if write_page("--output", output, page.html):
+        say(f"report: replaced the page that was {output}")
     files = [] if figures is None else write_figures(page, figures)
     if files and not asked.json:
         say(f"report: {len(page.figures)} figures in {files[0].parent}")

@@ -4,15 +4,13 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memlm_cli import completion
 from memlm_cli.commands.plan import require_fit, show_estimates
-from memlm_cli.console import answer, note, on_terminal, say
+from memlm_cli.console import answer, on_terminal, say
 from memlm_cli.exit_codes import resumable
 from memlm_cli.options import Common
 from memlm_cli.progress import ConsoleReporter
@@ -21,8 +19,8 @@ from stages.artifacts.references import store_words
 from stages.numbers import duration
 
 if TYPE_CHECKING:
-    from pipelines.executor import Result
     from pipelines.recipe import Recipe, StageRecipe
+    from pipelines.run import Result
 
 
 FileList = list[str] | None
@@ -69,7 +67,6 @@ def run(
     tell_rest(last.artifact, verbose=common.verbose)
     publish_name(common, last.artifact)
     answer(reference_line(last.artifact, last.status, common))
-    note(f"run: {last.reference} {last.status}")
 
 
 CONFIDENCE = 0.95
@@ -106,7 +103,7 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
 
 
 def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
-    """Run a recipe's stages, with `--verbose` telling of each; the results stand in the order of the recipe.
+    """Run a recipe's stages, with `--verbose` telling of each.
 
     Args:
         commands: also say the command of each stage before it runs.
@@ -122,19 +119,15 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
             say(f"\n$ {stage_command(recipe.stages[name], references, common)}")
 
     require_fit(tasks_of(recipe), common)
-    done: dict[str, Result] = {}
+    results: list[Result] = []
     *_, last = recipe.stages
-    how, store = common.execution(Silent()), common.open_store()
-    side_by_side = how.cluster is not None
-    tell = partial(ConsoleReporter, side_by_side=side_by_side)
-    with resumable(), closing(run_recipe(recipe, store, how, tell, begins)) as running:
-        for result in running:
-            done[result.name] = result
-            count = f", {len(done)} of {len(recipe.stages)} stages" if side_by_side else ""
-            say(f"{result.name}: {result.reference} {result.status} ({took(result)}){count}")
+    with resumable():
+        for result in run_recipe(recipe, common.open_store(), common.execution(Silent()), ConsoleReporter, begins):
+            results.append(result)
+            say(f"{result.name}: {result.reference} {result.status} ({took(result)})")
             if result.status != "cached" and result.name != last and common.verbose:
                 show_result(result.artifact, named=True, verbose=True)
-    return [done[name] for name in recipe.stages]
+    return results
 
 
 def show_again(result: "Result", common: Common) -> None:

@@ -15,6 +15,7 @@ from memlm_cli.options import Common
 from pipelines.catalogue import COMMANDS, Command, Reference, config_of, stage_of
 from pipelines.options import Option, options_of
 from stages.artifacts.kinds import KINDS
+from stages.errors import UsageError, nearest
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
 
@@ -111,6 +112,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     }
     # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
     if (tokenizer := typed.get("tokenizer")) is not None:
+        _require_kind_or_place(tokenizer, common)
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
         typed["tokenizer"] = GIVEN if names_tokenizer(tokenizer) else tokenizer
     if "precision" in model.model_fields:
@@ -119,6 +121,18 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
     under = _under(preset, asked, references["init_from"], common) if model.has_presets else {}
     config: StageConfig = validated(model, merged(under, asked))
     return Work(config, {role: value for role, value in references.items() if value not in (None, [])}, asked, preset)
+
+
+def _require_kind_or_place(tokenizer: str, common: Common) -> None:
+    """Raises: UsageError for a word that is no kind of tokenizer and is like the name of tokens in the store."""
+    from stages.artifacts.store import Store
+    from stages.pretrained.location import names_tokenizer
+    from stages.text import TOKENIZERS
+
+    if names_tokenizer(tokenizer) or nearest(tokenizer, TOKENIZERS.names()) is not None:
+        return  # what is near a kind is refused by the settings
+    if (near := nearest(tokenizer, Store(common.store).names("tokens"))) is not None:
+        raise UsageError(f"There is no tokenizer {tokenizer!r}; did you mean tokens/{near}?")
 
 
 def run_stage(command: str, work: Work, common: Common) -> "Outcome":

@@ -76,15 +76,13 @@ def try_text(
     """
     from pipelines.estimates import tasks_of
     from pipelines.trial import read_plan, scored_shares
-    from stages.pages.page import check_page_file
+    from stages.web import check_page_file
 
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
-    check_page_file(output)
+    check_page_file("--output", output)
     settings = _settings(common)
     shares = None if split is None else scored_shares(split.split(","))
-    if (busy := system_load()) > usable_cores():
-        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     file, texts = planned(files, minutes, seeds or 1, shares, common, replan=replan)
     plan = read_plan(file)
     for line in plan.said:
@@ -150,13 +148,16 @@ def _write_page(references: list[str], output: Path, common: Common, more: list[
     from memlm_cli.reproduce import baseline_remarks, script
     from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
-    from stages.pages.page import build_page, write_page
+    from stages.pages.page import build_page
     from stages.pages.tables import short_title
     from stages.reports.remarks.table import remark
+    from stages.web import write_page
 
     found = find_reports(references, common.open_store())
     lines = [remark("plan", {"line": line}) for line in more]
-    write_page(build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title), output)
+    page = build_page(found, script, lambda report: [*baseline_remarks(report), *lines], short_title)
+    if write_page("--output", output, page.html):
+        say(f"try: replaced the page that was {output}")
     store = store_words(common.store)
     say(f"\n$ {shlex.join(['memlm', 'report', *references, '--output', str(output), *store])}")
     report = next(report for report in found if "index" in report.manifest.inputs)
@@ -181,12 +182,17 @@ def planned(
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
-    from pipelines.trial_budget import Machine, require_enough, require_time
+    from pipelines.trial_budget import FEWEST_BYTES, Machine, require_enough, require_time
     from stages.text.survey import count_lines, text_bytes
 
     texts = _texts(files, common.store)
     total = text_bytes(texts)
+    if total < FEWEST_BYTES:
+        count_lines(texts, FEWEST_BYTES)  # which reads it all: a picture is no text, whatever its size
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
+    # Not before: of a text that cannot be tried, that alone is said.
+    if (busy := system_load()) > usable_cores():
+        say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     work: list[object] = [
         RULES,
         [[text.format, text.digest] for text in texts],

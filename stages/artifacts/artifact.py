@@ -25,10 +25,6 @@ class Home(Protocol):
 
     root: Path
 
-    @property
-    def verifies_inputs(self) -> bool:
-        """Whether what is read is hashed before it is used."""
-
     def open(self, reference: str, *kinds: str) -> Artifact:
         """The artifact behind a reference, its files not checked."""
 
@@ -175,12 +171,11 @@ class Artifact:
 
     def zarr(self, name: str) -> CheckedGroup:
         """A Zarr group of this artifact (`tokens.zarr`), for reading; its arrays are as their stage writes them."""
-        import zarr
+        from stages.artifacts.reading import CheckedGroup, opened
 
-        from stages.artifacts.reading import CheckedGroup
-
-        with content_of(self.file(f"{name}/zarr.json")):
-            return CheckedGroup(self, name, zarr.open_group(self.path / name, mode="r"))
+        file = self.file(f"{name}/zarr.json")
+        with content_of(file):
+            return CheckedGroup(self, name, opened(self.path / name, "", file))
 
     def json(self, name: str) -> Any:
         """Content of a JSON file of this artifact. Raises: ArtifactError if it is none."""

@@ -118,7 +118,7 @@ class ProgressLog:
         for key in damaged:
             del self.units[key]
         # The torn end goes, or the next line would be appended to it and be lost with it.
-        self._rewrite()
+        write_atomically(self.path, "".join(map(_spelled, self.units.values())))
 
     def append(self, unit: Written) -> None:
         """Record a unit whose files are durable; on return the record is durable too."""
@@ -138,9 +138,6 @@ class ProgressLog:
             if owner is not None:
                 kept = {name: entry for name, entry in owner.files.items() if name != file}
                 self.units[owner.key] = replace(owner, files=kept)
-
-    def _rewrite(self) -> None:
-        write_atomically(self.path, "".join(map(_spelled, self.units.values())))
 
 
 class ShardOutput:

@@ -43,10 +43,6 @@ def _any_array(artifact: Any, name: str) -> Expected | None:
     return None
 
 
-def _any_content(artifact: Any) -> str | None:
-    return None
-
-
 @dataclass(frozen=True)
 class Schema:
     """Form of the metrics and arrays that a stage writes."""
@@ -55,8 +51,6 @@ class Schema:
     arrays: Callable[[Any, str], Expected | None] = _any_array
     """The form of an array of an artifact, by its name (`tokens.zarr/train/ids`); None: it is not read as an array of
     numbers."""
-    disagrees: Callable[[Any], str | None] = _any_content
-    """Describes what of an artifact disagrees with its inputs; None: nothing. Asked by `artifacts verify` alone."""
 
 
 # What may be expected of values

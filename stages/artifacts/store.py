@@ -2,11 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from functools import cached_property
 from os.path import exists, isfile  # those of Path raise for what is too long to be a path
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from stages.artifacts.arrays import missing_shards
 from stages.artifacts.artifact import Artifact
@@ -24,33 +21,7 @@ from stages.artifacts.references import (
     require_inside,
     split_reference,
 )
-from stages.config import Settings, read_toml
 from stages.errors import ArtifactError, UsageError, did_you_mean, nearest, shortened
-
-STORE_SETTINGS = "store.toml"
-
-
-class StoreSettings(Settings):
-    """How a store is read; nothing of it changes a result."""
-
-    verify_inputs: bool = False
-    """Whether every command hashes what it reads before it uses it, instead of trusting files that look unchanged."""
-
-
-def read_store_settings(root: Path) -> StoreSettings:
-    """The settings of a store. Raises: UsageError for a file that holds something else."""
-    path = root / STORE_SETTINGS
-    if not path.exists():
-        return StoreSettings()
-    table = read_toml(path)
-    for name in table.keys() - StoreSettings.model_fields.keys():
-        raise UsageError(f"{path}: there is no setting {name!r}; {did_you_mean(name, StoreSettings.model_fields)}")
-    try:
-        return StoreSettings.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
-
 
 TYPO = 0.9
 """Likeness of two ids that differ in one character, or in two that changed places."""
@@ -59,15 +30,9 @@ TYPO = 0.9
 class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
-    def __init__(self, root: Path | str, *, verify_inputs: bool = False) -> None:
-        """Args:
-            root: the folder.
-            verify_inputs: whether `get` hashes every byte of what it finds, once, as where `store.toml` wants it.
-        Raises: UsageError if a file stands where the folder should be.
-        """
+    def __init__(self, root: Path | str) -> None:
+        """Raises: UsageError if a file stands where the folder should be."""
         self.root = Path(root)
-        self._verify_inputs = verify_inputs
-        self._verified = set[Path]()
         place = place_of(self.root)
         if not place.is_dir():
             raise UsageError(f"The store {self.root} cannot be used: {place} is no folder.")
@@ -115,11 +80,6 @@ class Store:
             raise ArtifactError(f"{reference} is of kind {artifact.kind}; needed here: {wanted}.")
         return artifact
 
-    @cached_property
-    def verifies_inputs(self) -> bool:
-        """Whether what is read is hashed before it is used. Raises: UsageError for settings that make no sense."""
-        return self._verify_inputs or read_store_settings(self.root).verify_inputs
-
     def check_files(
         self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
     ) -> None:
@@ -127,12 +87,10 @@ class Store:
 
         Args:
             artifact: what to check.
-            every_byte: trust nothing, hash every file and compute the id again. A process does so, too, when it
-                checks an artifact for the first time where inputs are verified.
+            every_byte: trust nothing, hash every file and compute the id again.
             read: hears of bytes that are hashed.
         Raises: ArtifactError naming the first damaged file.
         """
-        every_byte = every_byte or (self.verifies_inputs and artifact.path not in self._verified)
         # Before anything is opened: a name of a manifest may lead out of the artifact.
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
@@ -144,10 +102,8 @@ class Store:
         wrong = wrong_manifest(artifact.manifest)
         if wrong is not None:
             raise artifact.damaged(wrong)
-        if every_byte:
-            if wrong := artifact.manifest.wrong_id:
-                raise artifact.damaged(wrong)
-            self._verified.add(artifact.path)
+        if every_byte and (wrong := artifact.manifest.wrong_id):
+            raise artifact.damaged(wrong)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
         """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""
@@ -182,7 +138,7 @@ class Store:
         manifest = Manifest.read(folder)
         inside = folder.parent.name == manifest.kind and folder.name == manifest.id
         own = not inside or folder.parent.parent == self.root
-        store = self if own else Store(folder.parent.parent, verify_inputs=self._verify_inputs)
+        store = self if own else Store(folder.parent.parent)
         return Artifact(store, folder, manifest)
 
     def locate(self, reference: str) -> Path:
@@ -216,7 +172,9 @@ class Store:
         file = name_file(self.root, kind, name)
         if not isfile(file):
             names = self.names(kind)
-            known = did_you_mean(name, names) if names else f"memlm artifacts list {kind} shows what is"
+            known = f"known: {', '.join(sorted(names))}" if names else f"memlm artifacts list {kind} shows what is"
+            if (near := nearest(name, names)) is not None:
+                known = f"did you mean '{kind}/{near}'?"
             raise ArtifactError(f"{kind}/{name} is not in {self.root}; {known}")
         id = named_id(file)
         if not is_id(id):

@@ -22,14 +22,16 @@ from stages.comparison.by_token import compare_tokens, token_rows
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.config import BleuSettings
-from stages.evaluation.fields import TRANSLATIONS, counting
+from stages.evaluation.fields import TRANSLATIONS, counting, held_against_counting
 from stages.evaluation.figures.bleu import bleu_difference, require_sacrebleu
 from stages.evaluation.figures.places import scored_places
 from stages.evaluation.figures.token_scores import TokenScores, has_scores, open_scores
 from stages.lineage.corpus import array_digests, tokenizer_digest
 from stages.reporting import Progress, unheard
 from stages.reports.tables import Cell, Group, Row, Table, score_cell, share
+from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 from stages.text.tokens import TokenSplit, open_split
+from stages.web import marked
 
 
 def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
@@ -59,6 +61,8 @@ def _lines(report: Artifact) -> list[dict[str, Any]]:
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
+TABLE_HEAD = "token,document,position,log_p_a,log_p_b,difference"
+"""Columns that a table of tokens begins with."""
 LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
 
 
@@ -171,6 +175,7 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
         "row": scores.row,
         "tokens": scores.tokens.reference,
         "counting": counting(row),
+        "against_counting": held_against_counting(scores.report.metrics, row),
         **{name: row[name] for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")},
     }
 
@@ -191,6 +196,12 @@ def against_baseline(report: Artifact) -> dict[str, Any] | None:
 
 
 TOKENS_WRITTEN = 1 << 14
+
+
+def check_token_table(option: str, path: Path) -> None:
+    """Raises: UsageError if a file is there that is no table of `write_token_table`, which has no mark but its head."""
+    if path.exists() and not marked(path, TABLE_HEAD):
+        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
 
 def write_token_table(
@@ -227,17 +238,27 @@ def write_token_table(
     return len(places)
 
 
-def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Readings of the same name, or the first of both, with their figures: of A, of B, and B - A; JSON.
-
-    Raises: ArtifactError if they are of other tasks.
-    """
-    found_a, found_b = a.json("metrics.json"), b.json("metrics.json")
-    measures = [(found.get("score"), found.get("candidates"), _by_task(found)) for found in (found_a, found_b)]
-    if sorted(found_a["tasks"]) != sorted(found_b["tasks"]) or measures[0] != measures[1]:
+def require_same_tasks(a: Artifact, b: Artifact) -> None:
+    """Raises: ArtifactError for matrices of other tasks or measures."""
+    tasks, measures = zip(
+        *((sorted(m["tasks"]), (m.get("score"), m.get("candidates"), _by_task(m))) for m in (a.metrics, b.metrics)),
+        strict=True,
+    )
+    if tasks[0] != tasks[1] or measures[0] != measures[1]:
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
         )
+
+
+def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
+    """Readings of the same name, or the first of both, with their figures: of A, of B, and B - A; JSON.
+
+    `control` is the same of the most frequent label, where there is one.
+
+    Raises: ArtifactError if they are of other tasks.
+    """
+    require_same_tasks(a, b)
+    found_a, found_b = a.metrics, b.metrics
     rows_a, rows_b = ({row["row"]: row for row in found["rows"]} for found in (found_a, found_b))
     pairs = [(name, name) for name in rows_a if name in rows_b] or [(next(iter(rows_a)), next(iter(rows_b)))]
     rows = []
@@ -248,7 +269,17 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
         tests = {task: _beside(last[0][task], last[1][task]) for task in found_a["tasks"]}
         rows.append({"rows": list(names), "figures": figures, "tests": tests})
     score = {"score": found_a["score"]} if "score" in found_a else {}
-    return {"a": a.reference, "b": b.reference, **score, "rows": rows}
+    return {"a": a.reference, "b": b.reference, **score, "rows": rows, **_control(a, b)}
+
+
+def _control(a: Artifact, b: Artifact) -> dict[str, Any]:
+    """The scores of the most frequent label on the tests of both, in the form of a row."""
+    first, second = frequent_label_by_task(a), frequent_label_by_task(b)
+    if not (first and second):
+        return {}
+    means = [sum(scores.values()) / len(scores) for scores in (first, second)]
+    tests = {task: _beside(score, second[task]) for task, score in first.items()}
+    return {"control": {"rows": [FREQUENT_LABEL], "figures": {"average": _beside(*means)}, "tests": tests}}
 
 
 def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
@@ -259,7 +290,7 @@ def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
 def matrices_table(found: Mapping[str, Any]) -> Table:
     """A line for each figure and each test, after the last task."""
     groups, names = [], named_figures(found)
-    for one in found["rows"]:
+    for one in [*found["rows"], *([found["control"]] if "control" in found else [])]:
         lines = {names[name]: values for name, values in one["figures"].items()}
         lines |= {f"test {task}": values for task, values in one["tests"].items()}
         rows = [Row([Cell(name), *_cells(found, x, y, d)]) for name, (x, y, d) in lines.items() if d is not None]

@@ -6,6 +6,7 @@ from typing import Any
 
 from stages.metrics import FEW_NOTE, FEW_TOKENS, FEWEST_UNITS
 from stages.numbers import bucket_label, number
+from stages.reports.remarks.gains import loses, nearly_ties
 from stages.reports.remarks.table import COMPARISON, remarks_on
 from stages.reports.tables import Table, plain_table
 
@@ -34,13 +35,14 @@ def report_line(name: str, report: Facts) -> str:
 
 
 def against(report: Facts) -> str:
-    """`, worse than counting in what it reads (24.7)`; empty where no trigram was counted."""
-    value, counted = report["perplexity"], report.get("counting")
-    if counted is None:
+    """`, no better than counting in what it reads (24.7)`; empty where no trigram was counted."""
+    value, limit = report["against_counting"]
+    if limit is None:
         return ""
-    if value is not None and value < counted:
-        return f", counting in what it reads: {number(counted)}"
-    return f", worse than counting in what it reads ({number(counted)})"
+    counting = f"counting in what it reads{'' if value == report['perplexity'] else ', on new text'} ({number(limit)})"
+    if loses(value, limit):
+        return f", no better than {counting}"
+    return f", hardly better than {counting}" if nearly_ties(value, limit) else f"; {counting}"
 
 
 def text_lines(found: Facts) -> Iterator[str]:
@@ -109,7 +111,7 @@ def interval_text(edges: Sequence[float] | None) -> str:
     return "" if edges is None else f"[{edges[0]:+.4f}, {edges[1]:+.4f}]"
 
 
-GROUP = ("tokens", "nats A", "nats B", "B - A", "interval", "B wins")
+GROUP = ("tokens", "nats A", "nats B", "B - A", "B wins")
 
 
 def group_tables(found: Facts) -> Iterator[Table]:
@@ -175,8 +177,7 @@ def _figures(facts: Facts) -> list[str]:
     return [
         f"{facts['nll_a']:.4f}",
         f"{facts['nll_b']:.4f}",
-        f"{facts['difference']:+.4f}",
-        interval_text(facts["interval"]),
+        f"{facts['difference']:+.4f} {interval_text(facts['interval'])}".rstrip(),
         f"{facts['won'] / facts['tokens']:.1%}",
     ]
 

@@ -8,14 +8,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from stages.artifacts.artifact import Artifact
 from stages.diagnostics import PROBES
 from stages.errors import UsageError
-from stages.lineage.evaluation import MODELS_OWN
-from stages.lineage.neighbors import require_neighbors
 from stages.registry import import_outside
 
 if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
     from stages.charts.data import Chart
     from stages.diagnostics.probe import Options
 
@@ -40,7 +38,7 @@ def tokens_of(passage: str | None) -> range:
     return range(start, stop)
 
 
-def resolve_passage(asked: str | None, split: str, tokens: Artifact) -> str:
+def resolve_passage(asked: str | None, split: str, tokens: "Artifact") -> str:
     """A passage that lies in a split: the first tokens unless one is asked for, cut where the split ends.
 
     Raises: UsageError if it holds no token, or too many.
@@ -59,7 +57,7 @@ OPTIONS = ("gate_k", "passage")
 """How many neighbours a gate reads, and further numbers to compare; tokens that are shown one by one."""
 
 
-def resolve_options(asked: "Options", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> dict[str, Any]:
+def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> dict[str, Any]:
     """Options filled in for the model that is evaluated: as many neighbours as in training, the split's first tokens.
 
     Args:
@@ -68,6 +66,9 @@ def resolve_options(asked: "Options", read: Mapping[str, Artifact], splits: tupl
     Raises: UsageError for options of a gate that the model does not have, or a passage outside the split; ArtifactError
         if the stored neighbours are too few, or hold the answers.
     """
+    from stages.lineage.evaluation import MODELS_OWN  # artifacts, which `--help` does without
+    from stages.lineage.neighbors import require_neighbors
+
     model = read["model"]
     if MODELS_OWN not in read:
         for name, value in asked.items():
@@ -94,7 +95,7 @@ def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
 
 
-def outside_probes(read: Mapping[str, Artifact], options: "Options", split: str) -> set[str]:
+def outside_probes(read: "Mapping[str, Artifact]", options: "Options", split: str) -> set[str]:
     """Names of the probes from outside that have something to show of the model; see `Probe.open`."""
     import_outside()
     outside = [name for name in PROBES.names() if PROBES.outside_modules({name})]

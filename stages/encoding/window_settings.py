@@ -8,23 +8,13 @@ from dataclasses import dataclass
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard
-from stages.config import StageConfig
 from stages.errors import UsageError
-from stages.examples.cutting import AskedWindows, WindowSettings
+from stages.examples.cutting import WindowSettings
 from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
 """Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""
-
-
-class WindowedConfig(AskedWindows, StageConfig):
-    """Settings of a stage that reads a split with a model."""
-
-    @property
-    def windows(self) -> WindowSettings:
-        """How the model reads, once resolved."""
-        return WindowSettings.of(self.asked_windows)
 
 
 def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, field_validator
 from stages.artifacts.schema import Expected, Figures, Schema, anything, between
 from stages.config import Settings, Spelling
 from stages.diagnostics.options import OPTIONS, spelled_passage
-from stages.encoding.window_settings import WindowedConfig
+from stages.examples.cutting import WindowedConfig
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.reading import Reading
 from stages.search.config import checked_exclusion

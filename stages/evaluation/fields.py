@@ -33,6 +33,24 @@ def counting_on_new_text(row: Figures) -> float | None:
     return found
 
 
+def repeated_share(report: Figures) -> float:
+    """Share of the scored tokens in paragraphs that were read before."""
+    return float((report.get("outside_repeated_paragraphs") or {}).get("repeated_share") or 0)
+
+
+def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, float | None]:
+    """Perplexity of a row and of its control, on the same text.
+
+    Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
+    without a figure there (a gate that is shut) is compared on all of it.
+    """
+    outside = report["outside_repeated_paragraphs"]["rows"] if repeated_share(report) else []
+    new = {one["row"]: one["perplexity"] for one in outside}
+    if row["row"] in new and counting_on_new_text(row) is not None:
+        return new[row["row"]], counting_on_new_text(row)
+    return row["perplexity"], counting(row)
+
+
 def baseline_name(report: Figures) -> str:
     """The row of the baseline: `plain (model/0123456789ab)`; with its report where both are of one model."""
     baseline = report["baseline"]

@@ -193,9 +193,9 @@ def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[
 def _change_intervals(job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]) -> dict[str, Any] | None:
     """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
     files, shards = plan.unit_files, plan.scoring
-    sums = None if files is None else files.read(job.draft.path, [shards.number(part) for part in shards.parts])
-    if files is None or sums is None:
+    if files is None:
         return None
+    sums = files.read(job.draft.path, [shards.number(part) for part in shards.parts])
     if "baseline" not in job.inputs:
         return change_intervals(names, sums, files.units)
     baseline = files.of_baseline(job.inputs["baseline"])

@@ -28,13 +28,7 @@ from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.registry import import_outside
 from stages.retrieval.gate_reader import open_hidden_memory
-from stages.retrieval.neighbors import (
-    Datastore,
-    IndexSearch,
-    PointerSearch,
-    StoredNeighbors,
-    open_datastore,
-)
+from stages.retrieval.neighbors import Datastore, IndexSearch, PointerSearch, StoredNeighbors, open_datastore
 from stages.retrieval.pair_search import PairSearch, SimilarSentences
 from stages.retrieval.reading import Reading
 from stages.retrieval.rows import MemoryRow, rows_of

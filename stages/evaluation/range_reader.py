@@ -19,11 +19,7 @@ from stages.evaluation.figures.places import LastWords
 from stages.memory.predicted_gain import PredictedGain
 from stages.models.devices import Stopwatch
 from stages.models.language_model import LanguageModel, State
-from stages.retrieval.neighbors import (
-    Datastore,
-    IndexSearch,
-    Retrieval,
-)
+from stages.retrieval.neighbors import Datastore, IndexSearch, Retrieval
 from stages.retrieval.rows import MemoryRow
 from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.source import Needs

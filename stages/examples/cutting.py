@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from stages.config import Settings
+from stages.config import Settings, StageConfig
 from stages.examples import Way
 
 if TYPE_CHECKING:
@@ -124,3 +124,12 @@ class AskedWindows(Settings):
     def asked_windows(self) -> dict[str, int | None]:
         """The requested values, by name."""
         return {name: getattr(self, name) for name in AskedWindows.model_fields}
+
+
+class WindowedConfig(AskedWindows, StageConfig):
+    """Settings of a stage that reads a split with a model."""
+
+    @property
+    def windows(self) -> WindowSettings:
+        """How the model reads, once resolved."""
+        return WindowSettings.of(self.asked_windows)

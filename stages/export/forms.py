@@ -137,7 +137,7 @@ def _require_usual(config: TransformerConfig, name: str) -> None:
     for place in PLACES:
         for number in range(1, config.layers + 1):
             layer = config.layer_in(place, number)
-            if layer.name != type(config).model_fields[place].default.name:
+            if layer.name != type(config).model_fields[place].get_default(call_default_factory=True).name:
                 raise UsageError(f"{name} has {layer.name!r} as model.{place} in block {number}, which GPT-2 has not.")
 
 

@@ -12,6 +12,8 @@ from stages.evaluation.figures.control import MOST_TOKENS
 from stages.forecasts import Cost, Forecast, Work
 from stages.import_model import ImportConfig, pretrained_size
 from stages.lineage.indexes import EXACT
+from stages.methods.config import after_file
+from stages.methods.stream.config import TaskSettings
 from stages.models.config import shape_of
 from stages.search.automatic import memory_to_search
 from stages.suffixes import AT_ONCE
@@ -82,7 +84,10 @@ class TrainForecast(Forecast[TrainConfig]):
         saved, parameters = saved_bytes(config)
         checkpoint = checkpoint_bytes(config, inputs, saved)
         return Cost(
-            files={"model.safetensors": saved, "last.safetensors": saved, "config.json": SMALL_BYTES},
+            files={
+                **{"model.safetensors": saved, "last.safetensors": saved, "config.json": SMALL_BYTES},
+                **_after_each(config, saved),
+            },
             metrics={
                 "parameters": parameters,
                 "steps": config.steps,
@@ -103,6 +108,20 @@ class TrainForecast(Forecast[TrainConfig]):
         signature = config.model_dump(include=settings)
         signature["model"] = {name: value for name, value in config.model.model_dump().items() if "dropout" not in name}
         return Work(metrics["tokens"], "tokens", signature)
+
+
+def _after_each(config: TrainConfig, saved: int) -> dict[str, int]:
+    """Bytes of the weights after each task; `saved`: of those after the last."""
+    settings = config.method_settings
+    if config.order is None or not isinstance(settings, TaskSettings):
+        return {}
+    sizes = [settings.sizes_in(config.model, max(0, place - 1)) for place in range(len(config.order) + 1)]
+    return {
+        after_file(place): saved
+        if model == config.model
+        else saved_bytes(config.model_copy(update={"model": model}))[0]
+        for place, model in enumerate(sizes)
+    }
 
 
 class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):

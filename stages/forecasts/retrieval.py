@@ -6,7 +6,8 @@ from typing import Any
 from stages.artifacts.kinds import ADDED, PREVIOUS
 from stages.artifacts.stage import Inputs
 from stages.datastore import DatastoreConfig, layouts_of
-from stages.encoding.window_settings import STATES_KEPT, WindowedConfig, state_bytes
+from stages.encoding.window_settings import STATES_KEPT, state_bytes
+from stages.examples.cutting import WindowedConfig
 from stages.forecasts import Cost, Forecast, Work
 from stages.index import INDEX_FILE, PART_BYTES
 from stages.lineage.indexes import described_keys

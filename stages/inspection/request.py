@@ -114,18 +114,8 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
-    """The record that a report's weights of each context are made again from; None where it read one for all.
-
-    Raises: UsageError of a report from before such files.
-    """
-    if (report.path / CHOICES).is_file():
-        found: Mapping[str, Any] = report.json(CHOICES)
-        return found
-    if any("learned" in memory for memory in report.json("metrics.json")["memories"]):
-        raise UsageError(
-            f"{report.reference} was made before weights of contexts were kept: remove it, evaluate again."
-        )
-    return None
+    """The record that a report's weights of each context are made again from; None where it read one for all."""
+    return report.json(CHOICES) if (report.path / CHOICES).is_file() else None
 
 
 def _reading(memory: Mapping[str, Any]) -> Reading:

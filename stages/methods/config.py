@@ -82,6 +82,8 @@ class MethodSettings(Settings):
     """Whether its models score tokens, as those of an encoder do not."""
     grows: ClassVar[bool] = False
     """Whether it makes the network anew while it learns; compiled passes would go on with the one before."""
+    copies: ClassVar[int] = 0
+    """Numbers that it keeps beside each weight that learns, in memory and in every checkpoint."""
     reads_background: ClassVar[bool] = False
     """Whether it looks at the text that the model to begin from was trained on."""
     usual_backbone: ClassVar[str | None] = None

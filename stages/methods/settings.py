@@ -126,8 +126,9 @@ class TrimeExtConfig(InBatchConfig):
         legal = [groups for groups in range(1, batch // 2 + 1) if _divides(groups, batch, processes)]
         groups = self.groups or batches.enough(legal, batches.same_document or 0)
         if groups not in legal:
+            shared = "" if processes == 1 else f", shared by {processes} processes,"
             raise UsageError(
-                f"memory.groups: a forward batch of {batch} segments{_shared_by(processes)} cannot be cut into "
+                f"memory.groups: a forward batch of {batch} segments{shared} cannot be cut into "
                 f"{groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - groups))}, "
                 "or another --batch-tokens."
             )
@@ -146,10 +147,6 @@ class TrimeExtConfig(InBatchConfig):
 def _divides(groups: int, batch: int, processes: int) -> bool:
     # A single group may lie on several processes, which send each other its keys; more are never cut apart.
     return batch % groups == 0 and (groups == 1 or groups % processes == 0)
-
-
-def _shared_by(processes: int) -> str:
-    return "" if processes == 1 else f", shared by {processes} processes,"
 
 
 USUAL_DROPOUT = 0.5

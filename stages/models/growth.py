@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stages.config import LARGEST
 from stages.errors import UsageError
 from stages.models.config import BackboneConfig
 
@@ -16,7 +17,8 @@ NOISE = 0.01
 def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneConfig:
     """The sizes of a model that is so many times as wide, with as many times as many heads, and as deep.
 
-    Raises: UsageError for a model that does not grow: only a Transformer with learned positions and dense layers does.
+    Raises: UsageError for a model that does not grow: only a Transformer with learned positions and dense layers does;
+    and for sizes that no model can have.
     """
     sizes: Any = config
     plain = (
@@ -28,8 +30,12 @@ def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneCon
             "wider and deeper are for a transformer with learned positions, softmax attention, dense feed-forward "
             "layers and one softmax over its tokens: leave them out."
         )
-    widths = {name: getattr(sizes, name) * wider for name in ("width", "heads", "ffn_width")}
-    return config.model_copy(update={**widths, "layers": sizes.layers * deeper})
+    larger = {name: getattr(sizes, name) * wider for name in ("width", "heads", "ffn_width")}
+    larger["layers"] = sizes.layers * deeper
+    for name, value in larger.items():
+        if value >= LARGEST:
+            raise UsageError(f"wider and deeper: model.{name} would be {value:,}; it is at most {LARGEST - 1:,}.")
+    return config.model_copy(update=larger)
 
 
 def grown(

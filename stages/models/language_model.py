@@ -1,7 +1,7 @@
 """A backbone between the input and the output side of a vocabulary."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource, Repl
 from stages.models.config import BackboneConfig, parse_model
 from stages.models.gate import Gate, Gated
 from stages.models.head_settings import HEADS
-from stages.models.vocabulary import make_vocabulary
+from stages.models.vocabulary import joined_once, make_vocabulary
 
 ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 """Weights that a trained model may get, by the beginning of their names: those of `LanguageModel`'s own parts."""
@@ -235,7 +235,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
-        yield
+        with nullcontext() if torch.is_grad_enabled() else joined_once(model):
+            yield
     finally:
         # Not by `train()`, which would wake parts that were in evaluation mode, such as a frozen encoder.
         for part, training in modes:

@@ -6,6 +6,7 @@ embeddings. The head scores the first cluster's words and one entry for each fur
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -52,6 +53,39 @@ class Vocabulary(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [N, V] of every token."""
         raise NotImplementedError
+
+
+class JoinedRows(nn.Module):
+    """Parametrization of a weight of the vocabulary as two: rows before `first`, and those of added tokens."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self.first = first
+        self.joined: dict[bool, Tensor] | None = None
+        """The weight within `joined_once`, by whether it has a graph: without gradients it would have none for all."""
+
+    def forward(self, old: Tensor, new: Tensor) -> Tensor:
+        joined, graph = {} if self.joined is None else self.joined, torch.is_grad_enabled()
+        if graph not in joined:
+            joined[graph] = torch.cat((old, new))
+        return joined[graph]
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        # Copies: a checkpoint cannot hold two parts of one tensor.
+        return weight[: self.first].clone(), weight[self.first :].clone()
+
+
+@contextmanager
+def joined_once(model: nn.Module) -> Iterator[None]:
+    """Joins the rows of each weight once, instead of at each access; no weight may change within."""
+    outermost = [part for part in model.modules() if isinstance(part, JoinedRows) and part.joined is None]
+    for part in outermost:
+        part.joined = {}
+    try:
+        yield
+    finally:
+        for part in outermost:
+            part.joined = None
 
 
 def make_vocabulary(config: VocabularyConfig) -> Vocabulary:

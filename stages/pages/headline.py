@@ -11,11 +11,18 @@ from stages.artifacts.artifact import Artifact
 from stages.charts.data import csv_text
 from stages.charts.reported import symbol
 from stages.errors import ArtifactError
-from stages.evaluation.fields import COUNTING, baseline_name, counting, counting_on_new_text
+from stages.evaluation.fields import (
+    COUNTING,
+    baseline_name,
+    counting,
+    counting_on_new_text,
+    held_against_counting,
+    repeated_share,
+)
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
 from stages.pages.source import Source
-from stages.reports.remarks.gains import repeated_share, tied
+from stages.reports.remarks.gains import tied
 from stages.reports.tables import Note
 from stages.retrieval.hyperparameters import hyperparameters, number_words, that_matter
 from stages.retrieval.reading import MEANS
@@ -36,6 +43,8 @@ class OverSeeds(NamedTuple):
     """Mean change of perplexity against the first row of the first group, run by run; None for that row itself."""
     interval: Sequence[float] | None
     """Interval of that mean."""
+    against_counting: tuple[float | None, float | None]
+    """Mean perplexity and that of the controls, on the same text."""
 
 
 Means = Mapping[tuple[str, str], OverSeeds]
@@ -64,7 +73,8 @@ def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
         for row in group["rows"]:
             value, change = row["perplexity"], row["change"] or {"mean": None, "interval": None}
             mean = value["n"], value["mean"], value["deviation"], change["mean"], change["interval"]
-            found |= {(report, row["row"]): OverSeeds(group["reports"][0], *mean) for report in group["reports"]}
+            over_seeds = OverSeeds(group["reports"][0], *mean, row["against_counting"] or (None, None))
+            found |= {(report, row["row"]): over_seeds for report in group["reports"]}
     return found
 
 
@@ -128,6 +138,15 @@ class Row:
     @property
     def diverged(self) -> bool:
         return bool(self.reported.get("diverged"))
+
+    @property
+    def against_counting(self) -> tuple[float | None, float | None]:
+        """Perplexity and that of its control on the same text; the means, over seeds. A baseline has no control."""
+        if self.baseline:
+            return None, None
+        if self.over_seeds is not None:
+            return self.over_seeds.against_counting
+        return held_against_counting(self.source.metrics, self.reported)
 
     @property
     def typical(self) -> float:

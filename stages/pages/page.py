@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.charts import figure as drawing
@@ -14,19 +12,12 @@ from stages.charts.data import csv_text
 from stages.charts.figure import Figure
 from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
-from stages.pages.headline import (
-    Row,
-    comparison_words,
-    headline,
-    headline_csv,
-    means_over_seeds,
-    rankings,
-    seed_tables,
-)
+from stages.pages.headline import Row, comparison_words, headline, headline_csv, means_over_seeds, rankings, seed_tables
 from stages.pages.lineage import Member, artifact_row, artifacts_csv, lineage_chart, lineage_of
 from stages.pages.sections import Section, Stream, sections, tasks_sections, tasks_table, text_lines
 from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
 from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
+from stages.web import marked
 from stages.web import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
@@ -129,42 +120,25 @@ def _assembled(
 
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.html"
-MARK = '<meta name="generator" content="memlm report">'
-"""Stands at the head of every page, so that only memlm's own files are written over."""
 
 
 def render(**values: Any) -> str:
     """The page as HTML."""
-    return render_template(TEMPLATE, mark=Markup(MARK), **values)
+    return render_template(TEMPLATE, **values)
 
 
 ALWAYS_DRAWN = "lineage.svg"
 """A drawing that every page has; where it is memlm's own, so are the tables beside it, which bear no mark."""
-HEAD = 2000
-"""Characters of a file in which its mark stands."""
-
-
-def check_page_file(path: Path) -> None:
-    """Raises UsageError if a page may not be written there: another's file, a folder, or no folder around it."""
-    if not path.parent.is_dir():
-        raise UsageError(f"--output {path}: there is no folder {path.parent}; make it, or name another.")
-    if path.exists() and not _marked(path, MARK):
-        raise UsageError(f"--output {path} is there and was not written by memlm report; name another file.")
 
 
 def check_figures_folder(folder: Path) -> None:
     """Raises UsageError if it is no folder, or holds tables or drawings that memlm did not write."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--figures {folder} is no folder; name another.")
-    tables = [] if _marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
-    drawings = (path for path in folder.glob("*.svg") if not _marked(path, drawing.MARK))
+    tables = [] if marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
+    drawings = (path for path in folder.glob("*.svg") if not marked(path, drawing.MARK))
     for path in (*drawings, *tables):
         raise UsageError(f"--figures {folder} holds {path.name}, which memlm did not write; name another folder.")
-
-
-def write_page(page: Page, path: Path) -> None:
-    """The page, as one file."""
-    write_atomically(path, page.html)
 
 
 def write_figures(page: Page, folder: Path) -> list[Path]:
@@ -176,11 +150,3 @@ def write_figures(page: Page, folder: Path) -> list[Path]:
     for name, text in files.items():
         write_atomically(folder / name, text)
     return [folder / name for name in files]
-
-
-def _marked(path: Path, mark: str) -> bool:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return mark in file.read(HEAD)
-    except (OSError, UnicodeDecodeError):
-        return False

@@ -1,6 +1,7 @@
 """The title of a page: what came out, in words; and the tables of reports: rows, ranks, means over seeds, and more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf, isclose
 from typing import Any
 
 from stages.charts.reported import BLEU, bucket_labels, counted_in, symbol
@@ -10,7 +11,7 @@ from stages.numbers import measured, number, percent, tenths
 from stages.pages.headline import COUNTING_ON_NEW_TEXT, NEW_TEXT, TYPICAL, Ranking, Row, measures_shown, shown
 from stages.pages.source import Source
 from stages.reports import tables
-from stages.reports.remarks.gains import loses_to_counting, notably_repeated, ties_with_counting
+from stages.reports.remarks.gains import loses, nearly_ties, notably_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 
 
@@ -121,24 +122,24 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 def _loses(row: Row) -> bool:
     """Whether counting in what the row reads finds as much, so that its gain is none."""
-    return not row.baseline and loses_to_counting(row.source.metrics, row.reported) is not None
+    return loses(*row.against_counting)
 
 
 def _no_better(row: Row) -> str:
     """`, no better than counting (50.00)`, on new text if that is compared; empty where the row beats it."""
-    pair = None if row.baseline else loses_to_counting(row.source.metrics, row.reported)
-    return "" if pair is None else f", no better than {_counting(row, *pair)}"
+    return f", no better than {_counting(row)}" if _loses(row) else ""
 
 
 def _hardly_better(row: Row) -> str:
     """`; hardly better than counting (16.44)`, on new text if that is compared; empty where it is, or is no better."""
-    pair = None if row.baseline else ties_with_counting(row.source.metrics, row.reported)
-    return "" if pair is None else f"; hardly better than {_counting(row, *pair)}"
+    return f"; hardly better than {_counting(row)}" if nearly_ties(*row.against_counting) else ""
 
 
-def _counting(row: Row, value: float | None, limit: float) -> str:
+def _counting(row: Row) -> str:
     """`counting on new text (22.08)`, where the compared perplexity is not that of the whole text."""
-    on_new_text = "" if value == row.values["perplexity"] else " on new text"
+    value, limit = row.against_counting
+    assert limit is not None, "there is no control"
+    on_new_text = "" if isclose(inf if value is None else value, row.typical) else " on new text"
     return f"counting{on_new_text} ({measured(limit, 'perplexity')})"
 
 
@@ -236,32 +237,36 @@ def seeds_table(found: Figures, labels: Sequence[str] = ()) -> Table:
     Args:
         labels: of the groups; none: their methods.
     """
-    sure = f"{percent(found['confidence'])} interval"
     groups = []
     for place, group in enumerate(found["groups"]):
         seeds = f"{group['method']}, seeds {', '.join(map(str, group['seeds']))}: {', '.join(group['reports'])}"
         label = labels[place] if labels else group["rows"][-1]["row"]
         groups.append(Group([_over_seeds(row) for row in group["rows"]], Cell(label, None, seeds)))
     caption = (
-        f"{found['split']}: means over the seeds of training. sd: of one run; in brackets: the {sure} of the mean, by "
-        f"Student's t. Change is against {found['groups'][0]['rows'][0]['row']} of the first group, run by run with "
-        "the same seed. Counting: a trigram of all the text that a row may read."
+        f"{found['split']}: means over the seeds of training. \N{PLUS-MINUS SIGN}: the {percent(found['confidence'])} "
+        f"interval of the mean, by Student's t; sd: of one run. Change is against "
+        f"{found['groups'][0]['rows'][0]['row']} of the first group, run by run with the same seed. Counting: a "
+        "trigram of all the text that a row may read."
     )
-    columns = ("Memory", "runs", "perplexity", "sd", sure, "change", sure, COUNTING)
+    columns = ("Memory", "perplexity", "sd", "change", COUNTING)
     return Table("Means over seeds", columns, groups, caption)
 
 
 def _over_seeds(row: Figures) -> tables.Row:
-    of, moved = row["perplexity"], row["change"]
-    cells = [Cell(row["row"]), Cell(str(of["n"]), of["n"]), figure(of["mean"]), figure(of["deviation"])]
-    cells.append(_interval(of["interval"], lambda edge: measured(edge, "perplexity")))
-    cells.append(change(moved and moved["mean"]))
-    cells.append(_interval(moved and moved["interval"], lambda edge: change(edge).text))
-    return tables.Row([*cells, figure(row.get("counting"))])
+    of, moved = row["perplexity"], row["change"] or {"mean": None, "interval": None}
+    cells = [
+        Cell(row["row"]),
+        figure(of["mean"], soft=_half(of["interval"], lambda half: measured(half, "perplexity"))),
+        figure(of["deviation"]),
+        change(moved["mean"])._replace(soft=_half(moved["interval"], tenths)),
+        figure(row.get("counting")),
+    ]
+    return tables.Row(cells)
 
 
-def _interval(edges: Sequence[float] | None, shown: Callable[[float], str]) -> Cell:
-    return Cell("") if edges is None else Cell(f"[{', '.join(map(shown, edges))}]")
+def _half(edges: Sequence[float] | None, shown: Callable[[float], str]) -> str:
+    """`± 1.73`, half of an interval that has the mean in its middle."""
+    return "" if edges is None else f"\N{PLUS-MINUS SIGN} {shown((edges[1] - edges[0]) / 2)}"
 
 
 def bucket_table(source: Source) -> Table:

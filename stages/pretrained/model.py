@@ -27,12 +27,7 @@ from stages.pretrained.checkpoint import (
 )
 from stages.pretrained.damage import reading
 from stages.pretrained.encoder import describe_encoder, encoder_weights, is_encoder
-from stages.pretrained.encoder_decoder import (
-    NO_LANGUAGES,
-    Languages,
-    describe_encoder_decoder,
-    encoder_decoder_weights,
-)
+from stages.pretrained.encoder_decoder import NO_LANGUAGES, Languages, describe_encoder_decoder, encoder_decoder_weights
 from stages.pretrained.location import Location
 
 Imported = HuggingFaceConfig | HuggingFaceEncoderDecoderConfig | TextEncoderConfig

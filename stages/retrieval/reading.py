@@ -2,17 +2,19 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
 
-from stages.artifacts.artifact import Artifact
 from stages.config import Settings
 from stages.errors import did_you_mean
 from stages.memory.hyperparameter import Choice, Hyperparameter, ReadingOptions, Tune
 from stages.memory.readers import READERS
 from stages.memory.readers.settings import ReaderSettings
 from stages.retrieval.weights import typed_policies
+
+if TYPE_CHECKING:
+    from stages.artifacts.artifact import Artifact
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -81,7 +83,7 @@ class SourceSettings(ReadingOptions):
         return None
 
     @abstractmethod
-    def resolve(self, reading: "Reading", read: Mapping[str, Artifact], splits: tuple[str, ...]) -> "Reading":
+    def resolve(self, reading: "Reading", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> "Reading":
         """The reading with what these artifacts decide for this source; see `resolve_reading`."""
 
 

@@ -35,3 +35,8 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
         own = asked[0][asked[1] == number]
         found.append(float((own[drawn(len(own), count)] == frequent).mean()))
     return found
+
+
+def frequent_label_by_task(matrix: Artifact) -> dict[str, float]:
+    """The same by the names of the tasks; empty where there are none."""
+    return dict(zip(matrix.metrics["tasks"], frequent_label_scores(matrix) or (), strict=False))

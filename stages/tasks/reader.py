@@ -22,6 +22,7 @@ from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
 from stages.methods.config import KEPT, after_file
+from stages.methods.stream.classifying import document_losses
 from stages.methods.stream.config import TaskSettings
 from stages.methods.stream.elle import prompted, spelling_of
 from stages.methods.stream.spelled import Spelling, answers
@@ -389,9 +390,8 @@ def adapted(
 def _loss(model: LanguageModel, batch: LabelledBatch, weights: Tensor | None) -> Tensor:
     if weights is None:
         return F.cross_entropy(model.label_scores(batch), batch.labels)
-    each = F.cross_entropy(model.label_scores(batch), batch.labels, reduction="none")
-    each = each.flatten(1).mean(1) if each.dim() > 1 else each  # of a span: the first and the last position
-    return (weights.to(each.dtype) * each).sum()
+    losses = document_losses(model, batch)
+    return (weights.to(losses.dtype) * losses).sum()
 
 
 def _step(loss: Tensor, weights: list[nn.Parameter], before: list[Tensor], settings: Adaptation) -> None:

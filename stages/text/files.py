@@ -94,8 +94,14 @@ COMPRESSED_BLOCK = 2**10
 """Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
 NEWLINE = b"\n"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-NO_TEXT = {b"%PDF-": "a PDF", b"PK\x03\x04": "a zip, Word or EPUB file"}
-"""Books as they are often kept, by the bytes that they begin with."""
+NO_TEXT = {
+    b"%PDF-": "a PDF",
+    b"PK\x03\x04": "a zip, Word or EPUB file",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "a picture"),
+    b"\x1f\x8b": "a gzip file (call it .gz)",
+    b"\x7fELF": "a program",
+}
+"""Books as they are often kept, and what lies beside them, by the bytes that they begin with."""
 
 
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {

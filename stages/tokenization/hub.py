@@ -48,8 +48,9 @@ class DataSet:
             raise DataError(f"{self.spec} has the splits {', '.join(found)}; read are train, validation and test.")
         for file in (file for files in known.values() for file in files):
             if not is_usable(Path(Path(file).name)):
+                read = ", ".join((*PROSE, LINES, PARQUET, ARROW))
                 raise DataError(
-                    f"{self.spec} is made of files like {Path(file).name}, which are not read ({_formats()} are)"
+                    f"{self.spec} is made of files like {Path(file).name}, which are not read ({read} are)"
                     f"{self.as_parquet}."
                 )
             if self.is_folder:
@@ -195,7 +196,3 @@ def _in_repository(data_set: DataSet, file: str) -> tuple[str, str]:
     if not file.startswith(begin) or not slash:
         raise DataError(f"{data_set.spec} names a file outside of its repository ({file}): download it by yourself.")
     return commit, inside
-
-
-def _formats() -> str:
-    return ", ".join((*PROSE, LINES, PARQUET, ARROW))

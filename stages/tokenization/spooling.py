@@ -18,13 +18,7 @@ from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.aligned import SIDES, Side, aligned_text, report_pairs
 from stages.tokenization.corpora import ONE_CORPUS
-from stages.tokenization.sources import (
-    TOKENIZER,
-    TOKENIZER_FILE,
-    given_tokenizer,
-    pretrained_tokenizer,
-    text_files,
-)
+from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, given_tokenizer, pretrained_tokenizer, text_files
 from stages.tokenization.tasks import read_tasks
 
 SPOOL = "scratch/text"

@@ -11,6 +11,7 @@ from stages.artifacts.stage import Inputs
 from stages.errors import DataError, UsageError
 from stages.reporting import Reporter
 from stages.text.config import Records, TokenizeConfig
+from stages.text.files import pieces
 from stages.text.records import TextFile, records, require_unicode
 from stages.text.tokenizer import TextTokenizer
 from stages.text.tokens import SPLITS
@@ -101,9 +102,23 @@ def answer_arrays(tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Se
         whole = tokenizer.huggingface()
         for row, one, text in zip(spans, asked, texts, strict=True):
             assert one.start is not None
-            offsets = whole.encode(text, add_special_tokens=False).offsets
+            offsets, start = list[tuple[int, int]](), 0
+            for part in _encoded_apart(tokenizer, text):
+                own = whole.encode(part, add_special_tokens=False).offsets
+                offsets += [(start + first, start + stop) for first, stop in own]
+                start += len(part)
             row[:] = token_span(offsets, one.start, len(one.answers[0]))
     return AnswerArrays(*questions, *answers, *spans.T)
+
+
+def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
+    """The parts of a text that have ids of their own: a line, and so a word, that is too long was cut."""
+    parts: list[list[str]] = [[]]
+    for piece in pieces([text]):
+        if not piece.starts_line and tokenizer.may_cut(parts[-1][-1], piece.text):
+            parts.append([])
+        parts[-1].append(piece.text)
+    return ["".join(part) for part in parts]
 
 
 def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

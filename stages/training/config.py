@@ -1,5 +1,6 @@
 """Settings of a training run, and the schema of a model. Free of torch."""
 
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, WrapValidator, model_validator
@@ -68,9 +69,9 @@ class TrainConfig(StageConfig):
             help=f"Network under the vocabulary: {', '.join(trainable_backbones())}; or, a transformer-xl that "
             f"remembers more, {', '.join(NAMED)}.",
         ),
-    ] = parse_model({})
-    optimizer: OptimizerConfig = OptimizerConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
+    ] = Field(default_factory=partial(parse_model, {}))
+    optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
 
     steps: Annotated[Steps, Spelling("N|auto")] = AUTO
     """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is."""

@@ -17,6 +17,7 @@ from stages.methods.method import BatchIndex, Carried, Grows, LearnsTasks, Metho
 from stages.models.backbone import Encoding, Replays
 from stages.models.devices import autocast
 from stages.models.language_model import LanguageModel
+from stages.models.vocabulary import joined_once
 from stages.training.batches import TaskOrder, batch_size
 from stages.training.checkpoint import Saver, save_after, save_best
 from stages.training.compiling import Compiled, compiled
@@ -92,6 +93,9 @@ class Trainer:
                 self._update()
                 self._report(course)
                 self._save_if_due(course, stop)
+        # No loss has been seen of the weights that the last update left.
+        if not all(bool(weight.isfinite().all()) for weight in self.run.model.parameters()):
+            raise UsageError(f"The weights are no numbers after the last step. {self._remedy}")
         return self.progress
 
     def _update(self) -> None:
@@ -127,12 +131,17 @@ class Trainer:
 
     def _require_finite(self, loss: float, step: int) -> None:
         if not math.isfinite(loss):
-            task = f", in task {self.order.tasks[self.order.place(step)].name}" if self.run.keeps_tasks else ""
+            task = f", in task {self.order.tasks[self.order.place(step - 1)].name}" if self.run.keeps_tasks else ""
             raise UsageError(
-                f"The training loss is {loss} at step {step} of {self.run.config.steps}{task}. "
-                f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.run.method.hints}"
-                "clipping (--set clip_norm=1) or --precision fp32."
+                f"The training loss is {loss} at step {step} of {self.run.config.steps}{task}. {self._remedy}"
             )
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            f"Try a lower --lr, a longer warm-up (--set schedule.warmup=…), {self.run.method.hints}"
+            "clipping (--set clip_norm=1) or --precision fp32."
+        )
 
     def _report(self, course: Course) -> None:
         """Progress after every step; a line of the journal, and a validation, when they are due."""
@@ -346,6 +355,7 @@ class Objective(nn.Module):
         with (
             self._compiled.used() if self._compiled else nullcontext(),
             autocast(self.device, self.precision),
+            joined_once(self.model.vocabulary),
             self.model.backbone.register_forward_hook(keep),
         ):
             loss, carried = self.method.loss(self.model, batch, carried)

@@ -20,6 +20,7 @@ from stages.errors import UsageError, first_line
 from stages.methods.method import ParameterGroup
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
+from stages.models.vocabulary import JoinedRows
 
 SCALE = 2
 """alpha / r."""
@@ -28,21 +29,6 @@ OWN, ADDED = ".base_layer", "lora_"
 WITH_ROWS = "vocabulary.parametrizations."
 OLD_ROWS, NEW_ROWS = ".original0", ".original1"
 """Names in torch of a weight of the vocabulary in two parts."""
-
-
-class _Rows(nn.Module):
-    """A weight of the vocabulary as two: rows before `first`, and those from there on, which are of added tokens."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self.first = first
-
-    def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        return torch.cat((old, new))
-
-    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        # Copies: a checkpoint cannot hold two parts of one tensor.
-        return weight[: self.first].clone(), weight[self.first :].clone()
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:
@@ -65,7 +51,7 @@ def add_factors(model: LanguageModel, rank: int) -> None:
     except ValueError as error:
         raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
     for name in _with_added_rows(model):
-        register_parametrization(model.vocabulary, name, _Rows(_first_added(model)))
+        register_parametrization(model.vocabulary, name, JoinedRows(_first_added(model)))
 
 
 def _first_added(model: LanguageModel) -> int:

@@ -89,8 +89,8 @@ def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
 
 
 def learning_bytes(config: TrainConfig) -> int:
-    """Bytes that a number takes which learns: itself, its gradient, its moments."""
-    return NUMBER * (2 + MOMENTS[config.optimizer.name])
+    """Bytes that a number takes which learns: itself, its gradient, its moments, and what the method keeps of it."""
+    return NUMBER * (2 + MOMENTS[config.optimizer.name] + config.method_settings.copies)
 
 
 def factor_numbers(model: BackboneConfig, rank: int) -> int:
@@ -156,11 +156,11 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
 
 
 def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
-    """All weights, the moments of those that learn, and what the streams of a batch carry to the next."""
-    carried = _carried_bytes(config, inputs)
+    """All weights, moments and copies of those that learn, and what the streams of a batch carry to the next."""
+    carried, beside = _carried_bytes(config, inputs), MOST_MOMENTS + config.method_settings.copies
     if config.lora is None:
-        return (1 + MOST_MOMENTS) * weight_bytes + carried
-    return weight_bytes + (1 + MOST_MOMENTS) * NUMBER * factor_numbers(config.model, config.lora) + carried
+        return (1 + beside) * weight_bytes + carried
+    return weight_bytes + (1 + beside) * NUMBER * factor_numbers(config.model, config.lora) + carried
 
 
 def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:

@@ -24,7 +24,7 @@ def validate(fabric: Fabric, model: LanguageModel, method: Method, examples: Exa
     """
     borders = np.concatenate(([0], np.cumsum(examples.lengths)))
     total = 0.0
-    with evaluating(model), torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         for block in _blocks(fabric, model, examples, segment_length):
             own = np.arange(block.start, block.stop)
             starts = borders[np.searchsorted(borders, own, side="right") - 1] - block.start

@@ -7,8 +7,8 @@ from pydantic import Field
 from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.stage import Inputs
 from stages.config import Spelling
-from stages.encoding.window_settings import WindowedConfig
 from stages.errors import UsageError
+from stages.examples.cutting import WindowedConfig
 
 TAKEN_OVER = ("key", "dtype", "reset", *WindowedConfig.model_fields)
 """Settings of the datastore before, which its rows, old and new, are made with."""

@@ -8,11 +8,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from stages.artifacts.durable import write_atomically
 from stages.charts.figure import Figure
 from stages.charts.palette import page_style
+from stages.errors import UsageError
 from stages.numbers import measured, number, tenths
 
 FRAME = Path(__file__).parent / "templates"
+MARK = '<meta name="generator" content="memlm'
+"""Begins a line at the head of every page, so that only memlm's own pages are written over."""
+HEAD = 2000
+"""Characters of a file in which its mark stands."""
 
 
 def render(template: Path, **values: Any) -> str:
@@ -37,6 +43,34 @@ def render(template: Path, **values: Any) -> str:
         "strength": strength,
     }
     return environment.get_template(template.name).render(chart_style=Markup(page_style()), **values)
+
+
+def check_page_file(option: str, path: Path) -> None:
+    """Raises UsageError if a page may not be written there: another's file, a folder, or no folder around it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {path.parent}; make it, or name another.")
+    if path.exists() and not marked(path, MARK):
+        raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
+
+
+def write_page(option: str, path: Path, html: str) -> bool:
+    """Write a page as one file; returns whether it takes the place of another page.
+
+    Raises: UsageError as `check_page_file`; OSError.
+    """
+    check_page_file(option, path)  # making a page takes minutes, in which somebody may have saved something there
+    replaces = path.exists() and path.read_bytes() != html.encode()
+    write_atomically(path, html)
+    return replaces
+
+
+def marked(path: Path, mark: str) -> bool:
+    """Whether a file has a mark at its head."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return mark in file.read(HEAD)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 FULL = math.log(10)

@@ -50,6 +50,7 @@ def test_list_shows_kinds_names_and_parents(memlm: Memlm, made: Lineage) -> None
     assert [line.split()[0] for line in lines[1:]] == [made.tokens, made.model, made.datastore]
     assert "small" in lines[1]
     assert made.tokens in lines[2]
+    assert made.model in lines[3] and made.tokens not in lines[3], "which the model leads to"
     (entry,) = json.loads(memlm("artifacts", "list", "model", "--json").out)
     assert entry["reference"] == made.model
     assert entry["inputs"] == {"tokens": made.tokens}
@@ -69,6 +70,16 @@ def test_show_prints_the_manifest(memlm: Memlm, made: Lineage) -> None:
     line = memlm("artifacts", "show", "tokens/small", "--json").out
     assert json.loads(line) == manifest and line.count("\n") == 1
     assert memlm("artifacts", "show", "tokens/smal").code == 4
+
+
+def test_show_is_a_few_lines_on_a_terminal(memlm: Memlm, made: Lineage, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = memlm("evaluate", made.model, "--split", "train").reference
+    monkeypatch.setattr("memlm_cli.commands.artifacts.answers_on_terminal", lambda: True)
+    for reference in (made.tokens, made.model, made.datastore, report):
+        shown = memlm("artifacts", "show", reference)
+        assert shown.code == 0 and reference in shown.out and "memlm" in shown.out
+        assert len(shown.out.splitlines()) <= 20 and "blake2b" not in shown.out
+        assert json.loads(memlm("artifacts", "show", reference, "--json").out)["kind"] == reference.partition("/")[0]
 
 
 def test_graph_draws_the_lineage(memlm: Memlm, made: Lineage) -> None:

@@ -142,6 +142,18 @@ def test_the_table_of_tokens_is_written(memlm: Memlm, root: Path, made: Reports,
     for other, file in ((made.characters, "none.csv"), (made.b, "missing/none.csv"), (made.b, "folder.csv")):
         ended = memlm("compare", made.a, other, "--store", root, "--csv", tmp_path / file)
         assert ended.code == 2 and "csv" in ended.err and ended.out == ""
+    assert memlm("compare", made.a, made.b, "--store", root, "--csv", tmp_path / "tokens.csv").code == 0
+
+
+@pytest.mark.parametrize("option", ["--csv", "--html"])
+def test_a_file_of_somebody_else_is_not_written_over(
+    memlm: Memlm, root: Path, made: Reports, tmp_path: Path, option: str
+) -> None:
+    file = tmp_path / "mine"
+    file.write_text("token,mine\n")
+    ended = memlm("compare", made.a, made.b, "--store", root, option, file)
+    assert ended.code == 2 and str(file) in ended.err and ended.out == ""
+    assert file.read_text() == "token,mine\n"
 
 
 @pytest.mark.parametrize(

@@ -245,24 +245,6 @@ def test_of_several_the_innermost_tells(monkeypatch: pytest.MonkeyPatch) -> None
         assert screen.getvalue() == f"{cleared}\r{waited('run', 3)}"
 
 
-def test_side_by_side_each_tells_lines_on_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", screen := Screen())
-    clock = Clock()
-    with (
-        ConsoleReporter("run", clock),
-        ConsoleReporter("a", clock, side_by_side=True) as one,
-        ConsoleReporter("b", clock, side_by_side=True) as other,
-    ):
-        one.progress(1, 4, "steps")
-        for clock.now in map(float, range(1, 31)):
-            one._tick()
-            other._tick()
-        other.info("half way")
-    first, *lines = screen.getvalue().splitlines()
-    assert (first[:2], FIGURES.findall(first)) == ("a:", ["1", "4", "25", "30"])
-    assert lines == [waited("b", 30), "b: half way"]
-
-
 def test_words_of_a_library_may_be_sent_elsewhere_and_memlm_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()

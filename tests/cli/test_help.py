@@ -1,5 +1,7 @@
 """Help is complete, and loads nothing that computes."""
 
+import gc
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from memlm_cli.options import ON_CPU
 from pipelines.catalogue import stage_of
 from stages.methods import METHODS
 from stages.models import NAMED, trainable_backbones
+from stages.registry import OUTSIDE
 from stages.training.presets import preset_names
 from tests.cli.conftest import Memlm
 
@@ -47,9 +50,7 @@ EVERYWHERE = [
     "--set",
     "--checkpoint-seconds",
     "--no-wait",
-    "--verify-inputs",
     "--json",
-    "--log-file",
 ]
 
 
@@ -67,7 +68,6 @@ def test_every_command_explains_itself(memlm: Memlm, command: str) -> None:
     assert ended.code == 0
     assert command in ended.out
     assert memlm(command, "-h") == ended
-    assert "--log-file" in ended.out or command == "artifacts"
     if command in STAGES:
         assert all(option in ended.out for option in EVERYWHERE)
 
@@ -93,8 +93,50 @@ def test_help_imports_nothing_heavy() -> None:
         f"heavy = {HEAVY} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
+    # Parts from outside have options of train, and import what they like.
+    environment = {name: value for name, value in os.environ.items() if name != OUTSIDE}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "tokenize", "build-index"])
+def test_help_builds_no_validator_and_looks_for_no_garbage(command: str) -> None:
+    program = (
+        "import gc, sys\n"
+        "from memlm_cli.app import main\n"
+        "collected = []\n"
+        "gc.callbacks.append(lambda phase, details: collected.append(phase))\n"
+        f"main([{command!r}, '--help'])\n"
+        "gc.callbacks.clear()\n"
+        "from stages.config import Settings\n"
+        "def below(kind): return [kind, *(inner for one in kind.__subclasses__() for inner in below(one))]\n"
+        "built = [one.__name__ for one in below(Settings) if one.__pydantic_complete__]\n"
+        "assert len(below(Settings)) > 3 and gc.isenabled()\n"
+        "assert not {'stages.artifacts.store', 'stages.artifacts.stage', 'stages.lineage'} & set(sys.modules)\n"
+        "sys.exit(f'built: {built}, collections: {len(collected)}' if built or collected else 0)\n"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_runs_with_collection_of_garbage(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = []
+    monkeypatch.setattr("memlm_cli.commands.listings.presets", lambda: enabled.append(gc.isenabled()))
+    assert memlm("presets").code == 0
+    assert enabled == [True]
+
+
+def test_the_list_of_commands_imports_no_settings() -> None:
+    program = (
+        "import sys\n"
+        "from memlm_cli.app import main\n"
+        "main(['--help'])\n"
+        "sys.exit('stages.config' in sys.modules or 'memlm_cli.commands.stage' in sys.modules)\n"
+    )
+    asked = {"_MEMLM_COMPLETE": "complete_bash", "COMP_WORDS": "memlm tr", "COMP_CWORD": "1"}
+    for environment, word in ((os.environ, "evaluate-tasks"), ({**os.environ, **asked}, "train")):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert (done.returncode, word in done.stdout) == (0, True), done.stderr
 
 
 def test_a_verb_imports_no_torch_before_it_runs() -> None:

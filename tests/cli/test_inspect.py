@@ -76,6 +76,11 @@ def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
         ended = inspect("--position", 7, "--length", 3, "--html", page, *MEMORY)
     assert ended.code == 5
     assert page.read_text("utf-8") == whole and list(tmp_path.iterdir()) == [page]
+    assert inspect("--position", 7, "--length", 3, "--html", page, *MEMORY).code == 0
+    assert page.read_text("utf-8") != whole
+    page.write_text("mine")
+    assert inspect("--position", 7, "--length", 3, "--html", page, *MEMORY).code == 2
+    assert page.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_a_passage_of_a_split_and_a_page(inspect, tmp_path: Path):
         (
             ["--text", "the", "--html", "/nowhere/at/all.html"],
             2,
-            "--html /nowhere/at/all.html cannot be written",
+            "--html /nowhere/at/all.html",
         ),
     ],
 )

@@ -26,63 +26,57 @@ def chosen(place: str, settings: dict[str, object]) -> list[str]:
     return [part for name, value in settings.items() for part in ("--set", f"model.{place}.{name}={value}")]
 
 
+@pytest.fixture(autouse=True)
+def one_store(memlm: Memlm, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tests have a store in common: a model that several of them need is trained once."""
+    monkeypatch.setenv("MEMLM_STORE", str(tmp_path_factory.getbasetemp() / "layers"))
+
+
 @pytest.fixture
 def tokens(memlm: Memlm, text: Path) -> str:
     return memlm("tokenize", "--train", text, "--valid", text, "--test", text).reference
 
 
 @pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
-def test_product_keys_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
-    model = memlm("train", tokens, "--backbone", backbone, *chosen("feed_forward", KEYS), *SMALL).reference
+def test_product_keys_and_hashed_ngrams_through_the_pipeline(
+    memlm: Memlm, tokens: str, tmp_path: Path, backbone: str
+) -> None:
+    both = [*chosen("feed_forward", KEYS), *chosen("lookup", NGRAMS)]
+    model = memlm("train", tokens, "--backbone", backbone, *both, *SMALL).reference
     index = memlm("build-index", memlm("build-datastore", model).reference).reference
     report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--save-token-scores", "--json")
     assert report.code == 0, report.err
     made = json.loads(report.out)
-    (figures,) = made["metrics"]["product_keys"]["blocks"]
-    assert (figures["block"], figures["slots"]) == (1, 16)
+    (keys,), (ngrams,) = (made["metrics"][name]["blocks"] for name in ("product_keys", "hashed_ngrams"))
+    assert (keys["block"], keys["slots"]) == (1, 16)
+    assert (ngrams["block"], 0 < ngrams["gate"] < 1) == (1, True)
     page = memlm("report", made["reference"], "--output", tmp_path / "page.html")
     assert page.code == 0, page.err
     html = (tmp_path / "page.html").read_text("utf-8")
-    assert 'id="product-keys-usage"' in html
+    assert 'id="product-keys-usage"' in html and 'id="hashed-ngrams-gates"' in html
     assert "model.feed_forward.sub_keys=4" in html
-    seen = memlm("inspect", index, "--position", 3, "--length", 5, "--json")
-    assert seen.code == 0, seen.err
-    assert all(0.5 <= token["slot_weight"] <= 1 for token in json.loads(seen.out)["tokens"])
-
-
-@pytest.mark.parametrize("backbone", ["transformer", "transformer-xl"])
-def test_hashed_ngrams_through_the_pipeline(memlm: Memlm, tokens: str, tmp_path: Path, backbone: str) -> None:
-    model = memlm("train", tokens, "--backbone", backbone, *chosen("lookup", NGRAMS), *SMALL).reference
-    index = memlm("build-index", memlm("build-datastore", model).reference).reference
-    report = memlm("evaluate", index, *FIXED, "--exclude", "self", "--json")
-    assert report.code == 0, report.err
-    (figures,) = json.loads(report.out)["metrics"]["hashed_ngrams"]["blocks"]
-    assert (figures["block"], 0 < figures["gate"] < 1) == (1, True)
-    page = memlm("report", json.loads(report.out)["reference"], "--output", tmp_path / "page.html")
-    assert page.code == 0, page.err
-    assert 'id="hashed-ngrams-gates"' in (tmp_path / "page.html").read_text("utf-8")
     seen = memlm("inspect", index, "--position", 40, "--length", 5, "--json")
-    assert all(0 < token["ngram_gate"] < 1 for token in json.loads(seen.out)["tokens"])
+    assert seen.code == 0, seen.err
+    for token in json.loads(seen.out)["tokens"]:
+        assert 0.5 <= token["slot_weight"] <= 1 and 0 < token["ngram_gate"] < 1
     written = memlm("generate", index, "--prompt", "the", "--max-tokens", 20)
     assert written.code == 0, written.err
 
 
 PLUS = {"name": "memory-plus", "sub_keys": 4, "neighbors": 2}
 
-ROWS = ("--backbone", "memory-transformer", "--set", "model.memory_tokens=3", "--set")
+ROWS = ("--set", "model.memory_tokens=3", "--set", "model.memory_rows=controller")
 OTHERS = {
     "memory-plus": ("--backbone", "transformer-xl", *chosen("feed_forward", PLUS)),
     "memformer": ("--backbone", "memformer", "--set", "model.slots=3"),
     "sru++": ("--backbone", "sru++"),
-    "memory-tokens": (*ROWS, "model.memory_rows=shared"),
-    "controller": (*ROWS, "model.memory_rows=controller"),
-    "bottleneck": (*ROWS, "model.memory_rows=bottleneck"),
+    "memory-tokens": ("--backbone", "memory-transformer", *ROWS),
 }
 PROBED = {
     "memory-plus": ("product_keys", "product-keys-usage"),
     "memformer": ("memformer", "memformer-"),
     "sru++": ("sru_plus_plus", "sru-plus-plus-"),
-    **dict.fromkeys(("memory-tokens", "controller", "bottleneck"), ("memory_tokens", "memory-tokens-")),
+    "memory-tokens": ("memory_tokens", "memory-tokens-"),
 }
 """Figures of a report, and how the name of a chart begins."""
 

@@ -48,7 +48,7 @@ def test_stages_have_the_ids_of_the_command_line(memlm_: Memlm, text: Path, tmp_
     ended = memlm_("tokenize", *files, "--tokenizer", "word")
     assert "cached" in ended.err and ended.reference == tokens.reference == store["tokens/small"].reference
     model = memlm_("train", tokens.reference, *SMALL).reference
-    asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None, "verify_inputs": False}
+    asked = {"fraction": 0.5, "key": "hidden", "rows_per_shard": None}
     datastore = store.run("build-datastore", model, **asked)
     assert memlm_("build-datastore", model, "--fraction=0.5", "--key=hidden").reference == datastore.reference
     found = memlm.run("build-index", datastore, index="flat", recall="none")
@@ -234,10 +234,9 @@ def test_memlm_toml_gives_the_store_and_breaks_no_answer(
     monkeypatch.delenv("MEMLM_STORE", raising=False)
     assert memlm.open().path == Path("memlm-store")
     toml = tmp_path / "memlm.toml"
-    toml.write_text('store = "elsewhere"\nlog-file = "work.log"\n[tokenize]\njson = true\n')
+    toml.write_text('store = "elsewhere"\n[tokenize]\njson = true\n')
     made = memlm.run("tokenize", train=[str(text)], tokenizer="byte")
     assert made.store.path == Path("elsewhere") and made.reference.startswith("tokens/")
-    assert not (tmp_path / "work.log").exists()
     with pytest.raises(memlm.DataError):
         memlm.run("tokenize", train=["nothing.txt"])
     monkeypatch.setenv("MEMLM_STORE", "of-environment")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from pipelines.recipe import shipped_recipes
 from tests.cli.conftest import Memlm
 
@@ -17,6 +19,13 @@ def test_each_recipe_has_a_line_with_its_time_and_hardware(memlm: Memlm) -> None
     assert quickstart.split(", ")[-2:] == ["three minutes", "two cores"]
     (cache,) = (line for line in lines if line.startswith("neural-cache-ptb "))
     assert "--train --valid --test" in cache and "not measured" in cache
+
+
+def test_a_terminal_is_not_told_the_usual_files_in_every_line(memlm: Memlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memlm_cli.commands.listings.answers_on_terminal", lambda: True)
+    ended = memlm("recipes")
+    assert ended.err.count("--train --valid --test") == 1
+    assert "--pretrained" in ended.out and ended.out.count("--valid") == 1, "of files that are unlike"
 
 
 def test_they_can_be_json(memlm: Memlm) -> None:

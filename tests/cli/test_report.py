@@ -74,7 +74,10 @@ def test_by_default_it_is_written_here_and_told_on_stdout(
     monkeypatch.chdir(tmp_path)
     ended = memlm("report", "--store", made.store, stdin=f"{made.report}\n")
     assert (ended.code, ended.out) == (0, "memlm-report.html\n")
-    assert memlm("report", "model/lm", "--store", made.store).code == 0
+    assert memlm("report", "model/lm", "--store", made.store).told == []
+    page = tmp_path / "memlm-report.html"
+    page.write_text(page.read_text("utf-8") + " ", "utf-8")
+    assert len(memlm("report", "model/lm", "--store", made.store).told) == 1, "another page was replaced"
     (tmp_path / "memlm-report.html").write_text("mine")
     refused = memlm("report", made.report, "--store", made.store)
     assert refused.code == 2 and "memlm-report.html" in refused.err

@@ -1,6 +1,5 @@
 """The tables that end train, evaluate and run."""
 
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,13 +35,6 @@ def test_verbose_tells_all_remarks_settings_and_tables(report: Artifact, capsys)
     said = capsys.readouterr().err
     for part in ("0.5 passes", "Changes are against plain", "θ 0.3", "how often a token stands"):
         assert part in said
-
-
-def test_remarks_that_are_not_said_stand_in_the_log(report: Artifact, monkeypatch) -> None:
-    log = StringIO()
-    monkeypatch.setattr("memlm_cli.console.state.log", log)
-    show_report(report.reference, report)
-    assert "0.5 passes" in log.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +76,7 @@ def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Ar
 def test_what_does_not_beat_counting_is_said_under_the_means() -> None:
     figures = {"n": 2, "mean": 72.0, "deviation": 1.0, "interval": [71.0, 73.0]}
     rows = [{"row": "knn-lm", "perplexity": figures, "change": None, "counting": 24.7}]
+    rows[0]["against_counting"] = (72.0, 24.7)
     group = {"method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"], "rows": rows}
     found = {"split": "test", "confidence": 0.95, "unknown_rate": None, "groups": [group]}
     head, _, _, caption, first, *_, last = groups_text(found).splitlines()
@@ -185,3 +178,18 @@ def test_a_split_of_tokens_shows_what_matters_first_and_its_unknown_rate() -> No
     assert columns == [*first, "characters", "bytes", "paragraphs", "share of text"]
     assert cells[0] == ["train", "1", "5,000", "70", "4.23%", "9", "9", "2", "90.00%"]
     assert cells[1][0] == "test" and cells[1][-1] == ""
+
+
+@pytest.mark.parametrize(("memories", "named"), [(["none"], "after b"), (["none", "mbpa"], "mbpa after b")])
+def test_each_part_of_a_matrix_that_is_too_wide_names_its_rows(capsys, monkeypatch, memories: list, named: str) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("memlm_cli.result_tables.on_terminal", lambda: True)
+    monkeypatch.setattr("memlm_cli.tables.on_terminal", lambda: True)
+    monkeypatch.setattr("stages.tasks.frequent_label.frequent_label_scores", lambda matrix: None)
+    tasks = ["b", *(f"a-task-of-a-long-name-{n}" for n in range(3))]
+    figures = dict.fromkeys(("average", "forgetting", "backward_transfer", "forward_transfer", "intransigence"))
+    rows = [{"row": name, "matrix": [[0.5] * 4, [0.25] * 4], **figures} for name in memories]
+    metrics = {"tasks": tasks, "after": [0, 1], "rows": rows, "method": "seq"}
+    show_result(SimpleNamespace(kind="matrix", reference="matrix/1", metrics=metrics))
+    lines = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith(named) for line in lines) >= 2, "a part each"

@@ -1,17 +1,13 @@
 """`memlm run`: recipes from the command line."""
 
 import json
-import re
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from memlm_cli.commands.run import took
-from pipelines.run import Result, run_recipe
 from tests.cli.conftest import Memlm
 from tests.pipelines.conftest import RECIPE
 
@@ -44,21 +40,6 @@ def test_a_run_prints_the_last_artifact(memlm: Memlm, recipe: Path, text: Path) 
     assert (line["reference"], line["status"]) == (first.reference, "cached")
     assert again.err.count("cached") >= 4
     assert memlm("run", recipe, "--train", text, "--dry-run").out.count("done") == 4
-
-
-def test_stages_that_end_in_another_order_are_summed_up_in_that_of_the_recipe(
-    memlm: Memlm, recipe: Path, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_order = run_recipe
-
-    def backwards(*arguments: Any) -> Generator[Result, None, None]:
-        yield from reversed(list(in_order(*arguments)))
-
-    monkeypatch.setattr("pipelines.run.run_recipe", backwards)
-    ended = memlm("run", recipe, "--train", text, "--verbose")
-    assert ended.reference.startswith("index/")
-    ends = [line.split(":")[0] for line in ended.err.splitlines() if re.match(r"\w+: \w+/\w+ made", line)]
-    assert ends == ["index", "datastore", "model", "tokens"]
 
 
 def test_what_is_known_not_to_fit_is_not_begun(

@@ -6,9 +6,11 @@ import pytest
 from rich.cells import cell_len
 
 from memlm_cli.tables import table
+from stages.comparison.sentences import group_tables
 from stages.pages.headline import headline
-from stages.pages.tables import bucket_table, results_table
+from stages.pages.tables import bucket_table, results_table, seeds_table
 from stages.reports.tables import Table
+from tests.stages.comparison.found import FOUND, group
 from tests.stages.pages.made import source
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -83,6 +85,37 @@ def test_columns_without_room_follow_below_and_each_part_names_its_rows(monkeypa
         ["plain", "3" * 12],
     ]
     assert shown(80, monkeypatch, headers, rows)[-1].split() == list(rows[0])
+
+
+def test_columns_without_room_are_left_out_where_the_rest_stands_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers, rows = ("", "first", "second", "third"), [("plain", "1" * 12, "2" * 12, "3" * 12)]
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = STYLE.sub("", table("", headers, rows, terminal=True, whole=False)).splitlines()
+    assert [line.split() for line in lines[2:]] == [["plain", "1" * 12, "2" * 12]]
+
+
+def spread(mean: float) -> dict:
+    return {"n": 3, "mean": mean, "deviation": 1.25, "interval": [mean - 3.1, mean + 3.1]}
+
+
+SEEDS = [
+    {"row": name, "perplexity": spread(mean), "change": {"mean": -0.3, "interval": [-0.41, -0.19]}, "counting": 95.0}
+    for name, mean in (("plain", 178.63), ("knn-lm then neural-cache", 170.5))
+]
+GROUPS = [{"method": "lm", "seeds": [1, 2, 3], "reports": ["report/1", "report/2", "report/3"], "rows": SEEDS}] * 2
+FEW = group(2, -3.0, [-4.0, -2.0])
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        seeds_table({"split": "test", "confidence": 0.95, "groups": GROUPS}, ["A", "B"]),
+        list(group_tables({**FOUND, "by_position": [{"from": 16_384, "to": 32_767, **FEW}]}))[-1],
+    ],
+)
+def test_a_comparison_is_one_table_at_80_columns(found: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(80, monkeypatch, *built(found))
+    assert sum(set(line) == {"─"} for line in lines) == 1
 
 
 def test_a_column_of_two_tables_in_one_has_a_header_of_its_own() -> None:

@@ -302,18 +302,6 @@ def test_a_part_that_is_of_the_first_file_alone_is_called_by_it(memlm: Memlm, bo
     assert re.findall(r"--train \S+/(book-first-)", ended.err)
 
 
-@pytest.mark.usefixtures("small")
-def test_what_is_undertrained_is_told_how_many_minutes_are_enough(memlm: Memlm, book: Path) -> None:
-    ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
-    assert ended.code == 0, ended.err
-    (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
-    assert all(part in Path("page.html").read_text("utf-8") for part in (f"--minutes {minutes} ", " 96 tokens back"))
-    assert "; --replan " in ended.err  # the clock stands still here, so that all of the time is left
-    assert "; --replan " not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
-    enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
-    assert "--minutes" not in enough and " of text" not in enough
-
-
 @pytest.mark.parametrize(("taken", "said"), [(290, True), (310, False)])
 def test_time_is_left_where_half_of_it_is(taken: float, said: bool, capsys: pytest.CaptureFixture[str]) -> None:
     _say_of_time_left(taken, 600)
@@ -356,10 +344,18 @@ def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) 
 
 
 @pytest.mark.usefixtures("small")
-def test_the_page_names_the_part_that_was_tried_and_its_script_runs(memlm: Memlm, book: Path, tmp_path: Path) -> None:
+def test_a_part_is_told_with_the_minutes_for_all_and_the_script_of_its_page_runs(
+    memlm: Memlm, book: Path, tmp_path: Path
+) -> None:
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err
+    (minutes,) = set(re.findall(r"try: --minutes (\d+) would be enough for all of the text", ended.err))
     page = Path("page.html").read_text("utf-8")
+    assert all(part in page for part in (f"--minutes {minutes} ", " 96 tokens back"))
+    assert "; --replan " in ended.err  # the clock stands still here, so that all of the time is left
+    assert "; --replan " not in memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2]).err
+    enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
+    assert "--minutes" not in enough and " of text" not in enough
     assert re.search(r"book-first-[\d.]+kB-of-[\d.]+kB\.txt: train [\d,]+,", page)
     (encoded,) = re.findall(r'download="reproduce.sh" href="data:text/x-shellscript;base64,([^"]+)"', page)
     (tmp_path / "reproduce.sh").write_bytes(base64.b64decode(encoded))
@@ -388,6 +384,17 @@ def test_a_text_that_is_too_small_is_told_at_once(
     assert (ended.code, part in " ".join(ended.err.split())) == (code, True), ended.err
     assert "timing" not in ended.err
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"some text\nand\0binary\n", b"caf\xe9\n"])
+def test_a_small_file_that_is_no_text_is_said_to_be_none(
+    memlm: Memlm, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memlm_cli.commands.try_text.system_load", lambda: 1.5 + usable_cores())
+    (tmp_path / "small.txt").write_bytes(data)
+    ended = memlm("try", tmp_path / "small.txt")
+    assert ended.code == 3 and "bytes" not in ended.err and "small.txt" in ended.err
+    assert len(ended.told) == 1, "of a busy machine nothing is said where nothing is done"
 
 
 def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:

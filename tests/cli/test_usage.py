@@ -54,6 +54,24 @@ def test_an_artifact_that_is_not_there_is_exit_4(memlm: Memlm) -> None:
     assert memlm("build-index", stdin="datastore/0123456789ab\n").code == 4
 
 
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        (["--tokenizer", "mien"], "tokens/mine"),
+        (["--tokenizer", "mine"], "tokens/mine"),
+        (["--tokenizer", "tokens/mien"], "tokens/mine"),
+        (["--tokenizer", "bpee"], "'bpe'"),
+        (["--vocabulary", "9"], "--vocab-size"),
+    ],
+)
+def test_a_tokenizer_that_is_not_there_is_like_one_that_is(
+    memlm: Memlm, text: Path, options: list[str], meant: str
+) -> None:
+    assert memlm("tokenize", "--train", text, "--name", "mine").code == 0
+    ended = memlm("tokenize", "--train", text, *options)
+    assert ended.code in (2, 4) and f"did you mean {meant}" in ended.err.replace("'tokens/mine'", "tokens/mine")
+
+
 def test_an_empty_reference_is_not_the_same_as_none(memlm: Memlm, text: Path) -> None:
     tokens = memlm("tokenize", "--train", text, "--test", text).reference
     model = memlm("train", tokens, "--steps", "1", "--batch-tokens", "32", "--segment-length", "16").reference

@@ -1,7 +1,6 @@
 """Make artifacts on a Ray cluster of two machines, lose one of them at work, and compare with what one process made.
 
     python -m tests.endurance.cluster TEXT…       (default text: builtin:pydocs)
-    python -m tests.endurance.cluster --recipe    a recipe with two seeds, whose stages run side by side
 
 Both machines are of Ray's own making, on this one. Each command runs in one process in one store and on the cluster in
 another; while the neighbours are computed, the second machine is lost, and another takes its place. The artifacts must
@@ -9,7 +8,6 @@ be the same, byte for byte (times, rates and logs apart). Takes minutes: run by 
 """
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -22,33 +20,6 @@ from tests.endurance.kill_and_resume import differences, finish, start, timed
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 ON_CLUSTER = ["--executor", "ray", "--workers", "2"]
-SEEDS = 2
-RECIPE = """
-[stages.tokens]
-command = "tokenize"
-from = {texts}
-settings = {{ split = [0.8, 0.1, 0.1], tokenizer = "bpe", vocab_size = 2048 }}
-
-[stages.model]
-command = "train"
-from = "tokens"
-preset = "tiny"
-settings = {{ steps = 300 }}
-
-[stages.datastore]
-command = "build-datastore"
-from = "model"
-
-[stages.index]
-command = "build-index"
-from = "datastore"
-settings = {{ index = "ivf-flat" }}
-
-[stages.report]
-command = "evaluate"
-from = "index"
-settings = {{ split = "test", memory = ["knn-lm"], save_token_scores = true }}
-"""
 
 
 def pipeline(texts: list[str]) -> list[tuple[str, list[str], bool]]:
@@ -92,49 +63,16 @@ def compare_commands(machines: Any, folder: Path, texts: list[str]) -> int:
     return wrong
 
 
-def compare_recipe(machines: Any, folder: Path, texts: list[str]) -> int:
-    """A recipe in one process, side by side on the cluster, and there once more while a machine is lost in a training.
-
-    Returns: how many artifacts differ.
-    """
-    recipe = folder / "seeds.toml"
-    recipe.write_text(RECIPE.format(texts=json.dumps(texts)))
-    arguments = ["run", str(recipe), "--seeds", str(SEEDS)]
-    here = folder / "one-process"
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many as the machines have cores
-    last, alone = timed(here, arguments)
-    print(f"one process {alone:6.1f} s", flush=True)
-    wrong = 0
-    for loses in (False, True):
-        there = folder / f"cluster-{loses}"
-        began, running = time.monotonic(), start(there, arguments + ON_CLUSTER)
-        if loses:
-            while len(list(there.glob("model/.*-partial/scratch/*"))) < 2:
-                time.sleep(0.5)
-            time.sleep(5)
-            lose_one(machines)
-        reference, err = finish(running)
-        lost = err.count("its process on the cluster was lost")
-        seconds = time.monotonic() - began
-        made = [path.parent.relative_to(here) for path in here.glob("*/*/manifest.json")]
-        other = {str(path): differences(here / path, there / path) for path in made}
-        different = {path: files for path, files in other.items() if files}
-        wrong += len(different) + (reference != last)
-        print(f"cluster {seconds:6.1f} s, stages lost {lost}, of {len(made)} different: {different or 'nothing'}")
-    return wrong
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", nargs="*", default=["builtin:pydocs"])
-    parser.add_argument("--recipe", action="store_true")
     options = parser.parse_args()
     machines = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     machines.add_node(**NODE)
     machines.wait_for_nodes()
     os.environ["RAY_ADDRESS"] = machines.address
     with tempfile.TemporaryDirectory() as folder:
-        wrong = (compare_recipe if options.recipe else compare_commands)(machines, Path(folder), options.texts)
+        wrong = compare_commands(machines, Path(folder), options.texts)
     machines.shutdown()
     print(f"{wrong} artifacts differ")
     raise SystemExit(bool(wrong))

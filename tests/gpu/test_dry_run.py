@@ -38,6 +38,7 @@ ALIKE = (
     "exact-proofs",
     "exact-novels",
     *(f"{name}-novels-{n}" for name in ("trime", "trime-ext", "spalm") for n in "12"),
+    "kernel-tests",
     "spalm-often-50",
     "spalm-often-75",
     "names-code",
@@ -45,7 +46,7 @@ ALIKE = (
     "search-m",
     "trime-constant",
 )
-"""How steps begin that differ from others by a text, a seed or a number."""
+"""How steps begin that differ from others by a text, a seed, a number or files of tests."""
 ABSENT = {
     "machine": {"expected", "of expected"},
     "compiled-training-bf16": {"pays after, updates"},
@@ -61,10 +62,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     texts = folder / "texts"
     texts.mkdir()
     for name in ("code", "proofs", "novels"):
-        for split, records in (("train", 12), ("valid", 4), ("test", 4)):
+        for split, records in (("train", 6), ("valid", 3), ("test", 3)):
             with lzma.open(texts / f"{name}-{split}.jsonl.xz", "wt", encoding="utf-8") as file:
                 for number in range(records):
-                    text = " ".join(f"{split} w{number} x{i % 13} y{i * number % 7}." for i in range(60))
+                    text = " ".join(f"{split} w{number} x{i % 13} y{i * number % 7}." for i in range(24))
                     file.write(json.dumps({"name": f"{split}-{number}", "text": text}) + "\n")
     return texts, folder / "store"
 

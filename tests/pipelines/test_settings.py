@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from pipelines.options import docstrings, setting_words
+from pipelines.options import docstring, setting_words
 from pipelines.settings import assignment, merged, nested, validated
 from stages.config import Settings, read_toml
 from stages.errors import UsageError
@@ -59,8 +59,8 @@ def test_classes_inside_others_and_in_functions_have_docstrings_too() -> None:
             size: int = 2
             """Size of an inner one."""
 
-    assert docstrings(Local) == {"size": "Size of a local one."}
-    assert docstrings(Local.Inner) == {"size": "Size of an inner one."}
+    assert docstring(Local, "size") == "Size of a local one."
+    assert docstring(Local.Inner, "size") == "Size of an inner one."
 
 
 def test_options_that_were_not_given_do_not_count() -> None:

@@ -10,6 +10,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
+from stages.episodes import BuildEpisodes
+from stages.methods import METHODS
+from stages.tasks.episodes import EpisodesConfig
 from stages.text.config import TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
@@ -49,6 +52,18 @@ def stream_model(store: Store, tokens: Artifact, method: str, **settings: Any) -
 def stream_config(method: str, **settings: Any) -> TrainConfig:
     small = {"model": SMALL, "segment_length": 12, "batch_tokens": 96, "optimizer": {"lr": 0.005}}
     return TrainConfig.model_validate(small | {"method": method, "schedule": {"name": "constant"}} | settings)
+
+
+def keys_of(tokens: Artifact) -> Artifact:
+    """Keys by a model of the text alone."""
+    store, config = tokens.store, stream_config("lm", epochs=2)
+    encoder = make(Train(), config, {"source": tokens.reference}, store, Execution()).artifact
+    return make(BuildEpisodes(), EpisodesConfig(), {"source": encoder.reference}, store, Execution()).artifact
+
+
+def learnt_by(method: str, tokens: Artifact) -> Artifact:
+    """What a method learns from: tokens, or the keys of their documents."""
+    return tokens if "tokens" in METHODS.settings(method).takes else keys_of(tokens)
 
 
 def bytes_of(artifact: Artifact) -> dict[str, str]:

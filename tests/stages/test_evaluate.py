@@ -642,7 +642,7 @@ def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(ro
     assert matching_memory(Inputs(read)) == expected
 
 
-@pytest.mark.parametrize("fewest", [1, 3, 20])
+@pytest.mark.parametrize("fewest", [3, 20])
 def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, fewest):
     """Against a walk from token to token; where too many are wanted all are searched for."""
     monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)

@@ -108,10 +108,16 @@ def spelled(sources: str, *settings: str) -> str:
     return f"{sources}:" + ",".join((f"k={K}", "theta=0.5", *size, *settings))
 
 
-@pytest.mark.parametrize("metric", ["l2", "ip"])
-@pytest.mark.parametrize("kind", ["dot", "scaled-dot", "l2"])
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("sources", SOURCES)
+PLAIN, JOINT = READERS
+PAIRS = [
+    *[("local+external", *more) for more in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "l2"), (PLAIN, "l2", "ip"))],
+    *[("long+external", *more) for more in ((JOINT, "dot", "ip"), (PLAIN, "scaled-dot", "l2"), (JOINT, "l2", "l2"))],
+    *[("local+long+external", *m) for m in ((PLAIN, "dot", "l2"), (JOINT, "scaled-dot", "ip"), (PLAIN, "l2", "ip"))],
+]
+"""Sources, reader, similarity and metric: any two of them with each other."""
+
+
+@pytest.mark.parametrize(("sources", "reader", "kind", "metric"), PAIRS)
 def test_a_union_is_one_memory(store, model, index_of, monkeypatch, sources, reader, kind, metric):
     leave_holes(monkeypatch, metric)
     index = index_of(model, metric=metric)

@@ -265,7 +265,9 @@ METHODS_OF_LABELS = [
     name
     for name in METHODS.names()
     if METHODS.settings(name).learns != "text" and not METHODS.settings(name).scores_tokens
+    if name not in ("seq", "gem", "mas", "oml-er")
 ]
+"""Each learns in a way of its own; `test_evaluate_tasks` begins the others with an imported model of text."""
 
 
 @pytest.mark.parametrize("method", METHODS_OF_LABELS)

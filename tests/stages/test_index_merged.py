@@ -112,10 +112,6 @@ def test_killed_at_any_step_it_ends_with_the_same_bytes(
     assert again.manifest.files == merged.manifest.files
 
 
-def test_verify_compares_it_with_the_rows_that_it_holds(store: Store, merged: Artifact) -> None:
-    assert BuildIndex.schema.disagrees(merged) is None
-
-
 @pytest.mark.parametrize("settings", [{"index": "flat"}, {"index": "exact"}, {"keep": 0.5}, {"recall": 50}])
 def test_what_cannot_be_merged_is_refused(
     store: Store, whole: Artifact, neighbors: Artifact, settings: dict[str, Any]

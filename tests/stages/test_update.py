@@ -176,6 +176,13 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """A datastore of which nothing is changed."""
+    store = Store(tmp_path_factory.mktemp("whole"))
+    return build(store, small_model(store, small_tokens(store)))
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -189,19 +196,19 @@ def interrupted(*_):
         ({"forget": ("@nowhere",)}, "nowhere, which names documents, cannot be read"),
     ],
 )
-def test_what_makes_no_sense_is_refused(store, model, settings, words):
+def test_what_makes_no_sense_is_refused(whole, settings, words):
     with pytest.raises(UsageError, match=words):
-        update(store, build(store, model), **settings)
+        update(whole.store, whole, **settings)
 
 
-def test_paragraphs_without_as_many_hashes_are_damage(store, model):
-    rows = DatastoreRows(update(store, build(store, model), forget=("1",)))
+def test_paragraphs_without_as_many_hashes_are_damage(whole):
+    rows = DatastoreRows(update(whole.store, whole, forget=("1",)))
     text = rows.text
     vars(rows)["text"] = replace(text, paragraph_hashes=text.paragraph_hashes[:1])
     with pytest.raises(ArtifactError, match=r"datastore/.* is damaged: of [\d,]+ paragraphs it has 1 hashes\. Make it"):
         rows.paragraphs()
 
 
-def test_the_same_split_is_not_added_twice(store, model):
+def test_the_same_split_is_not_added_twice(whole):
     with pytest.raises(UsageError, match=r"has rows of 'train' of tokens/.* already"):
-        update(store, build(store, model), model.input("tokens"))
+        update(whole.store, whole, whole.input("encoder").input("tokens"))

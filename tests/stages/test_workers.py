@@ -44,69 +44,54 @@ def run(store: Store, stage: Stage[Any], config: Any, source: str, workers: int 
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> dict[str, Artifact]:
-    """One artifact of each stage whose shards may stand alone, made by one process; and one in a chain."""
-    store = Store(tmp_path_factory.mktemp("one") / "store")
+def one(tmp_path_factory: pytest.TempPathFactory, small_shards: None) -> Store:
+    """A store in which one process makes everything."""
+    return Store(tmp_path_factory.mktemp("one") / "store")
+
+
+SOURCES: dict[str, tuple[Stage[Any], Any, str]] = {
+    "datastore": (BuildDatastore(), DatastoreConfig(), "model"),
+    "index": (BuildIndex(), IndexConfig(index="ivf-flat"), "datastore"),
+    "part": (BuildDatastore(), DatastoreConfig(fraction=0.5), "lstm"),
+    "index of part": (BuildIndex(), IndexConfig(index="flat"), "part"),
+}
+
+
+def source(store: Store, name: str) -> Artifact:
+    """What a stage reads, made where it is not there."""
     tokens = small_tokens(store, lengths={"train": 220, "valid": 40, "test": 50})
-    model, lstm = small_model(store, tokens), small_model(store, tokens, model=LSTM)
-    datastore = run(store, BuildDatastore(), DatastoreConfig(), model.reference)
-    index = run(store, BuildIndex(), IndexConfig(index="ivf-flat"), datastore.reference)
-    part = run(store, BuildDatastore(), DatastoreConfig(fraction=0.5), lstm.reference)
-    index_of_part = run(store, BuildIndex(), IndexConfig(index="flat"), part.reference)
-    return {
-        "tokens": tokens,
-        "model": model,
-        "lstm": lstm,
-        "datastore": datastore,
-        "index": index,
-        "neighbors": run(store, PrecomputeNeighbors(), NeighborsConfig(), index.reference),
-        "batches": run(store, PackBatches(), PackConfig(segment_length=8), tokens.reference),
-        "report": run(store, Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), index.reference),
-        "learned": run(store, Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), index.reference),
-        "index of part": index_of_part,
-        "neighbors of a stream": run(store, PrecomputeNeighbors(), NeighborsConfig(), index_of_part.reference),
-        "report of a stream": run(
-            store, Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), lstm.reference
-        ),
-    }
+    if name in SOURCES:
+        stage, config, read = SOURCES[name]
+        return run(store, stage, config, source(store, read).reference)
+    return tokens if name == "tokens" else small_model(store, tokens, **({"model": LSTM} if name == "lstm" else {}))
 
 
-def case(kind: str, stage: Stage[Any], config: Any, source: str, *marks: pytest.MarkDecorator) -> Any:
-    return pytest.param(kind, stage, config, source, id=kind.replace(" ", "-"), marks=marks)
+def seldom(kind: str, stage: Stage[Any], config: Any, read: str) -> Any:
+    return pytest.param(stage, config, read, id=kind, marks=pytest.mark.endurance)
 
 
 @pytest.mark.parametrize(
-    ("kind", "stage", "config", "source"),
+    ("stage", "config", "read"),
     [
-        case("datastore", BuildDatastore(), DatastoreConfig(), "model"),
-        case("learned", Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index"),
-        case("batches", PackBatches(), PackConfig(segment_length=8), "tokens", pytest.mark.endurance),
-        case("neighbors of a stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part", pytest.mark.endurance),
-        case("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore", pytest.mark.endurance),
-        case("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index", pytest.mark.endurance),
-        case(
-            "report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index", pytest.mark.endurance
-        ),
-        case(
-            "report of a stream",
-            Evaluate(),
-            EvaluateConfig(memory=PAST, save_token_scores=True),
-            "lstm",
-            pytest.mark.endurance,
-        ),
+        pytest.param(Evaluate(), EvaluateConfig(memory=LEARNED, save_token_scores=True), "index", id="learned"),
+        seldom("datastore", BuildDatastore(), DatastoreConfig(), "model"),
+        seldom("batches", PackBatches(), PackConfig(segment_length=8), "tokens"),
+        seldom("neighbors-of-a-stream", PrecomputeNeighbors(), NeighborsConfig(), "index of part"),
+        seldom("index", BuildIndex(), IndexConfig(index="ivf-flat"), "datastore"),
+        seldom("neighbors", PrecomputeNeighbors(), NeighborsConfig(), "index"),
+        seldom("report", Evaluate(), EvaluateConfig(memory=MEMORY, save_token_scores=True), "index"),
+        seldom("report-of-a-stream", Evaluate(), EvaluateConfig(memory=PAST, save_token_scores=True), "lstm"),
     ],
 )
-def test_two_workers_make_what_one_makes(
-    made: dict[str, Artifact], tmp_path: Path, kind: str, stage: Stage[Any], config: Any, source: str
-) -> None:
-    one = made[kind]
-    shutil.copytree(one.store.root, tmp_path / "store")
+def test_two_workers_make_what_one_makes(one: Store, tmp_path: Path, stage: Stage[Any], config: Any, read: str) -> None:
+    alone = run(one, stage, config, source(one, read).reference)
+    shutil.copytree(one.root, tmp_path / "store")
     store = Store(tmp_path / "store")
-    store.remove(one.reference)
-    two = run(store, stage, config, made[source].reference, workers=2)
-    assert two.reference == one.reference
-    assert _bytes(two) == _bytes(one)
-    assert len(_bytes(two)) > 1 or kind == "index"
+    store.remove(alone.reference)
+    two = run(store, stage, config, source(one, read).reference, workers=2)
+    assert two.reference == alone.reference
+    assert _bytes(two) == _bytes(alone)
+    assert len(_bytes(two)) > 1 or isinstance(stage, BuildIndex)
 
 
 def _bytes(artifact: Artifact) -> dict[str, Any]:
@@ -114,15 +99,16 @@ def _bytes(artifact: Artifact) -> dict[str, Any]:
 
 
 def test_a_backbone_that_carries_state_is_read_by_one_worker(
-    made: dict[str, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    one: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[Any] = []
     monkeypatch.setattr("stages.artifacts.executors.processes.Worker", _counting(started))
-    whole = run(made["lstm"].store, BuildDatastore(), DatastoreConfig(), made["lstm"].reference)
-    shutil.copytree(whole.store.root, tmp_path / "store")
+    lstm = source(one, "lstm").reference
+    whole = run(one, BuildDatastore(), DatastoreConfig(), lstm)
+    shutil.copytree(one.root, tmp_path / "store")
     store = Store(tmp_path / "store")
     store.remove(whole.reference)
-    assert _bytes(run(store, BuildDatastore(), DatastoreConfig(), made["lstm"].reference, workers=2)) == _bytes(whole)
+    assert _bytes(run(store, BuildDatastore(), DatastoreConfig(), lstm, workers=2)) == _bytes(whole)
     assert len(started) == 1
 
 
@@ -137,7 +123,7 @@ def _counting(started: list[Any]) -> type:
     return Counted
 
 
-def test_carried_entries_of_the_past_make_a_chain_of_each_phase(made: dict[str, Artifact], tmp_path: Path) -> None:
+def test_carried_entries_of_the_past_make_a_chain_of_each_phase(one: Store) -> None:
     chains: list[list[int]] = []
 
     class Seen(Exception):
@@ -152,5 +138,5 @@ def test_carried_entries_of_the_past_make_a_chain_of_each_phase(made: dict[str, 
 
     for memory in (MEMORY, ("long:size=20,theta=0.3,lambda=tune",)):
         with pytest.raises(Seen):
-            run(made["index"].store, Listing(), EvaluateConfig(memory=memory), made["index"].reference)
+            run(one, Listing(), EvaluateConfig(memory=memory), source(one, "index").reference)
     assert chains == [[3, 4], [1, 1]]

@@ -132,14 +132,11 @@ class UnitFiles:
         first, found = self._sums(places, np.stack(nll))
         save_arrays(output.add(_file(number)), np.array(first), found.nll, found.tokens)
 
-    def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums | None:
-        """The sums of all shards; None where an older memlm began the work, and wrote none."""
-        paths = [folder / _file(number) for number in numbers]
-        if not all(path.is_file() for path in paths):
-            return None
+    def read(self, folder: Path, numbers: Sequence[int]) -> UnitSums:
+        """The sums of all shards."""
         total = UnitSums.nothing(self.rows, self.units.count)
-        for path in paths:
-            with path.open("rb") as file:
+        for number in numbers:
+            with (folder / _file(number)).open("rb") as file:
                 total.add(int(np.load(file)), UnitSums(np.load(file), np.load(file)))
         return total
 

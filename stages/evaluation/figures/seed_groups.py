@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.manifest import InputRecord
 from stages.errors import ArtifactError
-from stages.evaluation.fields import counting
+from stages.evaluation.fields import counting, held_against_counting
 
 
 class Spread(NamedTuple):
@@ -134,13 +134,20 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
     shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
     # run by run, so that what a seed does to both is not counted as a difference
     compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
-    counted = [value for row in rows if (value := counting(row)) is not None]
+    pairs = [held_against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)]
     return {
         "row": name,
         "perplexity": spread(values, confidence)._asdict(),
         "change": spread(shares, confidence)._asdict() if compared else None,
-        "counting": sum(counted) / len(counted) if counted and len(counted) == len(rows) else None,
+        "counting": _mean([counting(row) for row in rows]),
+        "against_counting": None if None in (means := tuple(map(_mean, zip(*pairs, strict=True)))) else means,
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean, where each run has a value."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _reported(report: Artifact, name: str) -> Mapping[str, Any]:

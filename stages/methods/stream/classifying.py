@@ -34,6 +34,15 @@ class Classifying(Method[T]):
         return F.cross_entropy(model.label_scores(batch), batch.labels), Carried()
 
 
+def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
+    """-log p(y | x) of each document of a batch, float [B], in nats; of a span the mean of its two ends.
+
+    Their mean is the loss of `Classifying`. A method that weighs documents overrides `loss` with a mean of its own.
+    """
+    losses = F.cross_entropy(model.label_scores(batch), batch.labels, reduction="none")
+    return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+
 def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:
     """Add the gradients of an update's batches; returns their mean loss, a scalar, and the batches."""
     losses, read = list[Tensor](), list[LabelledBatch]()

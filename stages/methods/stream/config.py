@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 Positive = Annotated[int, Field(gt=0)]
+MOST_STEPS = 10**6
+"""Updates that a task may begin with: more would never end."""
+MOST_ATTEMPTS = 1000
+"""Times that a sample may be written: a model that writes none would never stop."""
 
 
 class TaskSettings(WithoutNeighbors):
@@ -156,6 +160,8 @@ class GemConfig(TaskSettings):
 class AnchorSettings(TaskSettings):
     """A quadratic penalty holds weights at what they were after the task before, by their importance."""
 
+    copies: ClassVar[int] = 2
+
     penalty: Annotated[float, Field(ge=0)] = 1000.0
     """λ; it depends on model and tasks, so try powers of ten."""
     decay: Share = 1.0
@@ -205,6 +211,7 @@ class OmlErConfig(EpisodeSettings):
 class AnmlErConfig(EpisodeSettings):
     """The fast weights are encoder and head; the others gate their features."""
 
+    copies: ClassVar[int] = 1
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels"})
 
     method: Literal["anml-er"] = "anml-er"
@@ -265,7 +272,7 @@ class LamolConfig(TaskSettings):
     """Weight of `<ans>` among the tokens of the whole text (in the authors' code alone)."""
     top_k: Positive = 20
     """Tokens that a sample draws from."""
-    resample: Annotated[int, Field(ge=0)] = 3
+    resample: Annotated[int, Field(ge=0, le=MOST_ATTEMPTS)] = 3
     """Times that a sample is written again where it is no example (in the paper 0: a large model hardly ever fails)."""
 
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
@@ -320,7 +327,7 @@ class ElleConfig(TaskSettings):
     """Factors of the depth, likewise (in the paper it grows four times, by less)."""
     noise: Annotated[float, Field(ge=0)] = 0.01
     """Deviation of the noise on weights that read the copies."""
-    recovery: Annotated[int, Field(ge=0)] = 50
+    recovery: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 50
     """Batches of memory that are learnt before each domain but the first (in the paper 5,000)."""
     recovery_batch: Positive = 16
     """Documents of such a batch."""

@@ -38,7 +38,7 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        self._model, self._spelling = model, spelling_of(model, tasks[0].examples)
+        self._spelling = spelling_of(model, tasks[0].examples)
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)

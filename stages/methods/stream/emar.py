@@ -15,15 +15,13 @@ from stages.examples.examples import Task
 from stages.memory.episodic import representatives
 from stages.methods.method import SideInputs, Update
 from stages.methods.stream.config import EmarConfig
-from stages.methods.stream.memory import KEEP, KeepsDocuments
+from stages.methods.stream.memory import AT_ONCE, KEEP, KeepsDocuments
 from stages.models.head_settings import MatcherSettings
 from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
 BESIDE, AGAIN = KEEP + 1, KEEP + 2
 """Purposes of random numbers, beside those of `memory`."""
-AT_ONCE = 256
-"""Documents that are represented together."""
 
 
 class Emar(KeepsDocuments[EmarConfig]):
@@ -44,7 +42,7 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        self._model, self._tasks = model, tasks
+        self._tasks = tasks
         names = cast(MatcherSettings, model.config.head).names
         if names and not self._head.seen.any():  # a stream that goes on has learnt its weights
             with torch.no_grad():

@@ -11,12 +11,14 @@ from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Task
 from stages.memory.episodic import EpisodicMemory, draws_due
 from stages.methods.method import KeepsExamples, LearnsTasks, OwnsStep, Remembers, SideInputs, Update
-from stages.methods.stream.classifying import Classifying, add_gradients
+from stages.methods.stream.classifying import Classifying, add_gradients, document_losses
 from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSettings
-from stages.models.language_model import LanguageModel
+from stages.models.language_model import LanguageModel, evaluating
 
 WRITE, DRAW, KEEP = range(3)
 """Purposes of random numbers: a generator is made anew of (seed, purpose, place)."""
+AT_ONCE = 256
+"""Documents that are read together, where nothing is learnt of them."""
 T = TypeVar("T", bound=TaskSettings)
 R = TypeVar("R", bound=ReplaySettings)
 
@@ -35,7 +37,7 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
         first = tasks[0].examples
         assert isinstance(first, Documents)
         self._names, self._split = [task.name for task in tasks], first.of(np.arange(len(first.labels)))
-        self._device, self._seed = next(model.parameters()).device, seed
+        self._model, self._device, self._seed = model, next(model.parameters()).device, seed
 
     def begin_task(self, task: Task) -> None:
         self.task = self._names.index(task.name)
@@ -48,6 +50,13 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
         """Documents [n] of the split, in batches."""
         for start in range(0, len(rows), size):
             yield self._split.batch(rows[start : start + size]).to(self._device)
+
+    @torch.no_grad()
+    def losses(self, rows: np.ndarray) -> Tensor:
+        """-log p(y | x) of documents [n] of the split as the model is now, float [n]; no gradients, no dropout."""
+        with evaluating(self._model):
+            parts = [document_losses(self._model, batch) for batch in self.batches(rows, AT_ONCE)]
+        return torch.cat([torch.zeros(0, device=self._device), *parts])
 
     def count(self, batches: Sequence[LabelledBatch]) -> tuple[int, int]:
         """Count the examples of an update; returns how many had been read before it, and by its end."""

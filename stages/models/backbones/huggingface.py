@@ -11,11 +11,7 @@ from torch.nn.functional import normalize
 
 from stages.errors import UsageError
 from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
-from stages.models.backbones.window_configs import (
-    HuggingFaceConfig,
-    HuggingFaceEncoderDecoderConfig,
-    TextEncoderConfig,
-)
+from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
 
 CAUSAL, TRANSLATES, ENCODES = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"
 """Classes of transformers, which choose their own by the settings of a model."""

@@ -128,7 +128,9 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
     """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
-    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = RelativeSettings()
+    attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = Field(
+        default_factory=RelativeSettings
+    )
     """The attention layer of the blocks, which may remember more than cached inputs."""
 
     @property

@@ -25,7 +25,7 @@ class TransformerConfig(Stateless, AttentionConfig):
     positions: Literal["learned", "sinusoidal"] = "learned"
     max_positions: Size | None = None
     """Longest window that learned positions can read; None: the segment length of training."""
-    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = SoftmaxSettings()
+    attention: Annotated[SublayerSettings, OneOf(WINDOW_ATTENTION, by="name")] = Field(default_factory=SoftmaxSettings)
     """The attention layer of the blocks."""
 
     @model_validator(mode="after")
@@ -58,8 +58,8 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
     backbone: Literal["encoder-decoder"] = "encoder-decoder"
     encoder_layers: Size = 2
     activation: Literal["gelu", "relu"] = "relu"
-    lookup: NoLookupSettings = NoLookupSettings()
-    attention: SoftmaxSettings = SoftmaxSettings()
+    lookup: NoLookupSettings = Field(default_factory=NoLookupSettings)
+    attention: SoftmaxSettings = Field(default_factory=SoftmaxSettings)
     """The only one there is, as there is no lookup."""
 
     @model_validator(mode="after")

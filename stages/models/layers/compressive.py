@@ -12,15 +12,7 @@ from stages.models.layers.memory_settings import CompressiveSettings, Slots
 from stages.models.layers.relative import RelativeAttention
 from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sinusoids import sinusoids
-from stages.models.layers.sublayer import (
-    Apart,
-    Attended,
-    LearnsApart,
-    Passage,
-    Span,
-    StreamAttention,
-    StreamInputs,
-)
+from stages.models.layers.sublayer import Apart, Attended, LearnsApart, Passage, Span, StreamAttention, StreamInputs
 
 POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 

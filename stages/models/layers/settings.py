@@ -170,9 +170,9 @@ class AttentionConfig(BlockSizes):
 
     if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
         attention: SublayerSettings
-    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = NoLookupSettings()
+    lookup: Annotated[LookupSettings, OneOf(LOOKUP, by="name")] = Field(default_factory=NoLookupSettings)
     """The layer of the blocks that looks the latest tokens up."""
-    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = DenseSettings()
+    feed_forward: Annotated[SublayerSettings, OneOf(FEED_FORWARD, by="name")] = Field(default_factory=DenseSettings)
     """The feed-forward layer of the blocks."""
 
     @model_validator(mode="after")
@@ -204,7 +204,7 @@ class AttentionConfig(BlockSizes):
 
     @classmethod
     def _usual(cls, place: Place) -> SublayerSettings:
-        return cast(SublayerSettings, cls.model_fields[place].default)
+        return cast(SublayerSettings, cls.model_fields[place].get_default(call_default_factory=True))
 
 
 def remembers(model: BackboneConfig, context: int) -> bool:

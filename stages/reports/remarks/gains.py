@@ -1,22 +1,13 @@
 """Conditions on the rows of a report: what a gain is against, and what it is worth."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from stages.evaluation.fields import PLAIN, SHUT, counting, counting_on_new_text
+from stages.evaluation.fields import PLAIN, SHUT, counting, held_against_counting, repeated_share
 from stages.methods import METHODS
 from stages.metrics import FEWEST_UNITS, MOST_PASSES, NEARLY, undertrained
 from stages.numbers import joined, number, passes
-from stages.reports.remarks import (
-    FEW_UNITS,
-    HARDLY_BETTER,
-    NOTABLY_REPEATED,
-    TIES_COUNTING,
-    Figures,
-    Finding,
-    Values,
-)
+from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding, Values
 
 HALF = 0.5
 """Share of the tokens whose searches a remark tells the worth of."""
@@ -25,11 +16,6 @@ HALF = 0.5
 def trained_with_memory(method: str) -> bool:
     """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
     return method in METHODS and METHODS.settings(method).evaluation.trained_with_memory
-
-
-def repeated_share(report: Figures) -> float:
-    """Share of the scored tokens in paragraphs that were read before."""
-    return float((report.get("outside_repeated_paragraphs") or {}).get("repeated_share") or 0)
 
 
 def notably_repeated(report: Figures) -> bool:
@@ -52,30 +38,20 @@ def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
 # Counting
 
 
+def loses(value: float | None, limit: float | None) -> bool:
+    """Whether a perplexity does not beat that of its control, if there is one."""
+    return limit is not None and not _beats(value, limit)
+
+
+def nearly_ties(value: float | None, limit: float | None) -> bool:
+    """Whether a perplexity beats that of its control by less than 2 %."""
+    return limit is not None and _beats(value, limit) and not _beats(value, limit * TIES_COUNTING)
+
+
 def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
-    """Perplexity of a row and of its control, where the row does not beat it; else None.
-
-    Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
-    without a figure there (a gate that is shut) is compared on all of it.
-    """
-    value, limit = _held_against_control(report, row)
-    return None if limit is None or _beats(value, limit) else (value, limit)
-
-
-def ties_with_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
-    """Perplexity of a row and of its control on the same text, where the row beats it by less than 2 %; else None."""
-    value, limit = _held_against_control(report, row)
-    if limit is None or not _beats(value, limit) or _beats(value, limit * TIES_COUNTING):
-        return None
-    return value, limit
-
-
-def _held_against_control(report: Figures, row: Figures) -> tuple[float | None, float | None]:
-    value, limit = row["perplexity"], counting(row)
-    new = _on_new_text(report) if repeated_share(report) else {}
-    if row["row"] in new and counting_on_new_text(row) is not None:
-        value, limit = new[row["row"]], counting_on_new_text(row)
-    return value, limit
+    """Perplexity of a row and of its control, by `held_against_counting`, where the row does not beat it; else None."""
+    value, limit = held_against_counting(report, row)
+    return (value, limit) if limit is not None and loses(value, limit) else None
 
 
 def against_counting(report: Figures) -> Iterator[Finding]:
@@ -132,7 +108,9 @@ def _trigram_values(
 ) -> Values:
     """Words for the model's row, which is little better than a trigram; `losing`: others that lose to their control."""
     rest = ""
-    if losing:
+    if len(losing) == len(others) > 1:
+        rest = "; nor is any other row"
+    elif losing:
         rest = f"; nor {'is' if len(losing) == 1 else 'are'} {joined(losing)}"
     elif others and not any(_beats(row["perplexity"], limit * HARDLY_BETTER) for row in others):
         slightly = any(_beats(row["perplexity"], limit) for row in others)
@@ -304,23 +282,20 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 
 
 def over_seeds(found: Figures) -> Iterator[Finding]:
-    """Rows whose mean does not beat that of their control."""
+    """Rows whose mean does not beat that of their control, or hardly does."""
     for group in found["groups"]:
-        rows = [row for row in group["rows"] if row.get("counting") is not None]
-        beaten = [row["row"] for row in rows if not _beats(row["perplexity"]["mean"], row["counting"])]
-        if beaten:
+        pairs = {row["row"]: row["against_counting"] for row in group["rows"] if row["against_counting"] is not None}
+        if beaten := [name for name, pair in pairs.items() if loses(*pair)]:
             do = "does" if len(beaten) == 1 else "do"
             yield "seeds-worse-than-counting", {"label": group["label"], "rows": joined(beaten), "do": do}
+        if tying := [name for name, pair in pairs.items() if nearly_ties(*pair)]:
+            are = "is" if len(tying) == 1 else "are"
+            yield "seeds-tie-with-counting", {"label": group["label"], "rows": joined(tying), "are": are}
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
     """Rows of a model as it was trained to be read; the first stands for it."""
     return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
-
-
-def _on_new_text(report: Figures) -> Mapping[str, Any]:
-    """Perplexities on new text, by row."""
-    return {row["row"]: row["perplexity"] for row in report["outside_repeated_paragraphs"]["rows"]}
 
 
 def _beats(perplexity: float | None, limit: float) -> bool:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from stages.diagnostics.options import probe_summaries
+from stages.evaluation.fields import repeated_share
 from stages.lineage.evaluation import MODELS_OWN
 from stages.lineage.indexes import EXACT
 from stages.lineage.sources import PAIRS
 from stages.metrics import shown_word_perplexity
 from stages.numbers import joined, number, tenths
 from stages.reports.remarks import MANY_ENDS, MANY_UNKNOWN, MATCHED, UNEVEN, Figures, Finding
-from stages.reports.remarks.gains import repeated_share
 from stages.retrieval.hyperparameters import meanings
 from stages.text.form import form_words
 

@@ -179,6 +179,9 @@ SENTENCES = {
     "seeds-worse-than-counting": Sentence(
         SEVERE, "{label}: {rows} {do} not beat counting in the same text, by the mean."
     ),
+    "seeds-tie-with-counting": Sentence(
+        CAUTION, "{label}: {rows} {are} hardly better than counting in the same text, by the mean."
+    ),
 }
 
 REPORT: Sequence[Condition] = (

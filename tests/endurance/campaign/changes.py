@@ -1,4 +1,4 @@
-"""Datastores that change at random; each key of each index of them is the row of the datastore, and verify says so."""
+"""Datastores that change at random; each key of each index of them is the row of the datastore."""
 
 import subprocess
 import sys

@@ -33,10 +33,15 @@ def test_it_says_what_the_text_says_and_nothing_of_the_corpus_is_markup(found: d
 
 @pytest.mark.parametrize(
     ("counting", "told"),
-    [(900.0, ", counting in what it reads: 900"), (1.5, ", worse than counting in what it reads (1.5)"), (None, "")],
+    [
+        (900.0, "; counting in what it reads (900)"),
+        (113.0, ", hardly better than counting in what it reads (113)"),
+        (1.5, ", no better than counting in what it reads (1.5)"),
+        (None, ""),
+    ],
 )
 def test_a_report_is_told_with_what_counting_has_of_the_text_that_it_reads(counting: float | None, told: str) -> None:
-    found = FOUND | {"a": {**FOUND["a"], "perplexity": 112.8, "counting": counting}}
+    found = FOUND | {"a": {**FOUND["a"], "perplexity": 112.8, "against_counting": (112.8, counting)}}
     assert next(iter(sentences(found))).endswith(f", perplexity 112.8{told}")
     assert f"perplexity{told}" in "".join(Outline(page(found)).text)
 
@@ -82,8 +87,7 @@ def test_groups_of_few_tokens_have_no_bar_and_stand_in_parentheses() -> None:
         "2",
         "(3.0000)",
         "(0.0000)",
-        "(-3.0000)",
-        "([-4.0000, -2.0000])",
+        "(-3.0000 [-4.0000, -2.0000])",
         "(50.0%)",
     ]
     assert "(" not in next(comparison_charts(found)).caption

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipelines.options import docstrings
+from pipelines.options import docstring
 from stages.errors import UsageError
 from stages.evaluation.config import EvaluateConfig
 from stages.retrieval.grammar import NAMED, parse_phrase
@@ -67,10 +67,10 @@ def test_a_reading_twice_is_refused() -> None:
 
 def test_two_commands_have_readings_of_their_own_and_say_which() -> None:
     """`--memory` of evaluate names sources, of evaluate-tasks what is done with the documents of memory."""
-    own = docstrings(EvaluateTasksConfig)["memory"]
+    own = docstring(EvaluateTasksConfig, "memory")
     keys = {key for reading in READINGS.values() for key in reading.model_fields} - {"name"}
     assert all(re.search(rf"\b{word}\b", own) for word in {*READINGS, *keys})
-    assert all(name in docstrings(EvaluateConfig)["memory"] for name in NAMED)
+    assert all(name in docstring(EvaluateConfig, "memory") for name in NAMED)
     with pytest.raises(UsageError) as refused:
         parse_choices("knn-lm")
     assert all(name in str(refused.value) for name in READINGS)

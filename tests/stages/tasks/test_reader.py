@@ -1,5 +1,6 @@
 """Local adaptation and neighbours, beside steps written out by hand."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -135,3 +136,26 @@ def test_a_document_of_memory_does_not_find_itself(reading: str, monkeypatch: py
     np.testing.assert_array_equal(found, wanted)
     assert (found != read([2, 5, 7, 9], [5, 0, 9], inside=False)).any(1).tolist() == [True, False, True]
     assert (read([5], [5], inside=True) == read([], [5], inside=False)).all(), "alone with itself there is no memory"
+
+
+def test_neighbors_are_interpolated_as_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """p(y) = λ p_mem(y) + (1 - λ) p(y | x); p_mem is the share of exp(-d² / τ) of the k nearest with the label y."""
+    model, examples = model_for("seq")[0], stream()[0].examples
+    reader, seen = object.__new__(StreamReader), list[np.ndarray]()
+    reader.model, reader._place, rows, k, temperature, weight = model, 1, [2, 5, 7, 9, 11], 3, 0.7, 0.3
+    keys = document_keys(model, examples, np.arange(examples.count), "mean")
+    reader._keys = Keys(model, examples.cutting.context, "mean", keys)
+    reader._memory = Memory(examples, np.array(rows), np.zeros(len(rows), np.int64))
+    monkeypatch.setattr("stages.tasks.reader.best_labels", lambda found, among: seen.extend(found) or [0] * len(found))
+    reader.answers(parse_reading(f"episodic:k={k},temperature={temperature},weight={weight}"), examples, np.arange(2))
+    for document, found in enumerate(seen):
+        batch = examples.batch(np.array([document]))
+        distances = {
+            row: sum((float(a) - float(b)) ** 2 for a, b in zip(keys[document], keys[row], strict=True)) for row in rows
+        }
+        near = sorted(rows, key=lambda row: (distances[row], row))[:k]
+        shares = {row: math.exp(-distances[row] / temperature) for row in near}
+        wanted = (1 - weight) * model.label_scores(batch)[0].softmax(0).detach().numpy()
+        for row in near:
+            wanted[examples.labels[row]] += weight * shares[row] / sum(shares.values())
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)

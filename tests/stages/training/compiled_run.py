@@ -1,8 +1,8 @@
-"""A small training in a process of its own: `compiled_run.py FOLDER BACKBONE plain|compiled|traced|broken [STOP_AT]`.
+"""A small training in a process of its own: `compiled_run.py FOLDER BACKBONE plain|compiled|traced [STOP_AT]`.
 
 Prints the lines of its journal, names of its weights, a digest of all that must not depend on interruptions, and how
 many graphs were compiled. With STOP_AT it saves after every step, and ends behind that one. `traced`: as compiled, but
-the graphs are run as they are, which spares a minute of the C++ compiler; `broken`: with a layer that cannot be.
+the graphs are run as they are, which spares a minute of the C++ compiler.
 """
 
 import hashlib
@@ -15,26 +15,17 @@ from typing import Any
 
 import torch
 
-from stages.errors import UsageError
 from stages.models.config import parse_model
-from stages.models.layers.dropout import Dropout
 from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
 
 XL = {"backbone": "transformer-xl", "width": 8, "heads": 2, "layers": 2, "mem_length": 8, "dropout": 0.1}
 MODELS = {"transformer": settings().model, "transformer-xl": parse_model(XL).sized(V, 8)}
 
 
-def unlike_any_other(dropout: Dropout, x: torch.Tensor) -> torch.Tensor:
-    torch._dynamo.graph_break()
-    return x
-
-
 def trained(path: Path, backbone: str, kind: str, *stop: str) -> dict[str, Any]:
     """What a run in a folder ends with; its JSON is what is printed."""
-    if kind == "broken":
-        Dropout.forward = unlike_any_other  # type: ignore[method-assign]
     if kind == "traced":
-        torch.compile = partial(torch.compile, backend="aot_eager")  # type: ignore[assignment]
+        torch.compile = partial(torch.compile, backend="eager")  # type: ignore[assignment]
     notes = Notes(at=lambda step: str(step) in stop and os._exit(1))
     run = trainer(path, notes, None, 0 if stop else 1e9, model=MODELS[backbone], compile=kind != "plain")
     run.train()
@@ -44,13 +35,5 @@ def trained(path: Path, backbone: str, kind: str, *stop: str) -> dict[str, Any]:
     return {"lines": lines, "names": sorted(state), "digest": digest, "graphs": graphs}
 
 
-def main() -> None:
-    path, *words = sys.argv[1:]
-    try:
-        print(json.dumps(trained(Path(path), *words)))
-    except UsageError as error:
-        sys.exit(str(error))
-
-
 if __name__ == "__main__":
-    main()
+    print(json.dumps(trained(Path(sys.argv[1]), *sys.argv[2:])))

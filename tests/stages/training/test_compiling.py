@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from stages.errors import UsageError
 from stages.models.config import parse_model
@@ -69,11 +71,17 @@ def test_losses_and_names_are_those_without_but_for_rounding(backbone, kind, tmp
         assert result(trained(tmp_path / "parts", backbone, "compiled")) == compiled
 
 
+class Broken(nn.Module):
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return x
+
+
 @compiler
-def test_what_cannot_be_compiled_is_not_left_as_it_is(tmp_path):
-    run = trained(tmp_path / "broken", "transformer", "broken")
-    assert run.returncode == 1
-    assert "without --compile" in run.stderr.splitlines()[-1]
+def test_what_cannot_be_compiled_is_not_left_as_it_is():
+    part = Broken()
+    with pytest.raises(UsageError, match="without --compile"), compiling.Compiled([part]).used():
+        part(torch.zeros(2))
 
 
 def test_a_backbone_with_nothing_to_compile_says_so(tmp_path):

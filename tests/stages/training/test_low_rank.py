@@ -11,12 +11,13 @@ import torch
 from stages.artifacts.stage import Inputs
 from stages.errors import UsageError
 from stages.methods import METHODS
-from stages.methods.method import ParameterGroup
+from stages.methods.method import Carried, ParameterGroup
 from stages.models.head_settings import LanguageSettings
-from stages.models.language_model import LanguageModel, new_model
+from stages.models.language_model import LanguageModel, evaluating, new_model
 from stages.pretrained.location import locate
 from stages.pretrained.model import describe, read_weights
 from stages.training.config import TrainConfig
+from stages.training.loop import Objective
 from stages.training.low_rank import add_factors, added_numbers, factors_alone, own_parameters, whole_weights
 from stages.training.sizes import checkpoint_bytes, training_bytes
 from tests.stages.methods.stream.updates import stream
@@ -166,6 +167,34 @@ def test_the_package_is_named_where_it_is_missing(llama, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=r"pip install 'memlm\[hf\]'"):
         add_factors(llama, RANK)
+
+
+class TwoAccesses:
+    """A method whose loss first reads rows without gradients, as a teacher does, and then twice with them."""
+
+    def loss(self, model, batch, carried):
+        with torch.no_grad():
+            assert not model.vocabulary.embedding.requires_grad
+        self.seen = [model.vocabulary.embedding for _ in range(2)]
+        return sum(one.square().sum() for one in self.seen), carried
+
+
+def test_rows_of_added_tokens_are_joined_once_for_a_forward_pass():
+    config = new_model(20, 6, backbone="transformer", layers=1, width=16, heads=2, ffn_width=16).config
+    head = LanguageSettings(answers=((3,),), first=16, learns_rows=True)
+    model, method = LanguageModel(config.model_copy(update={"head": head})), TwoAccesses()
+    add_factors(model, RANK)
+    new = model.vocabulary.parametrizations.embedding.original1
+    for share in (1.0, 2.0):
+        torch.nn.init.constant_(new, share)
+        loss, _ = Objective(model, method, torch.device("cpu"), "fp32")(None, Carried())
+        loss.backward()
+        assert method.seen[0] is method.seen[1]
+        torch.testing.assert_close(new.grad, torch.full_like(new, 4 * share))
+        new.grad = None
+    with torch.no_grad(), evaluating(model):
+        assert model.vocabulary.embedding is model.vocabulary.embedding
+    assert model.vocabulary.embedding is not model.vocabulary.embedding
 
 
 @pytest.mark.parametrize("more", [{}, {"tied": False, "score_bias": True}])

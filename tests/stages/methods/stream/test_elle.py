@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from stages.errors import UsageError
 from stages.methods import METHODS
 from stages.methods.method import BatchIndex, Carried
 from stages.models.config import parse_model
+from stages.models.growth import grown_config
 from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel
 from tests.stages.methods.stream.updates import SIZE, WORDS, Watched, stream
@@ -97,6 +99,12 @@ def test_copies_differ_by_the_noise_and_anew_for_each_domain() -> None:
     assert not added[:, :8].any()  # what reads the first of each has none
     assert float(added[:, 8:].std()) == pytest.approx(0.5, rel=0.2)
     assert not torch.equal(grew(0.5, 2) - exact, added)
+
+
+@pytest.mark.parametrize("times", [(2**53, 1), (1, 2**53), (2**106, 1), (1, 2**106)])
+def test_sizes_that_no_model_can_have_are_refused(times: tuple[int, int]) -> None:
+    with pytest.raises(UsageError, match="wider and deeper"):
+        grown_config(parse_model({"layers": 1, "width": 8}).sized(WORDS, 5), *times)
 
 
 def test_sizes_before_each_domain_are_those_of_the_last_divided() -> None:

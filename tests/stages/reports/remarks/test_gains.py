@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from stages.evaluation.fields import SHUT
-from stages.reports.remarks.gains import loses_to_counting, row_worse_than_trigram, tied, ties_with_counting
+from stages.evaluation.fields import SHUT, held_against_counting
+from stages.reports.remarks.gains import loses_to_counting, nearly_ties, row_worse_than_trigram, tied
 from stages.reports.remarks.table import REPORT, SEEDS, remarks_on
 from tests.stages.reports.remarks.figures import DRAWN, METRICS, ROWS, codes, text, trigram
 
@@ -102,8 +102,11 @@ def test_a_row_is_worse_where_it_is_not_below(value: float | None, beaten: tuple
 def test_a_row_that_hardly_beats_its_control_ties(value: float, new: float | None, tie: tuple | None) -> None:
     outside = {"repeated_share": 0.3, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
     one = report(PLAIN, ("knn-lm", value, control(16.44, 22.08)), outside_repeated_paragraphs=outside)
-    assert ties_with_counting(one, one["rows"][1]) == tie
-    assert ties_with_counting(report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value}) is None
+    pair = held_against_counting(one, one["rows"][1])
+    assert (pair if nearly_ties(*pair) else None) == tie
+    assert not nearly_ties(
+        *held_against_counting(report(("knn-lm", value, None)), {"row": "knn-lm", "perplexity": value})
+    )
 
 
 def test_where_text_was_read_before_the_new_one_decides() -> None:
@@ -276,14 +279,16 @@ def test_a_learned_weight_is_told_with_its_figures() -> None:
 
 def test_means_over_seeds_are_held_against_counting() -> None:
     def row(name: str, mean: float, counted: float | None) -> dict:
-        return {"row": name, "perplexity": {"mean": mean}, "change": None, "counting": counted}
+        pair = None if counted is None else (mean, counted)
+        return {"row": name, "perplexity": {"mean": mean}, "change": None, "against_counting": pair}
 
-    rows = [row("plain", 80.0, 95.0), row("knn-lm", 72.0, 24.7), row("old", 70.0, None)]
+    rows = [row("plain", 80.0, 95.0), row("knn-lm", 72.0, 24.7), row("old", 70.0, None), row("cache", 72.0, 72.5)]
     group = {"label": "A", "method": "lm", "seeds": [0, 1], "reports": ["report/1", "report/2"], "rows": rows}
     found = {"split": "test", "confidence": 0.95, "unknown_rate": 0.167, "groups": [group]}
     first, *others = remarks_on(SEEDS, found)
     assert first.code == "seeds-worse-than-counting" and first.text.startswith("A: knn-lm ")
-    assert [remark.code for remark in others] == ["unknown-rate"]
+    assert [remark.code for remark in others] == ["unknown-rate", "seeds-tie-with-counting"]
+    assert others[-1].text.startswith("A: cache ")
 
 
 def test_the_severest_remark_comes_first() -> None:
