@@ -158,6 +158,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     finally:
+        if argv is None and not gc.isenabled():
+            # No command began, and nothing waits to be closed: nor is garbage searched for when the process ends.
+            gc.freeze()
         gc.enable()
     if argv is None:
         end_zarr()
@@ -193,6 +196,9 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, signal.SIG_IGN if at_the_end else handler)
+        if at_the_end:
+            # Where Ctrl-C came amid `exec`, as in imports, `python -m` kills itself with SIGINT at exit: it is blocked.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
 
 def _interrupts() -> dict[signal.Signals, Handler]:

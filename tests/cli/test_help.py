@@ -85,6 +85,11 @@ def test_help_names_the_commands_that_run_no_model() -> None:
 HEAVY = {"torch", "faiss", "zarr", "numpy", "tokenizers", "tqdm", "jinja2", "vl_convert"}
 
 
+def without_parts() -> dict[str, str]:
+    """The environment without parts from outside, which have options of train and import what they like."""
+    return {name: value for name, value in os.environ.items() if name != OUTSIDE}
+
+
 def test_help_imports_nothing_heavy() -> None:
     program = (
         "import sys\n"
@@ -93,9 +98,7 @@ def test_help_imports_nothing_heavy() -> None:
         f"heavy = {HEAVY} & set(sys.modules)\n"
         "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
     )
-    # Parts from outside have options of train, and import what they like.
-    environment = {name: value for name, value in os.environ.items() if name != OUTSIDE}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=without_parts())
     assert done.returncode == 0, done.stderr
 
 
@@ -115,7 +118,7 @@ def test_help_builds_no_validator_and_looks_for_no_garbage(command: str) -> None
         "assert not {'stages.artifacts.store', 'stages.artifacts.stage', 'stages.lineage'} & set(sys.modules)\n"
         "sys.exit(f'built: {built}, collections: {len(collected)}' if built or collected else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=without_parts())
     assert done.returncode == 0, done.stderr
 
 
@@ -124,6 +127,21 @@ def test_a_command_runs_with_collection_of_garbage(memlm: Memlm, monkeypatch: py
     monkeypatch.setattr("memlm_cli.commands.listings.presets", lambda: enabled.append(gc.isenabled()))
     assert memlm("presets").code == 0
     assert enabled == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "frozen"), [(["train", "--help"], True), (["train", "--x"], True), (["presets"], False)]
+)
+def test_a_process_ends_without_a_search_for_garbage_unless_a_command_ran(words: list[str], frozen: bool) -> None:
+    program = (
+        "import gc, sys\n"
+        "from memlm_cli.app import main\n"
+        f"sys.argv = ['memlm', *{words!r}]\n"
+        "main()\n"
+        "print(gc.get_freeze_count() > 0, gc.isenabled())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == f"{frozen} True"
 
 
 def test_the_list_of_commands_imports_no_settings() -> None:

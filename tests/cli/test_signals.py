@@ -196,3 +196,22 @@ def test_a_thread_of_zarr_that_a_signal_kept_from_starting_is_not_joined() -> No
     )
     ended = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+AMID_EXEC = """
+import sys
+from memlm_cli import app
+
+app.invoke = lambda arguments: exec("import time; print('begun', flush=True); time.sleep(60)")
+sys.exit(app.main())
+"""
+
+
+def test_an_interrupt_amid_code_that_is_executed_ends_with_130_too(tmp_path: Path) -> None:
+    (tmp_path / "amid.py").write_text(AMID_EXEC)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    words = [sys.executable, "-m", "amid"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130

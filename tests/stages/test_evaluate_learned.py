@@ -17,14 +17,13 @@ from stages.generation.generate import dense_log_probs
 from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_passages
 from stages.inspection.reading import load_reader
-from stages.inspection.request import PASSAGE, Passage, find, reported_readings
+from stages.inspection.request import PASSAGE, Passage, find
 from stages.inspection.settings import Request
 from stages.memory import weight_network
 from stages.models.weights import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.neighbors import IndexSearch
-from stages.retrieval.weights import CHOICES
 from stages.search.config import IndexConfig
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as oracle
@@ -222,10 +221,3 @@ def test_what_reads_one_position_has_the_weights_of_the_evaluation(store, index,
     added = shares.model.double().numpy() * alone[: len(ids)] + (entries.carried.double().numpy() * right).sum(1)
     np.testing.assert_allclose(added, want[: len(ids)], rtol=1e-4)
     assert np.std(shares.model.numpy()) > 1e-4  # weights differ between contexts
-
-
-def test_a_report_from_before_weights_were_kept_asks_for_another(store, model, index):
-    report = evaluated(store, index, SPEC)
-    (report.path / CHOICES).unlink()
-    with pytest.raises(UsageError, match="evaluate again"):
-        reported_readings(report, model)

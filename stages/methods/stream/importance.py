@@ -26,6 +26,8 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
     The penalty's gradient is added before the optimizer's step. The loss that is reported is ℓ.
     """
 
+    hints = "a smaller memory.penalty, "
+
     def __init__(self, settings: A, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._importance, self._own = dict[str, Tensor](), dict[str, Tensor]()

@@ -37,6 +37,8 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
     Source: Holla et al. 2020 (arXiv:2009.04891), algorithm 1; W is the head (OML: Javed and White 2019).
     """
 
+    hints = "a smaller memory.inner_lr, "
+
     def __init__(self, settings: EpisodeSettings, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._fast = dict[str, Tensor]()

@@ -54,6 +54,8 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
     Source: Wang et al. 2020 (arXiv:2010.02500), section 3.
     """
 
+    hints = "a smaller memory.inner_lr, "
+
     def __init__(self, settings: MetaMbpaConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._waiting = np.empty((0, 2), np.int64)

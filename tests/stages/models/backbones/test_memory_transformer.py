@@ -96,6 +96,11 @@ def test_a_bottleneck_is_the_only_way_into_the_past():
     torch.testing.assert_close(stream, alone)
 
 
+def test_shared_rows_have_no_controller():
+    names = {kind: dict(model(4, 4, memory_rows=kind).named_parameters()) for kind in ("shared", "controller")}
+    assert [any("controller" in name for name in own) for own in names.values()] == [False, True]
+
+
 @pytest.mark.parametrize("changes", [{"memory_rows": "shared"}, {"memory_rows": "controller"}])
 def test_without_memory_tokens_it_is_a_transformer_xl(changes):
     ours = model(4, 6, memory_tokens=0, **changes)
