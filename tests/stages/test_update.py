@@ -194,7 +194,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
             {"forget": ("0-9",)},
             "This would forget all of datastore/.*; remove it instead: memlm artifacts rm datastore/",
         ),
-        ({"forget": ("1",), "split": "valid"}, "--split valid is of tokens to add"),
+        ({"forget": ("1",), "split": "valid"}, "--split valid belongs to tokens to add"),
         ({"forget": ("1",), "context": 4}, "have context 8, and so must those that are added"),
         ({"forget": ("@nowhere",)}, "nowhere, which names documents, cannot be read"),
     ],
