@@ -186,7 +186,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "Name tokens to --add, documents to --forget"),
+        ({}, "name tokens to --add, documents to --forget"),
         ({"forget": ("10",)}, "no document 10: the datastore has 0 to 9"),
         ({"forget": ("5-4",)}, "no document 5-4"),
         ({"forget": ("a.txt",)}, "names were not kept; give numbers, 0 to 9"),
