@@ -22,8 +22,9 @@ from stages.text.config import Records, TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
 from stages.training.config import TrainConfig
-from tests.stages.small_tasks import stream_config, stream_model
-from tests.stages.test_evaluate_tasks import SMALLER, keys_of, scored
+from tests.stages.methods.stream.contract import SMALLER
+from tests.stages.small_tasks import keys_of, stream_config, stream_model
+from tests.stages.test_evaluate_tasks import scored
 
 NAMES = ("ann", "bob", "cy", "dee")
 PLACES = ("rome", "paris", "oslo")
@@ -119,11 +120,11 @@ def test_spans_are_learnt_and_scored_by_words(store: Store, pointing: Artifact, 
 
 def test_what_is_tuned_is_chosen_on_the_first_task(store: Store, pointing: Artifact, spans: Artifact) -> None:
     memory = ("none", "random:k=8,steps=0/4,lr=0.3/1e-9", "mbpa:k=4,steps=6,lr=0.2/1e-9")
-    made = scored(store, pointing, keys_of(store, spans), memory=memory, examples=6)
+    made = scored(store, pointing, keys_of(spans), memory=memory, examples=6)
     none, drawn, nearest = made.metrics["rows"]
     assert made.metrics["after"] == [2] and "chosen" not in none
     assert nearest["chosen"] == "mbpa:k=4,steps=6,lr=0.2" and drawn["chosen"].startswith("random:k=8,steps=")
-    given = scored(store, pointing, keys_of(store, spans), memory=nearest["chosen"], examples=6).metrics["rows"][0]
+    given = scored(store, pointing, keys_of(spans), memory=nearest["chosen"], examples=6).metrics["rows"][0]
     assert given["matrix"] == nearest["matrix"] and nearest["matrix"][0][0] > none["matrix"][0][0]
     with pytest.raises(ArtifactError, match="tune-split"):
         scored(store, pointing, memory="random:lr=tune", tune_split="x")
@@ -135,7 +136,7 @@ ABLE = [name for name in METHODS.names() if "spans" in getattr(METHODS.settings(
 @pytest.mark.parametrize("method", ABLE)
 def test_methods_that_learn_spans_take_their_steps(method: str, store: Store, spans: Artifact) -> None:
     settings = METHODS.settings(method)
-    source = spans if "tokens" in settings.takes else keys_of(store, spans)
+    source = spans if "tokens" in settings.takes else keys_of(spans)
     memory = {name: value for name, value in SMALLER.items() if name in settings.model_fields}
     config = stream_config(method, steps=8, memory=memory, segment_length=16, batch_tokens=128)
     made = make(Train(), config, {"source": source.reference}, store, Execution()).artifact
@@ -215,6 +216,6 @@ def test_methods_that_do_not_fit_are_refused(
         with pytest.raises(UsageError, match=able):
             stream_model(store, tokens, method, steps=8)
     with pytest.raises(UsageError, match="episodic"):
-        scored(store, pointing, keys_of(store, spans), memory="episodic")
+        scored(store, pointing, keys_of(spans), memory="episodic")
     with pytest.raises(ValueError, match="compile"):
         TrainConfig.model_validate({"method": "elle", "compile": True})

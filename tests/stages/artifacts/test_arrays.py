@@ -42,23 +42,6 @@ def test_every_row_is_read_back(tmp_path_factory, length, per_shard, width, dtyp
     np.testing.assert_array_equal(found[...], content)
 
 
-@pytest.mark.parametrize(
-    ("shape", "dtype"), [((5,), "uint16"), ((7, 3), "float16"), ((4, 2, 2), "int64"), ((3,), "bool")]
-)
-@pytest.mark.parametrize("factor", [0, 1])
-def test_shards_have_the_bytes_that_zarr_writes(
-    tmp_path: Path, shape: tuple[int, ...], dtype: str, factor: int
-) -> None:
-    content = (np.arange(1, np.prod(shape) + 1).reshape(shape) * factor).astype(dtype)
-    ours, theirs = (made(tmp_path / name, "a.zarr/x", shape, dtype, 2) for name in ("ours", "zarr"))
-    with zarr.config.set({"array.write_empty_chunks": True}):
-        zarr.open_array(tmp_path / "zarr/a.zarr/x", mode="r+")[...] = content
-    for shard in range(ours.shards):
-        file = ours.write(tmp_path / "ours", shard, content[ours.rows(shard)])
-        assert (tmp_path / "ours" / file).read_bytes() == (tmp_path / "zarr" / file).read_bytes()
-        assert (tmp_path / "ours" / file).stat().st_size == theirs.shard_bytes
-
-
 def test_reopening_keeps_shards_and_mends_torn_metadata(tmp_path: Path) -> None:
     array = made(tmp_path, "a.zarr/x", (5,), "int32", 2)
     array.write(tmp_path, 0, np.array([7, 8], "int32"))
