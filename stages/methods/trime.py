@@ -274,7 +274,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return self.joint_loss(model, batch, model.read(batch), partial(self._of_others, batch)), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Validation reads earlier segments beside the local part, for want of a datastore."""
+        """Log-probabilities in validation: earlier segments, besides the local part, stand in for a datastore."""
         # Without local memory in training, a sentence never read its own past.
         alone = model.config.reads.source and self.settings.local_dropout == 1
         return self.joint_log_prob(model, read, torch.zeros_like(starts), starts if alone else None)
