@@ -53,9 +53,7 @@ class Survey:
 
 
 def survey(files: Iterable[TextFile]) -> Survey:
-    """Read all text once, in bounded memory.
-
-    Raises: DataError naming the file for whatever is wrong with it.
+    """Read all text once, in bounded memory. Raises: DataError naming a faulty file.
     """
     size = characters = 0
     whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
