@@ -53,7 +53,9 @@ class Survey:
 
 
 def survey(files: Iterable[TextFile]) -> Survey:
-    """Read all text once, in bounded memory. Raises: DataError naming a faulty file.
+    """Read all text once, in bounded memory.
+
+    Raises: DataError naming a faulty file.
     """
     size = characters = 0
     whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
