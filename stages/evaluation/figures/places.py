@@ -22,7 +22,7 @@ FEWEST_BLOCKS = 20
 SHORTEST_GROUP = LONGEST_BLOCK
 """Minimum number of tokens of documents that are drawn together, if documents are parts of a passage."""
 PARTS = ("line", "blank-line")
-"""Values of `tokenize --documents` that cut passages into lines or paragraphs, so that neighbours resemble each other."""
+"""Values of `tokenize --documents` that cut a passage into lines or paragraphs, which resemble their neighbours."""
 
 
 @dataclass(frozen=True)
