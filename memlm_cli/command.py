@@ -1,6 +1,7 @@
 """Behaviour of all commands: imported when asked for, a sign of life, defaults from `memlm.toml`, and for stages the
 options under "Everywhere"."""
 
+import atexit
 import gc
 import inspect
 import re
@@ -140,9 +141,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(context, values)
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
-        gc.enable()  # `main` did without until here
+        atexit.unregister(gc.freeze)  # what a command leaves may be closed by the last search for garbage
         _begin(context)
-        entries = [] if context.obj is None else context.obj.defaults.of(words_of(context))
+        entries = [] if context.obj is None else context.obj.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
         # Click has put in the value of memlm.toml where it gives way; the option's own default is meant.
@@ -197,9 +198,9 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
 
 def _begin(context: typer.Context) -> None:
     """Raises: UsageError for a `memlm.toml` that makes no sense, of every command but the one that examines it."""
-    state = context.obj
-    if state is not None and state.defaults.error is not None and context.info_name != "doctor":
-        raise state.defaults.error
+    defaults = context.obj
+    if defaults is not None and defaults.error is not None and context.info_name != "doctor":
+        raise defaults.error
 
 
 def words_of(context: typer.Context) -> tuple[str, ...]:

@@ -234,11 +234,11 @@ def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
 
 def _written(artifact: "Artifact") -> Path:
     from memlm_cli.reproduce import page_of
-    from stages.web import write_page
+    from stages.artifacts.durable import write_atomically
 
     path = artifact.store.root / "pages" / f"{artifact.id}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_page("page", path, page_of([artifact]).html)
+    write_atomically(path, page_of([artifact]).html)
     return path
 
 

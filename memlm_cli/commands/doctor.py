@@ -37,7 +37,7 @@ def doctor(
     json_: JsonOption = False,
 ) -> None:
     """Versions, devices, memory, the store, defaults of memlm.toml; exit 2 if something is broken."""
-    found = examine(context.obj.defaults, store)
+    found = examine(context.obj, store)
     if json_:
         answer(json.dumps(found))
     else:

@@ -29,18 +29,24 @@ def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[
     return {
         **({"score": metrics["score"]} if "score" in metrics else {}),
         "confidence": confidence,
-        "groups": [_summary(group, first, confidence) for group in groups],
+        "groups": [_summary(group, first, confidence, own=group is groups[0]) for group in groups],
     }
 
 
-def _summary(group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float) -> dict[str, Any]:
+def _summary(
+    group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float, *, own: bool
+) -> dict[str, Any]:
+    """A group and its rows; `own`: its first row is the one that others are compared with."""
     names = [row["row"] for row in group[0].metrics["rows"]]
     return {
         "matrices": [one.reference for one in group],
         "seeds": [seed_of(one) for one in group],
         "method": group[0].metrics["method"],
         "control": _control(group[0]),
-        "rows": [{"row": name, "values": _over_seeds(name, group, first, confidence)} for name in names],
+        "rows": [
+            {"row": name, "values": _over_seeds(name, group, {} if own and name == names[0] else first, confidence)}
+            for name in names
+        ],
     }
 
 
@@ -52,7 +58,7 @@ def _over_seeds(
     found = {}
     for key in runs[0][1]:
         changes = [own[key] - other[key] for other, own in runs if key in other]
-        whole = len(changes) == len(runs) and any(changes)
+        whole = len(changes) == len(runs)
         found[key] = {
             **spread([own[key] for _, own in runs], confidence)._asdict(),
             "change": spread(changes, confidence)._asdict() if whole else None,

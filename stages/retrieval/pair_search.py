@@ -7,11 +7,10 @@ Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translatio
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from stages.encoding.key_encoder import KeyEncoder, search_keys
 from stages.examples.batching import token_batches
@@ -23,7 +22,9 @@ from stages.retrieval.neighbors import FoundNeighbors
 from stages.search.distances import pair_scores
 from stages.search.ranking import best_first, score_to_distance
 from stages.search.top_k import runs
-from stages.text.bm25 import SCORINGS, Bm25Index, uneven_counts
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class SimilarSentences:
@@ -35,6 +36,9 @@ class SimilarSentences:
         offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of which ends it.
         vocabulary: number of token types.
         """
+        # here, or every evaluation would import scipy
+        from stages.text.bm25 import SCORINGS, Bm25Index
+
         self._vocabulary = vocabulary
         self._index = Bm25Index(_counts(ids, offsets, vocabulary), SCORINGS["lucene"])
 
@@ -56,8 +60,10 @@ class SimilarSentences:
         return self._index.find(counts, count, hidden)[0]
 
 
-def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> csr_array:
+def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array":
     """Counts [D, V] of sentences without their ends."""
+    from stages.text.bm25 import uneven_counts
+
     kept = np.ones(len(ids), bool)
     kept[offsets[1:] - 1] = False
     return uneven_counts(ids[kept], offsets - np.arange(len(offsets)), vocabulary)

@@ -100,8 +100,8 @@ class ShortBlocks(ListBlocks):
 
     @property
     def pays(self) -> bool:
-        """Whether few pairs were left, or too few were compared to tell."""
-        return self.compared < TRIED or self.left <= MOST_LEFT * self.compared
+        """Whether few pairs were left, or may be when as many are compared as show it."""
+        return self.left <= MOST_LEFT * max(self.compared, TRIED)
 
     def count(self, flags: Bool[np.ndarray, " scores"]) -> None:
         """Count pairs, of which the flagged ones were left."""

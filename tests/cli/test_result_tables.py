@@ -70,6 +70,8 @@ def test_a_person_is_told_the_path_of_the_page_and_a_pipe_the_command(report: Ar
     monkeypatch.setattr("memlm_cli.reproduce.script", lambda members: "memlm …")
     tell_rest(report)
     path = Path(capsys.readouterr().err.strip().removeprefix("page: "))
+    path.write_text("damaged: the store is memlm's own")
+    tell_rest(report)
     assert path.is_relative_to(report.store.root) and "113.57" in path.read_text("utf-8")
 
 

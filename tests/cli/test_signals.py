@@ -199,9 +199,10 @@ def test_a_thread_of_zarr_that_a_signal_kept_from_starting_is_not_joined() -> No
 
 
 AMID_EXEC = """
-import sys
+import sys, threading, time
 from memlm_cli import app
 
+threading.Thread(target=time.sleep, args=[60], daemon=True).start()  # as libraries have them: each may get signals
 app.invoke = lambda arguments: exec("import time; print('begun', flush=True); time.sleep(60)")
 sys.exit(app.main())
 """

@@ -635,6 +635,11 @@ def test_the_verb_imports_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_an_evaluation_opens_without_scipy():
+    code = "import stages.evaluation.opening, stages.evaluation.translations, sys; sys.exit('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(("rows", "expected"), [(2_000_000, 110 << 20), (4_000_000, 0)])
 def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(rows, expected):
     tokens = SimpleNamespace(metrics={"splits": {"train": {"tokens": 7_000_000}}})

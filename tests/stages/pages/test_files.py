@@ -7,7 +7,8 @@ import pytest
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pages.lineage import find_reports
-from stages.pages.page import Page, build_page, check_figures_folder, check_page_file, write_figures, write_page
+from stages.pages.page import Page, build_page, check_figures_folder, write_figures
+from stages.web import check_page_file, write_page
 from tests.stages.pages import made
 
 
@@ -19,17 +20,18 @@ def page(tmp_path: Path) -> Page:
 
 def test_a_page_replaces_a_page_and_nothing_else(page: Page, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    for _ in range(2):
-        check_page_file(path)
-        write_page(page, path)
-    assert path.read_text("utf-8") == page.html
+    for html, replaces in ((page.html, False), (page.html, False), (page.html + " ", True), (page.html, True)):
+        check_page_file("--output", path)
+        assert write_page("--output", path, html) is replaces
+        assert path.read_text("utf-8") == html
     (tmp_path / "notes.html").write_text("<p>mine</p>")
     with pytest.raises(UsageError, match=r"notes\.html"):
-        check_page_file(tmp_path / "notes.html")
+        write_page("--output", tmp_path / "notes.html", page.html)
+    assert (tmp_path / "notes.html").read_text() == "<p>mine</p>"
     with pytest.raises(UsageError, match="nowhere"):
-        check_page_file(tmp_path / "nowhere" / "page.html")
+        check_page_file("--output", tmp_path / "nowhere" / "page.html")
     with pytest.raises(UsageError, match="--output"):
-        check_page_file(tmp_path)
+        check_page_file("--output", tmp_path)
 
 
 def test_figures_replace_figures_and_nothing_else(page: Page, tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ def test_short_vectors_that_leave_many_pairs_are_given_up_at_once(monkeypatch: p
     whole = projection.ShortKeys.whole
     monkeypatch.setattr(projection.ShortKeys, "whole", lambda own, at: (taken.append(len(at)), whole(own, at))[1])
     monkeypatch.setattr(projection, "MOST_LEFT", 0.0)
-    monkeypatch.setattr(projection, "TRIED", 1000)
     searcher, seen = over_lists(keys, True), list[int]()
     for first in (0, 40):
         queries = keys[first : first + 40]

@@ -195,6 +195,10 @@ def test_rows_of_added_tokens_are_joined_once_for_a_forward_pass():
     with torch.no_grad(), evaluating(model):
         assert model.vocabulary.embedding is model.vocabulary.embedding
     assert model.vocabulary.embedding is not model.vocabulary.embedding
+    with evaluating(model):  # with gradients weights may change
+        before = model.vocabulary.embedding
+        torch.nn.init.constant_(new, 3.0)
+        assert not torch.equal(model.vocabulary.embedding, before)
 
 
 @pytest.mark.parametrize("more", [{}, {"tied": False, "score_bias": True}])
