@@ -101,9 +101,9 @@ def memlm(
         typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    """Memory-augmented language models: from text to a perplexity, in resumable stages.
+    """Train and evaluate memory-augmented language models, from text to perplexity, in resumable stages.
 
-    Each stage prints the reference of what it made; the next reads it from standard input:
+    Each stage prints a reference to its result; the next stage reads it from standard input:
     memlm tokenize --train a.txt --test c.txt | memlm train | memlm build-datastore | memlm build-index | memlm evaluate
     """
 

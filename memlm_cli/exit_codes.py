@@ -1,4 +1,4 @@
-"""How a command ends: every exception becomes an exit code and one or two sentences on stderr, here and only here."""
+"""Exit codes: only this module turns exceptions into an exit code and one or two sentences on stderr."""
 
 import errno
 import os
@@ -23,29 +23,29 @@ from stages.registry import OUTSIDE
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
-# Typer has it without a name of its own.
+# Typer exports no name for it.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
-"""The exception of Typer for errors in what was typed."""
+"""Typer's exception for an error in the command line."""
 
 
 class Failure(NamedTuple):
-    """The end of a command that did not succeed; without a message if its help was shown."""
+    """Exit code and message of a command that failed; the message is empty if help was shown."""
 
     code: int
     message: str
 
 
 def guarded(work: Callable[[], object], name: str) -> int:
-    """Do `work` and return the exit code; a failure is explained on stderr, after `name`."""
+    """Run `work` and return the exit code; a failure prints `name: message` on stderr."""
     try:
         work()
     except typer.Exit as end:
         return end.exit_code
-    # Signals and bugs, too: no command ends in a traceback on the terminal.
+    # This catches signals and bugs, too: no command prints a traceback on the terminal.
     except BaseException as error:
         if _reader_has_gone(error):
             return 0
-        if isinstance(error, SystemExit):  # how Typer ends what it does for shells
+        if isinstance(error, SystemExit):  # Typer ends shell completion this way.
             return error.code if isinstance(error.code, int) else 0
         failure = failure_of(error)
         if failure.message:
@@ -55,7 +55,7 @@ def guarded(work: Callable[[], object], name: str) -> int:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The exit code of an exception, and what to tell about it."""
+    """Exit code and message of an exception."""
     if isinstance(error, MemlmError):
         return Failure(error.exit_code, str(error))
     if isinstance(error, CommandLineError):
@@ -71,7 +71,7 @@ def failure_of(error: BaseException) -> Failure:
 
 @contextmanager
 def resumable(kept: str = "what is done is kept, and the same command goes on from there") -> Iterator[None]:
-    """Work on an artifact: when it is interrupted, the message says what is not lost."""
+    """Context for work on an artifact: if it is interrupted, the message says what is kept."""
     try:
         yield
     except (KeyboardInterrupt, Terminated) as error:
@@ -80,14 +80,13 @@ def resumable(kept: str = "what is done is kept, and the same command goes on fr
 
 
 def _stopped(how: str, error: BaseException) -> str:
-    """Message about what is kept, and how to resume: for work on artifacts as its note says; other commands start
-    anew."""
+    """Message about an interruption. Work on artifacts adds a note of what is kept; other commands start again."""
     notes = getattr(error, "__notes__", ("finished results are kept, and the same command does the rest again",))
     return "; ".join((how, *notes)) + "."
 
 
 def _reader_has_gone(error: BaseException) -> bool:
-    """Whether nobody reads stdout any more (`memlm --help | head`); rich ends the process where it writes help."""
+    """Whether the reader of stdout has closed it (`memlm --help | head`). Rich then raises `SystemExit` in help."""
     gone = error.__context__ if isinstance(error, SystemExit) else error
     if isinstance(gone, BrokenPipeError):
         write_nowhere(sys.stdout)
@@ -95,21 +94,21 @@ def _reader_has_gone(error: BaseException) -> bool:
 
 
 def usage_message(error: BaseException) -> str:
-    """Message about wrong usage, with the place of the help."""
+    """Message about wrong usage, with the command that shows help."""
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
-        message = f"No such option: {error.option_name}{_instead(error.option_name, context)}"
+        message = f"No such option: {error.option_name}{_suggestion(error.option_name, context)}"
     hint = f" (see {context.command_path} --help)" if context and message else ""
     return message.replace("Value error, ", "") + hint
 
 
 BEGINNING = 5
-"""Letters that an option has in common with what was typed for it, at least: `--vocabulary` for `--vocab-size`."""
+"""First letters that a suggested option shares with the typed one: `--vocabulary` suggests `--vocab-size`."""
 
 
-def _instead(option: str, context: Any) -> str:
-    """An option that may have been meant: one that help shows, or a number of a memory."""
+def _suggestion(option: str, context: Any) -> str:
+    """Suggestion for an unknown option: an option that help shows, or a setting of a memory."""
     if option == "--dry-run":
         return f"; memlm plan {context.info_name} … says what would be made, how long that takes, and how much it needs"
     options = [p for p in context.command.params if p.param_type_name == "option" and not p.hidden]
@@ -124,7 +123,7 @@ def _instead(option: str, context: Any) -> str:
 
 
 def _shortage(error: BaseException) -> Failure | None:
-    """Disk or memory that did not suffice."""
+    """Failure of a full disk, or of memory that ran out."""
     failure = disk_failure(error, Path(str(getattr(error, "filename", None) or ".")))
     if failure is None and _is_out_of_memory(error):
         failure = (
@@ -135,19 +134,19 @@ def _shortage(error: BaseException) -> Failure | None:
 
 
 def _refusal(error: BaseException) -> Failure | None:
-    """A file that may not be written, or cannot be."""
+    """Failure to write a file, for lack of permission or because the path is impossible."""
     if not isinstance(error, OSError):
         return None
     if error.errno in _NO_PATH:
         return Failure(USAGE, f"{shortened(str(error.filename or ''))} cannot be a path here: {error.strerror}.")
     if error.errno == errno.EROFS or (error.errno in _DENIED and error.filename):
         refused = f"{error.filename or 'The store'} cannot be written ({error.strerror})"
-        return Failure(USAGE, f"{refused}; name a store that can with --store, or mend its permissions.")
+        return Failure(USAGE, f"{refused}; name a writable store with --store, or change its permissions.")
     return None
 
 
 def _removal(error: BaseException) -> Failure | None:
-    """An artifact that went away while it was read."""
+    """Failure to read a file of an artifact that was damaged or removed."""
     file = Path(str(getattr(error, "filename", None) or "."))
     for folder in file.parents if isinstance(error, FileNotFoundError) else ():
         if folder.parent.name in KINDS and is_id(folder.name):
@@ -157,7 +156,7 @@ def _removal(error: BaseException) -> Failure | None:
 
 
 def _missing_package(error: BaseException) -> Failure | None:
-    """A package that memlm works with and that is not there."""
+    """Failure to import a package that is not installed."""
     from memlm_cli.packages import OWN, installation
 
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
@@ -167,7 +166,7 @@ def _missing_package(error: BaseException) -> Failure | None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    # By name: torch, whose error it is, may not be there, and is not imported here.
+    # Compared by name, because torch defines the error, and may not be installed or imported.
     named = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     return named or refused or isinstance(error, MemoryError)

@@ -26,13 +26,13 @@ ReadArgument = Annotated[
     typer.Argument(
         metavar="REF",
         autocompletion=completion.artifacts("index", "model", "neighbors"),
-        help="A model, index or neighbors; - or none: from stdin.",
+        help="A model, index or neighbors; - or left out: read from stdin.",
     ),
 ]
 
 
 HtmlOption = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Also write a web page, complete in itself.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write a self-contained web page.")
 ]
 
 
@@ -83,39 +83,37 @@ class Asked:
 class Common(Asked):
     """Values of the options that every stage's command has. Raises UsageError for one that makes no sense."""
 
-    name: Annotated[str | None, everywhere("--name", "Also call the artifact KIND/NAME.")] = None
+    name: Annotated[str | None, everywhere("--name", "Give the artifact a name, for references KIND/NAME.")] = None
     device: Annotated[
-        Literal["auto", "cpu", "cuda"], everywhere("--device", f"Where to compute; {ON_CPU} use the CPU.")
+        Literal["auto", "cpu", "cuda"], everywhere("--device", f"Device to compute on; {ON_CPU} use the CPU.")
     ] = "auto"
     workers: Annotated[
         int,
-        everywhere(
-            "--workers", "Processes that share the work of a stage; not of train, which has torchrun.", metavar="N"
-        ),
+        everywhere("--workers", "Processes that share the work of a stage; for train, use torchrun.", metavar="N"),
     ] = 1
     executor: Annotated[
         Literal["local", "ray"],
         everywhere(
             "--executor",
-            "Where --workers are: on this machine, or on a Ray cluster that shares the store.",
+            "Where the --workers run: on this machine, or on a Ray cluster that shares the store.",
         ),
     ] = "local"
     precision: Annotated[
         Literal["auto", "fp32", "bf16"] | None,
-        everywhere("--precision", f"Of models' arithmetic; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none."),
+        everywhere("--precision", f"Precision of models; auto is fp32 on CPU and bf16 on CUDA; {ON_CPU} have none."),
     ] = None
     config: Annotated[Path | None, everywhere("--config", "TOML file with settings of this command.")] = None
-    set: Annotated[list[str] | None, everywhere("--set", "One setting; repeatable.", metavar="A.B=VALUE")] = None
+    set: Annotated[list[str] | None, everywhere("--set", "Value of one setting; repeatable.", metavar="A.B=VALUE")] = (
+        None
+    )
     checkpoint_seconds: Annotated[
-        float, everywhere("--checkpoint-seconds", "How often train saves; other commands save after every shard.")
+        float, everywhere("--checkpoint-seconds", "Seconds between checkpoints of train; others save every shard.")
     ] = 60.0
     no_wait: Annotated[
-        bool, everywhere("--no-wait", "Exit 75 instead of waiting for a process that makes the same.")
+        bool, everywhere("--no-wait", "Exit 75, without waiting, if another process makes the same artifact.")
     ] = False
-    verbose: Annotated[bool, everywhere("--verbose", "Tell all that is known of a result, not its table alone.")] = (
-        False
-    )
-    plan: Annotated[bool, typer.Option("--plan", hidden=True, help="As memlm plan.")] = False
+    verbose: Annotated[bool, everywhere("--verbose", "Print all details of a result, not only its table.")] = False
+    plan: Annotated[bool, typer.Option("--plan", hidden=True, help="Same as memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
     """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
     default_set: tuple[str, ...] = ()

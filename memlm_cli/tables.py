@@ -1,4 +1,4 @@
-"""Tables for people, drawn by rich: as wide as a terminal at the most, plain aligned text elsewhere."""
+"""Tables for people: drawn by rich in a terminal, as wide as it at the most; plain aligned text elsewhere."""
 
 import io
 import re
@@ -57,7 +57,8 @@ def table(
     held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
     # Elsewhere a row is a line of any length, for grep and awk.
     if not terminal:
-        lines = _grid([[(one.header, "") for one in held]] * any(columns) + cells, [(one, one.full) for one in held])
+        heads = [[one.header for one in held]] * any(columns)
+        lines = [_line(row, held) for row in heads + [[text for text, _ in row] for row in cells]]
         return "\n".join([title] * bool(title) + lines)
     width = _terminal_width()
     lines = _grid([[(title, "")]], [(_column("", [(title, "")]), width)]) if title else []
@@ -137,6 +138,17 @@ def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
     least = widest if figures else max(min(words, LONGEST_WORD), min(widest, READABLE))
     heading = max(map(cell_len, header.split()), default=0)
     return Column(header, cells, figures, max(least, heading), max(widest, cell_len(header)))
+
+
+def _line(row: Sequence[str], columns: Sequence[Column]) -> str:
+    """A row of whole cells, without what rich would take to be imported."""
+    from rich.cells import cell_len
+
+    blanks = [" " * (one.full - cell_len(text)) for text, one in zip(row, columns, strict=True)]
+    padded = [
+        blank + text if one.figures else text + blank for text, blank, one in zip(row, blanks, columns, strict=True)
+    ]
+    return (" " * GAP).join(padded).rstrip()
 
 
 def _grid(

@@ -40,8 +40,9 @@ class Command(NamedTuple):
 COMMANDS = {
     "tokenize": Command(
         "Text -> tokens: a vocabulary, and every split as token ids.",
-        "Text files, folders, .jsonl, each also .gz/.xz/.zst; .parquet, .arrow; builtin:pydocs; data sets of the "
-        "Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN or less, or hf:/FOLDER laid out so. Cut by --split.",
+        "Text files, folders or .jsonl, also compressed (.gz, .xz, .zst); .parquet; .arrow; builtin:pydocs; data sets "
+        "of the Hugging Face hub, hf:NAME/CONFIG@REVISION:COLUMN (only NAME is required), or hf:/FOLDER with the same "
+        "layout. --split divides them.",
         references={
             "train": Reference("Files of the train split.", metavar="FILE", several=True),
             "valid": Reference("Files of the valid split.", metavar="FILE", several=True),
@@ -51,14 +52,14 @@ COMMANDS = {
         reads_files=True,
     ),
     "train": Command(
-        "Tokens, packed batches, neighbours, or keys of documents -> model: train a language model.",
-        "What to learn",
+        "Tokens, batches, neighbors or episodes -> model: trains a language model.",
+        "Data to learn from",
         ("tokens", "batches", "neighbors", "episodes"),
         {"init_from": Reference("Begin with the weights of this model.", ("model",))},
         seeded=True,
     ),
     "import-model": Command(
-        "A pretrained causal language model or encoder, and tokens of its tokenizer -> model.",
+        "Pretrained causal language model or encoder, and tokens of its tokenizer -> model.",
         "Tokens made with its tokenizer",
         ("tokens",),
         {
@@ -69,14 +70,14 @@ COMMANDS = {
         first="checkpoint",
     ),
     "build-datastore": Command(
-        "Model -> datastore: the key and the value of every token of a split.",
+        "Model -> datastore: a key and a value for every token of a split.",
         "Its encoder",
         ("model",),
         {"tokens": Reference("Another corpus than the model's, with its vocabulary.", ("tokens",))},
     ),
     "update-datastore": Command(
-        "Datastore -> datastore: documents added, and others forgotten; what stays is not encoded again.",
-        "The datastore to change, which stays as it is",
+        "Datastore -> datastore: adds documents and forgets others, without encoding the rest again.",
+        "The old datastore, which is kept",
         ("datastore",),
         {"add": Reference("Text to add, tokenized with the datastore's vocabulary.", ("tokens",))},
     ),
@@ -86,26 +87,26 @@ COMMANDS = {
         ("datastore", "tokens"),
         {
             "update": Reference(
-                "Of a datastore that was updated: the index of the one before, which is changed instead of building "
-                "anew where its kind allows (default: the latest of the same settings).",
+                "Index of the datastore before its update. It is changed instead of building a new one, if its kind "
+                "allows (default: the latest with the same settings).",
                 ("index",),
                 "INDEX|none",
             ),
             "merge": Reference(
-                "Neighbours of the datastore's own rows: those that hold the same token become one entry.",
+                "Neighbours of the datastore's own rows: neighbours with the same token are merged into one entry.",
                 ("neighbors",),
             ),
         },
     ),
     "precompute-neighbors": Command(
-        "Index -> neighbors: the nearest rows of every token's context.",
-        "Where to search",
+        "Index -> neighbors: the nearest datastore rows of every token's context.",
+        "Index to search",
         ("index",),
-        {"tokens": Reference("Queries of another corpus than the encoder's.", ("tokens",))},
+        {"tokens": Reference("Another corpus than the encoder's, for queries.", ("tokens",))},
     ),
     "pack-batches": Command(
-        "Tokens -> batches: segments that share many words follow each other, for trime-ext.",
-        "Whose training split to pack",
+        "Tokens -> batches: groups segments that share many words, for trime-ext.",
+        "Tokens whose training split is packed",
         ("tokens",),
     ),
     "evaluate": Command(
@@ -113,21 +114,23 @@ COMMANDS = {
         "A model, index or neighbors",
         ("model", "index", "neighbors"),
         {
-            "tokens": Reference("Score another corpus than the model's.", ("tokens",)),
-            "index": Reference("Memory of another encoder, searched.", ("index",)),
-            "neighbors": Reference("Memory of another encoder, as stored; what a spalm model reads.", ("neighbors",)),
-            "baseline": Reference("An ordinary model's, whose row stands above and is compared with.", ("report",)),
+            "tokens": Reference("Another corpus to score instead of the model's.", ("tokens",)),
+            "index": Reference("Index of another encoder, to search as memory.", ("index",)),
+            "neighbors": Reference(
+                "Neighbours of another encoder, to read as memory; or those that a spalm model reads.", ("neighbors",)
+            ),
+            "baseline": Reference("Report of an ordinary model, as a first row to compare with.", ("report",)),
         },
     ),
     "build-episodes": Command(
-        "Model -> episodes: the key and the label of every document of a stream of tasks.",
-        "The key network, which has learnt none of the tasks",
+        "Model -> episodes: a key and a label for every document of a stream of tasks.",
+        "The key network, which was not trained on the tasks",
         ("model",),
         {"tokens": Reference("Tokens of the tasks, with the model's vocabulary.", ("tokens",))},
     ),
     "evaluate-tasks": Command(
-        "A model that learnt tasks -> matrix: accuracy on the test of each task, after each task.",
-        "A model of a method that learns tasks",
+        "Model trained on tasks -> matrix: accuracy on the test split of each task, after each task.",
+        "A model trained by a method that learns tasks",
         ("model",),
         {"episodes": Reference("Keys of the documents in memory.", ("episodes",))},
     ),

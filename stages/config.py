@@ -1,5 +1,6 @@
 """Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
 
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,10 +118,19 @@ class OneOf:
     def parse(self, value: Any) -> Any:
         """The settings that a table describes; settings stay as they are.
 
-        Raises: UsageError for an unknown name, pydantic's ValidationError for settings that the part does not take.
+        Raises: UsageError for an unknown name, and for settings that bear another name than they are registered as;
+        pydantic's ValidationError for settings that the part does not take.
         """
         value = self._in_full(value)
-        return self.registry.settings(self._name(value)).model_validate(value)
+        name = self._name(value)
+        settings = self.registry.settings(name)
+        field = settings.model_fields.get(self.by)
+        if field is None or field.default != name:
+            where, written = f"{settings.__module__}:{settings.__qualname__}", json.dumps(name)
+            raise UsageError(
+                f"{where} is registered as {name!r}, and must say {self.by}: Literal[{written}] = {written}."
+            )
+        return settings.model_validate(value)
 
     def classes(self) -> list[type[Settings]]:
         """The settings of all parts."""

@@ -152,6 +152,8 @@ def _is_missing(module: str, error: Exception) -> bool:
 
 
 def _no_module(module: str) -> str:
+    if module.endswith(".py"):
+        return f"a module has no .py: say {Path(module).stem}, and let PYTHONPATH name its folder."
     return f"there is no module {module}: PYTHONPATH must name its folder."
 
 

@@ -1,7 +1,7 @@
-"""Stage update-datastore: datastore -> datastore, with the rows of other documents and without those of some.
+"""Stage update-datastore: datastore -> datastore, with documents added and others forgotten.
 
-Rows that stay are copied, rows that are added are encoded as build-datastore does it. A shard is a range of the new
-rows; memory in use is a few shards, whatever the datastore.
+Rows that stay are copied; new rows are encoded as in build-datastore. A shard is a range of the new datastore's rows.
+Memory in use is a few shards, however large the datastore is.
 """
 
 import time
@@ -29,7 +29,7 @@ from stages.updating.work import Work, copy_rows, encode_added, encode_again, op
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
-    """Changes a datastore into another; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
+    """Makes a datastore from an older one; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
 
     name = "update-datastore"
     kind = "datastore"
@@ -41,19 +41,19 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         read = {"encoder": previous.input("encoder"), PREVIOUS: previous}
         if references.get("add") is None:
             if not config.forget:
-                raise UsageError("What is to change? Name tokens to --add, documents to --forget, or both.")
+                raise UsageError("Nothing to change: name tokens to --add, documents to --forget, or both.")
             if config.split is not None:
-                raise UsageError(f"--split {config.split} is of tokens to add: name these with --add.")
+                raise UsageError(f"--split {config.split} belongs to tokens to add: name them with --add.")
             return Inputs(read)
         added, split = store.get(references["add"], "tokens"), config.split or "train"
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
         require_sources(model_of(read["encoder"]), added)
-        # Exclusion leaves out the row of a token, not its double, in which a context would find itself.
+        # Exclusion hides one row of a token: in a second copy of that row a context would find itself.
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
-                f"{previous.reference} has rows of {split!r} of {added.reference} already; to add documents of it that "
-                "were forgotten, tokenize these alone: "
+                f"{previous.reference} has rows of {split!r} of {added.reference} already; to add forgotten documents "
+                "again, tokenize only those: "
                 + added.advise("tokenize", "--tokenizer", added.reference, "--train", "FILE")
             )
         return Inputs(read | {ADDED: added})
@@ -64,7 +64,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         forgotten = documents_meant(config.forget, rows.named_runs, total)
         if len(forgotten) == total and ADDED not in inputs:
             raise UsageError(
-                f"Nothing of {inputs[PREVIOUS].reference} would be left; remove it: "
+                f"This would forget all of {inputs[PREVIOUS].reference}; remove it instead: "
                 + inputs[PREVIOUS].advise("artifacts", "rm", inputs[PREVIOUS].reference)
             )
         return config.model_copy(
@@ -79,7 +79,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
     def plan(self, job: Job[UpdateConfig]) -> Plan:
         change = Change.of(job.config, job.inputs)
         plan = plan_change(job.config, job.inputs["encoder"], change)
-        _tell_of_forgotten(job, change, plan.carries_state)
+        _report_forgotten(job, change, plan.carries_state)
         write_sources_and_names(change.after, job.draft)
         return plan
 
@@ -121,8 +121,8 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         }
 
 
-def _tell_of_forgotten(job: Job[UpdateConfig], change: Change, carries_state: bool) -> None:
-    """How much goes, and what stays of it in the keys of others, which a state carried there."""
+def _report_forgotten(job: Job[UpdateConfig], change: Change, carries_state: bool) -> None:
+    """Report how much is forgotten, and warn if keys of other documents still depend on it."""
     before, forgotten = change.before, len(change.forgotten)
     if not forgotten:
         return
@@ -131,6 +131,6 @@ def _tell_of_forgotten(job: Job[UpdateConfig], change: Change, carries_state: bo
     )
     if carries_state and job.config.reset != "document":
         job.reporter.warning(
-            f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one were "
-            "made with what the model kept of it. Documents of a datastore built with --reset document leave nothing."
+            f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one still "
+            "depend on it. In a datastore built with --reset document they do not."
         )

@@ -31,7 +31,7 @@ def compiled(target: int) -> Iterator[tuple[str, int]]:
     for kernel in (fused._log_sums, fused._query_gradients, fused._key_gradients):
         for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
             for width in (16, 128, 512, 1024):
-                known = fused.sizes(width, dtype, roomy=target == 90) | {"OUT": fused.written(width)}
+                known = fused.sizes(width, dtype, roomy=target == 90) | {"OUT": fused.output_columns(width)}
                 types = numbers | ids | {"queries": f"*{name}", "keys": f"*{name}"}
                 yield f"{kernel.__name__} {name} {width}", _shared_memory(kernel, types, known, target)
 

@@ -1,4 +1,4 @@
-"""The examples of the documentation run as they are printed, and memory is worth something in each."""
+"""The examples of the documentation run unchanged, and memory helps in each of them."""
 
 import sys
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ NAMES = ("cat", "dog", "owl", "fox", "hen", "bee")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny products are slower on several."""
+    """Run on one thread: tiny products are slower on several."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -27,7 +27,7 @@ def one_thread() -> Iterator[None]:
 
 
 def example(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """An example as a module, with `import memlm` as of an installation."""
+    """Load an example as a module, with `import memlm` as in an installation."""
     monkeypatch.syspath_prepend(str(TOPLEVEL))
     monkeypatch.setattr(STREAM_ATTENTION, "targets", dict(STREAM_ATTENTION.targets))
     spec = spec_from_file_location(name, EXAMPLES / f"{name}.py")
@@ -49,7 +49,7 @@ def stories(seed: int, count: int) -> str:
 
 
 def tiny_model(folder: Path, text: str) -> None:
-    """A GPT-2 with random weights, and a tokenizer of the words of a text."""
+    """Save a GPT-2 with random weights, and a tokenizer of the words of a text."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -76,7 +76,7 @@ def test_knn_lm_looks_up_what_a_model_has_seen_once(
     assert f"with memory {with_memory:.2f}" in capsys.readouterr().out
 
 
-def test_a_neural_cache_knows_the_words_of_a_moment_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neural_cache_knows_recent_words(monkeypatch: pytest.MonkeyPatch) -> None:
     module = example("neural_cache", monkeypatch)
     drawn = torch.randint(400, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     topics = [f"the word{name} is a word{name} and no word{name + 1} at all . " * 3 for name in drawn]
@@ -84,7 +84,7 @@ def test_a_neural_cache_knows_the_words_of_a_moment_ago(monkeypatch: pytest.Monk
     assert with_memory < 0.8 * alone
 
 
-def test_a_layer_of_ones_own_remembers_segments_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_layer_remembers_earlier_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     module = example("memory_layer", monkeypatch)
     alone, with_memory = module.main(steps=150)
     assert with_memory < 0.85 * alone

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MEGABYTE = 10**6
 app = Commands(
-    help="What is in the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
+    help="Look after the store: list, show, verify, graph, rm, gc; push and pull copies.", no_args_is_help=True
 )
 
 

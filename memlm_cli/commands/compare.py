@@ -41,7 +41,7 @@ def compare(
     settings: Annotated["ComparisonSettings", OptionsOf("stages.comparison.settings:ComparisonSettings")],
     asked: Asked,
 ) -> None:
-    """Two reports with token scores -> which is better, by how much, how surely, and where; more: means over seeds.
+    """Two reports with token scores -> which is better, where, by how much and how certainly; more: means over seeds.
 
     Two matrices of the same tasks -> both side by side; more: means over seeds."""
     from memlm_cli.arguments import read_reference

@@ -36,7 +36,7 @@ def doctor(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Versions, devices, memory, the store, defaults of memlm.toml; exit 2 if something is broken."""
+    """Check versions, devices, memory, the store and the defaults in memlm.toml; exit 2 if something is broken."""
     found = examine(context.obj, store)
     if json_:
         answer(json.dumps(found))

@@ -32,7 +32,7 @@ def export(
     ] = None,
     asked: Asked,
 ) -> None:
-    """A model -> a folder that transformers reads, with tokenizer and model card; its memory stays behind."""
+    """Model -> folder for Hugging Face transformers, with tokenizer and model card, but without memory."""
     from memlm_cli.arguments import read_reference
     from stages.export.export import check_export_folder
     from stages.export.export import export as exported

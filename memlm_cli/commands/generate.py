@@ -24,7 +24,7 @@ def generate(
     reading: ReadOptions,
     asked: Asked,
 ) -> None:
-    """Write text with a model and its memories; the text alone goes to stdout, token by token."""
+    """Write text with a model and its memories; stdout gets only the text, token by token."""
     from memlm_cli.arguments import read_question, require_text
     from stages.generation.generate import generate as written_tokens
     from stages.generation.generate import open_writer

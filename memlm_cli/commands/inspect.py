@@ -37,7 +37,7 @@ def inspect(
     reading: ReadOptions,
     asked: Asked,
 ) -> None:
-    """A passage, token by token: who predicted it, and from which contexts of the corpus."""
+    """Show a passage token by token: what predicted each token, and from which contexts of the corpus."""
     from memlm_cli.arguments import read_question
     from memlm_cli.inspection_text import inspected_text
     from stages.inspection.page import page

@@ -45,7 +45,7 @@ def _about(file: Path) -> str:
 
 
 def recipes(json_: JsonOption = False) -> None:
-    """The recipes that memlm run takes by name: what each makes, of which files, how long that takes, and on what."""
+    """List the recipes of memlm: what each makes, from which files, in what time, and on which machine."""
     from pipelines.recipe import find_recipe, read_recipe, shipped_recipes
 
     found = {name: read_recipe(find_recipe(name)) for name in shipped_recipes()}

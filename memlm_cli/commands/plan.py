@@ -35,7 +35,7 @@ def plan(
     store: StoreOption = DEFAULT_STORE,
     json_: JsonOption = False,
 ) -> None:
-    """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if it cannot fit.
+    """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if they exceed the machine.
 
     Sizes are arithmetic; ~ marks a sample that was scaled up. Times are those of the same work done before in this
     store; of a training of another shape the range is wide. A question mark means: not known.

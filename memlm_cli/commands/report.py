@@ -36,7 +36,7 @@ def report(
     *,
     asked: Asked,
 ) -> None:
-    """Reports -> one web page: tables, figures, lineage and commands, with nothing to fetch."""
+    """Reports -> one self-contained web page: tables, figures, lineage and commands."""
     from memlm_cli.arguments import read_reference
     from memlm_cli.reproduce import page_of
     from stages.pages.lineage import find_reports

@@ -45,7 +45,7 @@ def run(
     *,
     common: Common,
 ) -> None:
-    """Recipe -> all of its stages, in order; what is done is not done again.
+    """Run all stages of a recipe, in order; finished stages are not run again.
 
     --set and --config take the name of the stage first: --set model.steps=100.
     """

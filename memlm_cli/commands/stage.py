@@ -180,7 +180,7 @@ def _arguments(command: Command) -> Iterator[Parameter]:
         declared = typer.Argument(metavar="FILES...", help=command.source_help, show_default=False)
         yield _parameter("source", list[str], declared)
     else:
-        help = f"{command.source_help}; - or none: from stdin."
+        help = f"{command.source_help}; - or left out: read from stdin."
         kinds = "|".join(command.source).upper()
         declared = typer.Argument(metavar=kinds, help=help, autocompletion=completion.artifacts(*command.source))
         yield _parameter("source", str, declared)
@@ -200,9 +200,10 @@ def _preset() -> Parameter:
     from stages.training.presets import preset_names
 
     help = (
-        "All settings at once, over which options win (default: tiny, tiny-BACKBONE, which learn a megabyte of text in "
-        "minutes). In the same time tiny-transformer-xl --segment-length 32 --batch-tokens 512, as try trains, has a "
-        f"perplexity 14 to 25 % lower. Presets, described by memlm presets: {', '.join(preset_names())}."
+        "Preset or settings file; other options override it (default: tiny or tiny-BACKBONE, which learn a megabyte of "
+        "text in minutes). In the same time tiny-transformer-xl --segment-length 32 --batch-tokens 512, as in memlm "
+        "try, reaches a perplexity 14 to 25 % lower. Presets, which memlm presets describes: "
+        f"{', '.join(preset_names())}."
     )
     declared = typer.Option("--model", metavar="PRESET|FILE.toml", autocompletion=completion.presets, help=help)
     return _parameter("model", str, declared)

@@ -34,7 +34,7 @@ def translate(
     reading: ReadOptions,
     asked: Asked,
 ) -> None:
-    """Translate lines with a model and its memories: a line in, a line out."""
+    """Translate lines with a model and its memories: each input line gives one output line."""
     from memlm_cli.arguments import require_text
     from stages.generation.translate import open_line_translator
     from stages.inspection.settings import Request

@@ -70,7 +70,7 @@ def try_text(
     *,
     common: Common,
 ) -> None:
-    """Text -> a web page: what a cache, kNN-LM and TRIME are worth on it, with everything chosen for you.
+    """Text -> web page: how much a cache, kNN-LM and TRIME help on this text; all settings are chosen for you.
 
     Each command that it runs is shown, to be copied, changed and run again. After a stop the same command resumes.
     """

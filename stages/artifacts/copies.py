@@ -1,9 +1,9 @@
-"""Copies of artifacts in a bucket, where they lie as
+"""Copies of artifacts in a bucket, in this layout:
 
-    KIND/ID/manifest.json           written last, and only where there is none: what has it is whole
-    KIND/ID/DIGEST/FILE             the files, below the digest of that manifest's bytes
+    KIND/ID/manifest.json           written last and never replaced: a copy that has one is complete
+    KIND/ID/DIGEST/FILE             the files; DIGEST is that of the manifest's bytes
 
-so that two who push the same work, done twice, never write over each other's files.
+Two users may do the same work and push it: neither overwrites files of the other.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter
 
-MOST_MANIFEST = 1 << 28
-"""Bytes of a manifest; one of 100 million keys has a few million."""
+MAX_MANIFEST_BYTES = 1 << 28
+"""Most bytes of a manifest; that of 100 million keys has a few million."""
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
-"""Files that a draft keeps besides those of its artifact."""
-MOST_STEPS = 100_000
-"""Most steps from an artifact to all that it was made from, each way counted: more go in circles."""
+"""Files of a draft that are not files of its artifact."""
+MAX_STEPS = 100_000
+"""Most steps along all paths from an artifact to its ancestors; more mean that the inputs form a cycle."""
 
 
 class Copy:
@@ -43,13 +43,13 @@ class Copy:
 
     @classmethod
     def of(cls, artifact: Artifact, bucket: Bucket) -> "Copy":
-        """One that is to be made."""
+        """The copy of an artifact, which is still to be made."""
         return cls(artifact.manifest, artifact.manifest.dumps().encode(), bucket)
 
     @classmethod
     def find(cls, reference: str, bucket: Bucket) -> "Copy | None":
-        """The one of a `kind/id`; None if there is none, or not all of it. Raises: ArtifactError if it is damaged."""
-        content = bucket.read(f"{reference}/{MANIFEST}", MOST_MANIFEST)
+        """The copy of a `kind/id`; None if it is missing or incomplete. Raises: ArtifactError if it is damaged."""
+        content = bucket.read(f"{reference}/{MANIFEST}", MAX_MANIFEST_BYTES)
         if content is None:
             return None
         found = cls(parse_manifest(content, f"{bucket.url}/{reference}", _mend(reference, bucket)), content, bucket)
@@ -65,8 +65,8 @@ class Copy:
         """Raises: ArtifactError if an artifact of this id has other bytes."""
         if not artifact.matches(Artifact(artifact.store, artifact.path, self.manifest).record):
             raise ArtifactError(
-                f"{self.reference} of {self.bucket.url} has other bytes than the one in {artifact.store.root}, though "
-                "both are of the same work (done on other machines, perhaps). Remove one, or copy to another place."
+                f"{self.reference} in {self.bucket.url} differs from the one in {artifact.store.root}, though both are "
+                "results of the same work (perhaps on different machines). Remove one, or copy to another place."
             )
 
     def damaged(self, what: str) -> ArtifactError:
@@ -79,14 +79,14 @@ def _mend(reference: str, bucket: Bucket) -> str:
     return f"remove {bucket.url}/{reference}/{MANIFEST}, and push it again"
 
 
-# From a store
+# From a store to a bucket
 
 
 def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
-    """Copy an artifact, and what of all that it was made from is there, into a bucket.
+    """Copy an artifact, and its ancestors that are in the store, into a bucket.
 
-    Returns: references of what was copied, or completed; what the bucket has is left out.
-    Raises: ArtifactError if the bucket has other bytes under that id, or something here is damaged; DataError if the
+    Returns: references of the copies that were made or completed, without those that the bucket had already.
+    Raises: ArtifactError if the bucket has other bytes under that id, or an artifact here is damaged; DataError if the
         bucket does not answer.
     """
     chosen = store.open(reference)
@@ -105,7 +105,7 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         copy = Copy.of(artifact, bucket)
         for file in files:
             bucket.upload(copy.name(file), artifact.path / file, sent)
-        # Last, and never over another: whoever sees a manifest finds all of its files.
+        # The manifest is written last and never replaced: whoever sees one finds all of its files.
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
@@ -114,39 +114,39 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
 
 
 def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
-    """Files of an artifact that its copy lacks; None if it is whole. Raises: ArtifactError if it is of other bytes."""
+    """Files that an artifact's copy lacks; None if it is complete. Raises: ArtifactError if its bytes differ."""
     there = Copy.find(artifact.reference, bucket)
     if there is None:
         return list(artifact.manifest.files)
     there.require_same(artifact)
     if there.content != Copy.of(artifact, bucket).content:
-        return None  # done elsewhere, with the same result and another log
+        return None  # The result of another run: only the log differs.
     files = artifact.manifest.files.items()
     return [file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]] or None
 
 
-# Into a store
+# From a bucket to a store
 
 
 def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
-    """Copy an artifact, and what it was made from as far as the bucket has it, from a bucket into a store.
+    """Copy an artifact, and its ancestors that are in the bucket, from a bucket into a store.
 
-    Interrupted, the same call goes on behind the last whole file. Every byte is compared with the manifest.
+    After an interruption the same call resumes behind the last complete file. Each file's digest is checked.
 
-    Returns: references of what was copied, those that others were made from first; what the store has is left out.
-    Raises: UsageError if the reference is no kind/id; DataError if the bucket lacks it, or something that it cannot be
-        read without; ArtifactError if what arrives is damaged; ResourceError if the disk is full.
+    Returns: references of the new copies, inputs first, without those that the store had already.
+    Raises: UsageError if the reference is no kind/id; DataError if the bucket lacks the artifact or an input that it
+        needs; ArtifactError if a copy is damaged; ResourceError if the disk is full.
     """
     parts = split_reference(reference)
     if parts is None or not is_id(parts[1]):
-        raise UsageError(f"{reference!r} is no kind/id: names are a store's own; memlm artifacts list shows the ids.")
+        raise UsageError(f"{reference!r} is no kind/id: names hold only in one store; memlm artifacts list shows ids.")
     missing = []
     for copy in _with_inputs(reference, bucket):
         if store.has(copy.manifest.kind, copy.manifest.id):
             copy.require_same(store.open(copy.reference))
         else:
             _require_sound(copy)
-            _require_room(copy, store)
+            _require_free_folder(copy, store)
             missing.append(copy)
     try:
         for copy in missing:
@@ -160,7 +160,7 @@ def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
 
 
 def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
-    """The inputs of an artifact, those that others were made from first; then the artifact."""
+    """The artifact and its ancestors, each after its own inputs."""
     found: dict[str, Copy | None] = {}
     waiting = [(reference, True)]
     order: list[str] = []
@@ -175,37 +175,37 @@ def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
             continue
         order.append(one)
         waiting += [(record.reference, role not in USED_UP) for role, record in copy.manifest.inputs.items()]
-        if len(order) > MOST_STEPS:
-            raise copy.damaged("what it was made from goes in circles")
-    for one in dict.fromkeys(reversed(order)):  # behind the last that was made from it
+        if len(order) > MAX_STEPS:
+            raise copy.damaged("its inputs form a cycle")
+    for one in dict.fromkeys(reversed(order)):  # Backwards from its last visit, each comes after its inputs.
         copy = found[one]
         assert copy is not None
         yield copy
 
 
 def _require_sound(copy: Copy) -> None:
-    """Raises: ArtifactError for a manifest that cannot be right, or whose files cannot stand side by side."""
+    """Raises: ArtifactError if a manifest is invalid, or the names of its files conflict."""
     manifest = copy.manifest
     wrong = wrong_manifest(manifest) or manifest.wrong_id
-    if wrong is None and not _side_by_side(manifest.files):
-        wrong = "its files cannot have the names that its manifest gives them"
+    if wrong is None and not _names_fit(manifest.files):
+        wrong = "the file names in its manifest conflict"
     if wrong is not None:
         raise copy.damaged(wrong)
 
 
-def _side_by_side(files: Iterable[str]) -> bool:
+def _names_fit(files: Iterable[str]) -> bool:
     paths = {PurePosixPath(file) for file in files}
     folders = {parent for path in paths for parent in path.parents}
     return not paths & folders and not RESERVED & {path.parts[0] for path in paths}
 
 
-def _require_room(copy: Copy, store: Store) -> None:
-    """Raises: ArtifactError if something else stands where a copy is to be."""
+def _require_free_folder(copy: Copy, store: Store) -> None:
+    """Raises: ArtifactError if the copy's folder exists already."""
     kind, id = copy.manifest.kind, copy.manifest.id
     if store.folder(kind, id).exists():
         raise ArtifactError(
-            f"{store.folder(kind, id)} is there, and has no {MANIFEST}. Remove it: "
-            f"{advised(store.root, *REMOVE, copy.reference)}, then the same command."
+            f"{store.folder(kind, id)} exists, but has no {MANIFEST}. Remove it: "
+            f"{advised(store.root, *REMOVE, copy.reference)}, then run the same command."
         )
 
 
@@ -213,7 +213,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
     kind, id = copy.manifest.kind, copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
-        # Another pull may have ended while this one waited.
+        # Another pull may have finished while this one waited.
         if store.has(kind, id):
             return
         folder, final = store.draft_folder(kind, id), store.folder(kind, id)
@@ -221,19 +221,19 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
         if manifest is None:
             _fill(copy, folder, store, reporter)
             manifest = copy.manifest
-        else:  # killed while it was published: its work file may be gone, and nothing else is needed
+        else:  # Killed while publishing: all files are there, but perhaps not the work file.
             copy.require_same(Artifact(store, folder, manifest))
         publish(folder, manifest, final)
         write_stamps(store.stamp_file(kind, id), final, manifest.files)
 
 
 def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
-    """Receive the files of a copy. Raises: ArtifactError if the artifact itself is half made there, or damaged."""
+    """Receive the files of a copy. Raises: ArtifactError if the store has an unfinished draft, or it is damaged."""
     work = {"id": copy.manifest.id, "copy": hashlib.blake2b(copy.content).hexdigest()}
     if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
-            f"{copy.reference} is half made in {store.root}: finish it with the command that made it "
-            f"({copy.manifest.stage}), or give that up with memlm artifacts gc."
+            f"{copy.reference} is unfinished in {store.root}: finish it with the command that began it "
+            f"({copy.manifest.stage}), or discard it with memlm artifacts gc."
         )
     draft = Draft(folder, work)
     try:
@@ -249,7 +249,7 @@ def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
 
 
 def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]:
-    """Receive what is not there yet; sizes and digests of all."""
+    """Receive the missing files; returns sizes and digests of all files."""
     arrived = 0
     for name, entry in copy.manifest.files.items():
         if draft.done(name):
@@ -258,7 +258,7 @@ def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]
         digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
             for block in copy.bucket.stream(copy.name(name)):
-                # At once: a stream without an end would fill the disk before its digest is compared.
+                # Checked for each block: an endless stream would fill the disk before its digest is compared.
                 if file.tell() + len(block) > entry["bytes"]:
                     raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)

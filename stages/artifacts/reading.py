@@ -1,4 +1,4 @@
-"""Arrays of an artifact for reading: compared with the schema of their stage, or rows straight from files."""
+"""Reading of an artifact's arrays: checked against the schema of their stage, or as rows straight from files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """Rows of an array, in memory of their own.
+    """Copies of rows of an array.
 
-    Of a Zarr array that lies on the disk as `ArrayLayout` writes it, the bytes of the rows are read from the files of
-    its shards, in a fourth of the time that Zarr takes. Any other array, and a shard that is not there or not whole,
-    is left to the array.
+    If a Zarr array is stored as `ArrayLayout` writes it, its rows are read straight from the files of its shards. That
+    takes a fourth of Zarr's time. All other arrays, and shards that are missing or incomplete, are read by the array.
 
     Args:
         array: a Zarr array, or anything with `shape`, `dtype` and slicing.
@@ -41,14 +40,14 @@ class Rows:
 
     @property
     def shards(self) -> tuple[int, ...]:
-        """The shape of a shard, as the array says."""
+        """Shape of a shard, from the array's metadata."""
         return tuple(getattr(self.array, "shards", None) or self.array.chunks)
 
     def __getitem__(self, part: slice) -> np.ndarray:
-        """Rows that follow each other."""
+        """Consecutive rows."""
         start, stop, step = part.indices(self.shape[0])
         if step != 1:
-            raise ValueError("rows are read one after the other")
+            raise ValueError(f"rows are read with a step of 1, not {step}")
         return self.read(start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -58,7 +57,7 @@ class Rows:
         return np.asarray(self.array[start:stop]) if rows is None else rows
 
     def _from_files(self, start: int, stop: int) -> np.ndarray | None:
-        """Rows from the shards' files; None where that cannot be."""
+        """Rows from the shards' files; None if they cannot be read so."""
         layout, root = self._layout, self._root
         if layout is None or root is None:
             return None
@@ -87,7 +86,7 @@ class RowsByName(dict[str, Rows]):
 
 
 def _root(array: Any) -> Path | None:
-    """The folder that a Zarr array's name begins in, if it lies on the disk."""
+    """Root folder of a Zarr array's store, if the store is on disk."""
     from zarr import Array
     from zarr.storage import LocalStore
 
@@ -95,14 +94,14 @@ def _root(array: Any) -> Path | None:
 
 
 def _layout(root: Path, array: Any) -> ArrayLayout | None:
-    """How an array below the root lies on the disk, if it is as memlm writes arrays."""
+    """Layout of an array below the root, if it is one that memlm writes."""
     rows = (array.shards or array.chunks)[0] if array.shape else 0
     layout = ArrayLayout(array.path, array.shape, array.dtype, rows) if rows else None
     return layout if layout is not None and layout.describes(root) else None
 
 
 def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
-    """Fill rows with the bytes of a file; whether it is as long as it must be, and has them all."""
+    """Fill rows with bytes of a file; returns whether the file has the right length and all of the bytes."""
     content = rows.reshape(-1).view(np.uint8).data
     try:
         with file.open("rb", buffering=0) as opened:
@@ -118,11 +117,11 @@ def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
 
 
 _PLAIN = frozenset({"bytes", "crc32c"})
-"""Codecs that give back as many bytes as they read: none of an artifact's arrays is compressed."""
+"""Codecs that do not compress; the arrays of artifacts have no others."""
 
 
 class Source(Protocol):
-    """An artifact, as far as its arrays need it."""
+    """The part of an artifact that its arrays need."""
 
     path: Path
     manifest: Manifest
@@ -131,11 +130,11 @@ class Source(Protocol):
         """Path of a file. Raises: ArtifactError if the manifest does not list it."""
 
     def damaged(self, problem: str) -> Exception:
-        """The error for something that cannot be right."""
+        """The error for a damaged artifact."""
 
 
 class CheckedArray:
-    """A Zarr array for reading, whose values are compared with what is expected where they are sliced."""
+    """A read-only Zarr array whose values are checked when they are sliced."""
 
     def __init__(self, artifact: Source, name: str, array: zarr.Array[Any], check: Check) -> None:
         self._artifact, self._name, self._array, self._check = artifact, name, array, check
@@ -148,11 +147,11 @@ class CheckedArray:
 
     @cached_property
     def _rows(self) -> Rows:
-        """Rows as they lie in files."""
+        """Rows, read straight from files."""
         return Rows(self._array)
 
     def __getitem__(self, part: Any) -> np.ndarray:
-        """Rows, and columns of them. Raises: ArtifactError if they cannot be read, or a value cannot be right."""
+        """Rows, or some columns of rows. Raises: ArtifactError if they cannot be read, or a value is invalid."""
         rows = part[0] if isinstance(part, tuple) else part
         start, stop, step = rows.indices(len(self)) if isinstance(rows, slice) else (0, 0, 0)
         with content_of(self._artifact.path / self._name):
@@ -160,7 +159,7 @@ class CheckedArray:
         return self._checked(values, start)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Some rows, in any order; raises as slices do."""
+        """Chosen rows, in any order; raises the errors of a slice."""
         with content_of(self._artifact.path / self._name):
             values = np.asarray(self._array.vindex[rows])
         return self._checked(values, 0)
@@ -182,7 +181,7 @@ def opened(root: Path, below: str, metadata: Path) -> Any:
 
 @lru_cache(maxsize=1024)
 def _as_described(root: Path, below: str, metadata: bytes) -> Any:
-    # A small evaluation asks some sixty times, and Zarr takes two milliseconds each time: other bytes, another array.
+    # A small evaluation opens about sixty times, and Zarr takes two milliseconds each. Changed metadata opens anew.
     import zarr
 
     group = zarr.open_group(root, mode="r")
@@ -190,13 +189,13 @@ def _as_described(root: Path, below: str, metadata: bytes) -> Any:
 
 
 class CheckedGroup:
-    """A Zarr group of an artifact, for reading: its arrays are as their stage writes them."""
+    """A read-only Zarr group of an artifact; it checks that arrays are as their stage writes them."""
 
     def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
         self._artifact, self._name, self._group = artifact, name, group
 
     def __getitem__(self, below: str) -> Any:
-        """An array or a group. Raises: ArtifactError if it is not there, or not as it must be."""
+        """An array or a group. Raises: ArtifactError if it is missing or wrong."""
         import zarr
 
         name, file = f"{self._name}/{below}", self._artifact.file(Path(self._name, below, "zarr.json"))
@@ -224,7 +223,7 @@ class CheckedGroup:
         return CheckedArray(self._artifact, name, array, expected.check if expected else anything)
 
     def _lacking(self, name: str, array: zarr.Array[Any]) -> str | None:
-        """Files too small for the rows that they are said to hold: these would be made up, however many they are."""
+        """Message about a shard that is too small for its rows; Zarr would fill in the missing ones."""
         needed = prod(array.shards or array.chunks) * array.dtype.itemsize
         below = f"{name}/c/"
         sizes = (entry["bytes"] for file, entry in self._artifact.manifest.files.items() if file.startswith(below))
@@ -245,7 +244,7 @@ def _wrong_array(array: zarr.Array[Any], expected: Expected) -> str | None:
 
 
 def _wrong_layout(array: zarr.Array[Any]) -> str | None:
-    """Shards that are no whole rows of the array, and codecs that make much of little."""
+    """Message about shards that are not whole rows, or codecs that could turn a small file into a huge array."""
     shard = array.shards or array.chunks
     if array.chunks != shard or shard[1:] != array.shape[1:] or shard[0] > max(1, *array.shape[:1]):
         return f"is cut into pieces of {array.chunks} in shards of {shard}, not into whole rows of {array.shape}"
@@ -256,7 +255,7 @@ def _wrong_layout(array: zarr.Array[Any]) -> str | None:
 
 
 def _flat(codec: Mapping[str, Any]) -> list[str]:
-    """The names of a codec, or of those that a sharding codec is made of."""
+    """Name of a codec, or the names of the codecs inside a sharding codec."""
     if codec["name"] != "sharding_indexed":
         return [str(codec["name"])]
     inner = codec["configuration"]

@@ -34,38 +34,38 @@ class EvaluateConfig(WindowedConfig):
     split: str = "test"
     """Split to score."""
     memory: Annotated[tuple[str, ...] | None, READING] = None
-    """One reading, on top of those before it: external:lambda=tune or long:size=500,lambda=tune (lambda=learned: one
-    for each context); or by name: knn-lm, knn-mt, neural-cache, exact, exact-stream, trime, trime-long, trime-ext,
-    none; None: as the model was trained to read, then knn-lm of an index, tuned."""
+    """A memory to read after those given before it: external:lambda=tune or long:size=500,lambda=tune
+    (lambda=learned: a λ for each context); or by name: knn-lm, knn-mt, neural-cache, exact, exact-stream, trime,
+    trime-long, trime-ext, none; None: the memory that the model was trained with, then tuned knn-lm for an index."""
     tune_split: str | None = "valid"
-    """Split that numbers are tuned on."""
+    """Split on which the numbers of memories are tuned."""
     tune_by: Literal["perplexity", "bleu"] = "perplexity"
-    """Measure that chooses numbers; bleu translates the first 200 sentences of that split with each point of lists, at
-    most 32."""
+    """Measure that tuning optimizes; bleu translates the first 200 sentences of the tuning split at each of at most 32
+    grid points."""
     gate_k: Annotated[tuple[Annotated[int, Field(ge=0, le=1024)], ...] | None, Spelling("K[,K…]")] = None
-    """Neighbours that a spalm model's gate reads, the first number, and others whose perplexity is reported; None: as
-    in training."""
+    """Number of neighbours that a spalm model's gate reads; any further numbers are reported, too; None: as in
+    training."""
     passage: Annotated[str | None, Spelling("START:STOP")] = None
-    """Tokens whose gates and neighbours are shown; None: the first 64."""
+    """Tokens whose gates and neighbours the report shows; None: the first 64."""
     score: Literal["all", "last-word"] = "all"
-    """Tokens that count, in tuning too: all, or those of each document's last word, with accuracy."""
+    """Tokens to score, in tuning, too: all, or those of each document's last word, with accuracy."""
     reset: Literal["none", "document"] = "none"
-    """Whether windows and carried state begin anew at every document."""
+    """Begin windows and carried state anew at every document (document), or never (none)."""
     frequency: Literal["train", "split"] = "train"
-    """Split whose tokens are counted for perplexity by frequency: train, or the one that is scored, as in the TRIME
+    """Split in which tokens are counted for perplexity by frequency: train, or the scored split as in the TRIME
     paper."""
     count_orders: Annotated[tuple[Annotated[int, Field(ge=1, le=32)], ...] | None, Spelling("N[,N…]")] = None
-    """Orders of more n-grams that count as controls of every row, beside trigrams."""
+    """Orders of further n-gram counts, besides trigrams, that are controls of every row."""
     save_token_scores: bool = False
     """Keep the log-probability of every token (scores.zarr)."""
     beam: Annotated[int, Field(ge=0, le=1000)] | None = None
-    """Hypotheses a sentence that pairs are translated with, for BLEU; 0: perplexity alone; None: 4."""
+    """Hypotheses for each sentence when pairs are translated, for BLEU; 0: only perplexity; None: 4."""
     length_penalty: LengthPenalty | None = None
     """α of a translation's score, log p / length^α; None: 0.6."""
     max_length: MaxLength | None = None
-    """Longest translation: FACTOR times the source's tokens + MORE; None: 1.2,10."""
+    """Longest translation, FACTOR,MORE: FACTOR times the source's tokens, and MORE; None: 1.2,10."""
     bleu_lowercase: bool = False
-    """Whether BLEU and chrF count letters alike in both cases."""
+    """Ignore upper and lower case in BLEU and chrF."""
     bleu_tokenize: str | None = None
     """Tokenizer of sacrebleu; None: 13a."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -73,8 +73,8 @@ class EvaluateConfig(WindowedConfig):
     exclude: Annotated[Annotated[str, AfterValidator(checked_exclusion)] | None, Spelling("self|window:N|document")] = (
         None
     )
-    """Rows that tokens may not find where the datastore was made of the split that is read: their own (self), those
-    within N of it, or those of its document."""
+    """Rows that a token may not find if the datastore was made from the scored split: its own (self), those within N
+    of it, or those of its document."""
 
     @property
     def probe_options(self) -> dict[str, Any]:

@@ -112,13 +112,13 @@ class AskedWindows(Settings):
     """Windows that a user asks for; a model fills in the rest."""
 
     context: Annotated[int, Field(gt=0)] | None = None
-    """Tokens that a window or segment reads; None: the model's segment length."""
+    """Tokens of a window or segment; None: the model's segment length."""
     stride: Annotated[int, Field(gt=0)] | None = None
-    """Tokens between the starts of two windows; None: `context`, of an encoder 1."""
+    """Tokens between the starts of two windows; None: `context`, or 1 for an encoder."""
     mem_length: Annotated[int, Field(ge=0)] | None = None
     """Positions that the backbone carries from segment to segment; None: the model's."""
     long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries that layers remember beyond these, if they do; None: the model's."""
+    """Slots or entries of layers with a memory of their own, beyond carried positions; None: the model's."""
 
     @property
     def asked_windows(self) -> dict[str, int | None]:

@@ -1,4 +1,4 @@
-"""The interface of what is read of a split: examples in batches, ranges of tokens in blocks; a corpus opens them."""
+"""Interface of the examples of a split: batches of examples, and blocks of a range of tokens; a corpus opens them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from stages.examples.windows import Window
 from stages.text.tokens import start_id
 
 BATCH_TOKENS = 8192
-"""Inputs of a forward pass at most; one example alone may have more."""
+"""Most inputs of a forward pass; a single example may have more."""
 
 
 @dataclass(kw_only=True)
@@ -24,28 +24,28 @@ class Batch:
     """B rows of L inputs that are read together, and the token after each input, int64 [B, L] both.
 
     Rows of unequal length are padded at the end, with any token. So a causal network needs no mask of its inputs.
-    `places` int64 [B, L]: the index of each token after an input in the split.
+    `places`, int64 [B, L]: index in the split of the token after each input.
     """
 
     inputs: Tensor
     targets: Tensor
     places: np.ndarray
     document_offset: Tensor | None = None
-    """Positions of its own document before each input, int64 [B, L], of a model that reads documents."""
+    """Number of positions of the same document before each input, int64 [B, L], for models that read documents."""
     source: Tensor | None = None
-    """Tokens of a second sequence that each row is read with, int64 [B, S]."""
+    """Tokens of each row's source sequence, int64 [B, S]; None: rows have none."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
     mask: Tensor | None = None
-    """Tokens that count, bool [B, L], where rows are padded; None: all. The loss of a method takes them by `rows`."""
+    """Tokens that count, bool [B, L], where rows are padded; None: all. A method's loss selects them with `rows`."""
 
     @classmethod
     def of(cls, batch: "Batch", **more: Any) -> Self:
-        """A batch with what a method adds to it."""
+        """A batch of this class, with the fields that a method adds."""
         return cls(**{field.name: getattr(batch, field.name) for field in fields(Batch)}, **more)
 
     def to(self, device: torch.device) -> Self:
-        """The same batch, of the CPU, on a device."""
+        """A copy of this batch, which is on the CPU, on a device."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         there: Any = {name: _moved(part, device) for name, part in parts.items() if isinstance(part, Tensor)}
         return replace(self, **there)
@@ -61,7 +61,7 @@ class Batch:
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the CPU on a device; the host goes on at once, while a GPU copies it."""
+    """A copy of a CPU tensor on a device; the host does not wait for a copy to a GPU."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
@@ -69,8 +69,7 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 class Block:
     """Tokens [start, stop) of a split, and the windows that are read to predict them.
 
-    `batch` holds a row for each window, whose inputs come before any padding. Its `targets` are the tokens alone,
-    int64 [n].
+    `batch` has a row for each window, with padding at the end. Its `targets` are only the block's tokens, int64 [n].
     """
 
     start: int
@@ -78,17 +77,17 @@ class Block:
     windows: list[Window]
     batch: Batch
     continues: bool
-    """Whether the state of the block before is carried on."""
+    """Whether the block begins with the final state of the block before."""
 
 
 class Examples(ABC):
-    """The tokens of a split, cut into examples that follow each other, each with its inputs.
+    """The tokens of a split, cut into consecutive examples, each with its inputs.
 
-    A class of them is opened by the name that the tokens' metrics give as `examples`.
+    The metric `examples` of a tokens artifact names the subclass that opens it.
     """
 
     by_tokens: ClassVar[bool] = False
-    """Whether examples differ much in length: then batches are cut by tokens, padding counted, not by examples."""
+    """Whether examples differ much in length. If so, tokens with padding limit a batch, not the number of examples."""
 
     ids: Any
     """Tokens of the split, an array of integers [T]."""
@@ -101,7 +100,7 @@ class Examples(ABC):
         Args:
             split: the arrays that its form reads (`SplitForm.read`), by name.
             eos: the first input of the split.
-            cutting: how the model that reads them wants ranges to be cut.
+            cutting: how ranges are cut for the model.
         """
 
     @property
@@ -116,16 +115,16 @@ class Examples(ABC):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Tokens of the longest sequence that each example is read with, int64 [count]."""
+        """Tokens of the longest sequence of each example, its source included, int64 [count]."""
         return self.lengths
 
     @abstractmethod
     def starts(self, which: np.ndarray) -> np.ndarray:
-        """The first token of each of some examples, int64 of the shape of `which`."""
+        """Index of the first token of each chosen example, int64, in the shape of `which`."""
 
     @abstractmethod
     def batch(self, which: np.ndarray) -> Batch:
-        """Some examples [B] that are read together, on the CPU."""
+        """A batch of the chosen examples [B], on the CPU."""
 
     @abstractmethod
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
@@ -135,7 +134,7 @@ class Examples(ABC):
         """
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        """The windows that score tokens [start, stop), in order; a kind that needs no tokens for it overrides this."""
+        """The windows that score tokens [start, stop), in order; subclasses that need no tokens override this."""
         return [window for block in self.blocks(start, stop) for window in block.windows]
 
     @property
@@ -144,7 +143,7 @@ class Examples(ABC):
         return len(self.lengths)
 
     def documents_in(self, which: np.ndarray) -> np.ndarray:
-        """The documents that some examples [B] hold tokens of, by number, each once."""
+        """Numbers of the documents that have tokens in the chosen examples [B], sorted, each once."""
         starts = self.starts(which)
         first, last = np.searchsorted(self.documents, (starts, starts + self.lengths[which] - 1), side="right") - 1
         counts = last - first + 1
@@ -154,7 +153,7 @@ class Examples(ABC):
 
 
 class Task(NamedTuple):
-    """Examples of one task, which are learnt before or after those of others."""
+    """A task of a stream: its name and its examples."""
 
     name: str
     examples: Examples
@@ -170,7 +169,7 @@ class HasTasks(ABC):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Arrays `<split>/<name>` of tokens, the first input of a split, and what kind of examples the tokens are."""
+    """Examples of a tokens artifact: its arrays `<split>/<name>`, the first input of a split, and their kind."""
 
     arrays: Any
     eos: int
@@ -180,7 +179,7 @@ class Corpus:
 
     @classmethod
     def of(cls, tokens: Artifact, arrays: Any = None) -> Self:
-        """The corpus of a tokens artifact; `arrays`: its arrays, where they are open already."""
+        """The corpus of a tokens artifact; `arrays`: its arrays, if they are open already."""
         own = tokens.zarr("tokens.zarr") if arrays is None else arrays
         kind, names = tokens.metrics.get("examples", STREAMS), tuple(tokens.metrics.get("tasks") or ())
         return cls(own, start_id(tokens.metrics), kind, names)
@@ -192,14 +191,14 @@ class Corpus:
         return names
 
     def examples(self, split: str, cutting: Cutting) -> Examples:
-        """The examples of a split, for a model that wants ranges to be cut so."""
+        """The examples of a split, with ranges cut as `cutting` says."""
         found: Examples = EXAMPLES.load(self.kind).open(
             {name: self.arrays[f"{split}/{name}"] for name in self.read}, self.eos, cutting
         )
         return found
 
     def tasks(self, split: str, cutting: Cutting, order: Sequence[str] | None = None) -> Sequence[Task]:
-        """The tasks of a split in an order; None: all of it as one."""
+        """The tasks of a split in the given order; None: the whole split as one task."""
         examples = self.examples(split, cutting)
         if order is None:
             return [Task(split, examples)]

@@ -1,4 +1,4 @@
-"""One web page of reports: everything in one file, nothing fetched, no script."""
+"""A web page of reports: one file without scripts, which fetches nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from stages.web import marked
 from stages.web import render as render_template
 
 Script = Callable[[Mapping[str, Member]], str]
-"""Spells the commands that make a lineage."""
+"""Writes the commands that make a lineage."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Page:
     html: str
     figures: Sequence[Figure]
     tables: Mapping[str, str]
-    """Name -> CSV."""
+    """CSV texts by name."""
 
 
 Title = Callable[[Sequence[Source], Sequence[Row]], str]
-"""Says what came out."""
+"""Writes the page's title from its results."""
 
 
 def build_page(
@@ -45,14 +45,14 @@ def build_page(
     title: Title = page_title,
     left_out: Mapping[Artifact, ArtifactError] = {},
 ) -> Page:
-    """The page of some reports; the same store gives the same page.
+    """Build the page of some reports; the same store gives the same page.
 
     Args:
-        reports: what to show, in this order; their files checked.
-        script: spells the commands that made them.
-        more: what is to be said of a report beside what its own numbers say.
-        left_out: reports that cannot be shown, and why; they stand in the lineage.
-    Raises: ArtifactError for a report whose numbers cannot be read.
+        reports: reports to show, in this order; their files have been checked.
+        script: writes the commands that made them.
+        more: remarks on a report that do not follow from its own numbers.
+        left_out: reports that cannot be shown, and why; they appear in the lineage.
+    Raises: ArtifactError if the numbers of a report cannot be read.
     """
     members = lineage_of([*reports, *left_out])
     for report, why in left_out.items():
@@ -66,7 +66,7 @@ def build_page(
 def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title) -> Page:
     seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
     rows = headline(sources, means_over_seeds(seeds))
-    return _assembled(
+    return _assemble(
         sections(sources, list(members.values())),
         members,
         script,
@@ -85,14 +85,14 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
     lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
     score = streams[0][1].get("score")
     _, best = (min if score else max)(rows, key=lambda one: one[1]["average"])
-    told = f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
+    score_text = f"AP {best['average']:.2f}" if score else f"{measure(streams[0][1])} {best['average']:.1%}"
     named = "" if len(streams) == 1 else f"{len(streams)} matrices, "
-    return _assembled(
+    return _assemble(
         tasks_sections(streams),
         members,
         script,
         csv_text([("matrix", "row", *FIGURES), *lines]),
-        title=f"{named}{best['row']}: {told} after {len(streams[0][1]['tasks'])} tasks",
+        title=f"{named}{best['row']}: {score_text} after {len(streams[0][1]['tasks'])} tasks",
         results=tasks_table(streams),
         compared="",
         rankings=[],
@@ -100,10 +100,10 @@ def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script
     )
 
 
-def _assembled(
+def _assemble(
     parts: Sequence[Section], members: Mapping[str, Member], script: Script, results_csv: str, **values: Any
 ) -> Page:
-    """A page with what every page has: the texts, the lineage, the artifacts and the commands."""
+    """Build a page from its own sections and those of every page: texts, lineage, artifacts and commands."""
     artifacts, lineage = [*map(artifact_row, members.values())], Figure(lineage_chart(list(members.values())))
     tables = {"results": results_csv, "artifacts": artifacts_csv(artifacts)}
     html = render(
@@ -128,11 +128,11 @@ def render(**values: Any) -> str:
 
 
 ALWAYS_DRAWN = "lineage.svg"
-"""A drawing that every page has; where it is memlm's own, so are the tables beside it, which bear no mark."""
+"""A drawing of every page. If memlm wrote it, memlm wrote the tables beside it, too, which have no mark."""
 
 
 def check_figures_folder(folder: Path) -> None:
-    """Raises UsageError if it is no folder, or holds tables or drawings that memlm did not write."""
+    """Raises: UsageError if the path is no folder, or has tables or drawings that memlm did not write."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--figures {folder} is no folder; name another.")
     tables = [] if marked(folder / ALWAYS_DRAWN, drawing.MARK) else folder.glob("*.csv")
@@ -142,7 +142,7 @@ def check_figures_folder(folder: Path) -> None:
 
 
 def write_figures(page: Page, folder: Path) -> list[Path]:
-    """Each figure as NAME.svg and its numbers as NAME.csv, each table as NAME.csv; gives the files."""
+    """Write figures as NAME.svg, and their numbers and the tables as NAME.csv; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {f"{figure.name}.svg": figure.svg for figure in page.figures}
     files |= {f"{figure.name}.csv": figure.csv for figure in page.figures}

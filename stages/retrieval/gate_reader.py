@@ -1,4 +1,4 @@
-"""SPALM's gate at work: the tokens of stored neighbours enter the hidden states of a range.
+"""SPALM's gate in evaluation: it mixes the tokens of stored neighbours into hidden states.
 
 Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
 """
@@ -27,11 +27,11 @@ from stages.search.open import open_searcher
 
 
 class GateReader(HiddenReader):
-    """Applies the gate: mixes the embeddings of the k best neighbours' tokens into each hidden state of a range."""
+    """Mixes the embeddings of the k nearest neighbours' tokens into each hidden state of a range."""
 
     def __init__(self, read: Callable[[], np.ndarray], start: int, k: int) -> None:
         """Args:
-        read: waits for the tokens of the neighbours of the whole range, int64 [n, K], -1 where one is missing.
+        read: waits for the neighbours' tokens of the whole range, int64 [n, K]; -1 where a neighbour is missing.
         start: the first token of the range.
         """
         self._read, self._start, self.k = read, start, k
@@ -54,7 +54,7 @@ class GateReader(HiddenReader):
 
 @dataclass(frozen=True)
 class GateMemory(HiddenMemory):
-    """The neighbours that a model's gate reads of a split: the best `k` of every token."""
+    """Neighbours for a model's gate: the `k` nearest of every token of a split."""
 
     name: ClassVar[str] = "gate"
 
@@ -67,8 +67,8 @@ class GateMemory(HiddenMemory):
         """Open the stored neighbours that a gate reads.
 
         Args:
-            numbers: of neighbours; the first is what the gate reads, so many as the largest are at hand.
-            values: int32 [N], the token of each row of the neighbours' datastore; None: they are read.
+            numbers: values of k; the gate reads the first, and the largest says how many neighbours are loaded.
+            values: the token of each row of the neighbours' datastore, int32 [N]; None: load them.
         """
         k = max(1, *numbers)
         tokens = NeighborTokens.of(neighbors, k, values)
@@ -91,19 +91,20 @@ class GateMemory(HiddenMemory):
 
 
 def nearest(neighbors: Tensor, k: int) -> Tensor:
-    """The best k of neighbours [n, K]; of none, one that is missing."""
+    """The k nearest of neighbours [n, K]; if k is 0, one missing neighbour (-1)."""
     return neighbors[:, :k] if k else torch.full_like(neighbors[:, :1], -1)
 
 
 def open_hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Artifact | None, values: np.ndarray | None
 ) -> HiddenMemory | None:
-    """Open the memory that enters the evaluated model's hidden states; None: there is none.
+    """Open the memory that the evaluated model's gate reads; None if the model has no gate.
 
     Args:
-        read: what the evaluation reads, by role.
-        options: those of probes, resolved.
-        datastore, values: of the readings on top, int32 [N]: shared where it is the same one.
+        read: inputs of the evaluation, by role.
+        options: options of the probes, resolved.
+        datastore: the datastore that the readings of the evaluation use.
+        values: its tokens, int32 [N]; the gate shares them if its neighbours are of the same datastore.
     """
     neighbors = read.get(MODELS_OWN)
     if neighbors is None:
@@ -113,17 +114,17 @@ def open_hidden_memory(
 
 
 class SearchedNeighbors:
-    """Stands for the arrays of a neighbors artifact: `<split>/ids`, rows of the same datastore, of any text.
+    """Replaces the arrays of a neighbors artifact for any text: `<split>/ids` are rows of the same datastore.
 
-    Contexts are searched for in the index behind the artifact, with the keys of the datastore's own encoder,
-    and as it was searched then: among as many candidates, with distances of the stored keys where it was so.
+    It searches the artifact's index with keys of the datastore's own encoder. The settings of the search are those of
+    the artifact: the number of candidates, and whether distances are computed from the stored keys.
     """
 
     def __init__(self, neighbors: Artifact, reader: SplitReader, k: int) -> None:
         """Args:
         neighbors: the artifact.
-        reader: how the text is read; the encoder reads it in the datastore's windows.
-        k: how many are found for a token.
+        reader: reads the text; the encoder reads it in the datastore's windows.
+        k: neighbours to find for each token.
         """
         self._k = k
         index = neighbors.input("index")
@@ -138,11 +139,11 @@ class SearchedNeighbors:
         self._last: tuple[tuple[str, int, int], np.ndarray] | None = None
 
     def __getitem__(self, name: str) -> Any:
-        """The neighbours of one split, found when its `read(start, stop)` is called."""
+        """The neighbours of one split; its `read(start, stop)` searches for them."""
         return SimpleNamespace(read=partial(self.find, name.removesuffix("/ids")))
 
     def find(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Neighbours of tokens [start, stop), int64 [n, k]; those asked for last are not searched for again."""
+        """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next call."""
         asked = split, start, stop
         if self._last is None or self._last[0] != asked:
             keys = self._keys(split, start, stop)
@@ -151,9 +152,9 @@ class SearchedNeighbors:
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Search keys float32 [n, d], going on from the last ones of the split, if they end before these."""
+        """Search keys, float32 [n, d]. Encoding resumes where the split's last call ended, unless that is later."""
         place, state = self._read.get(split, (0, None))
-        # text before the last that was read: nothing that is carried fits, so it is read from its beginning
+        # The carried state belongs to a later position, so the text is read from its beginning.
         if place > start:
             place, state = 0, None
         encoded = self._encoder.encode(split, start, stop, self._encoder.state_past(split, start, state, place))

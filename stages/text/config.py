@@ -42,46 +42,45 @@ class TokenizeConfig(StageConfig):
     """The role of an input file says which of its columns is read."""
 
     tokenizer: Annotated[str, Spelling("bpe|word|char|byte|FILE.json|TOKENS|MODEL")] = "bpe"
-    """Learnt from train (bpe, word, char), without any text (byte), or `given`: read from a file, that of other tokens,
-    or that of a pretrained model, a folder, FILE.gguf or hf:NAME."""
+    """Tokenizer: learnt from train (bpe, word, char), made of bytes (byte), or `given`: read from a file, other tokens,
+    or a pretrained model (a folder, FILE.gguf or hf:NAME)."""
     vocab_size: Annotated[Annotated[int, Field(gt=0, le=LARGEST_VOCABULARY)] | None, Auto, NUMBER] = None
-    """Token types to keep or to learn, special ones included; None: auto: of bpe 512 to 32,768, as the text has room
-    for, of pairs 8,192; else all of train's."""
+    """Size of the vocabulary, special tokens included; None: auto: 512 to 32,768 for bpe, by the size of the text;
+    8,192 for sentence pairs; else all types of train."""
     min_count: Annotated[Annotated[int, Field(gt=0, le=2**62)] | None, Auto, NUMBER] = None
-    """Words that train has less often are <unk>; None: auto: 1 if the text has <unk> already, else 2."""
+    """Words that are rarer in train become <unk>; None: auto: 1 if the text has <unk> already, else 2."""
     eos: Annotated[str | None, Spelling("TOKEN")] = None
     """Token that ends a document for a pretrained model; None: <|endoftext|>, or the tokenizer's own."""
     lowercase: bool = False
-    """Lower-case the text first."""
+    """Convert the text to lower case first."""
     documents: Documents | None = None
-    """Unit of documents: a file, a line, lines up to a blank one, an article of WikiText ( = Title = ), a JSON record a
-    line; None: a record of .jsonl, a row of .parquet and .arrow, a topic of pydocs, else a file."""
+    """Unit of a document: a file, a line, the lines up to a blank line, a WikiText article ( = Title = ), or a JSON
+    record on a line; None: a record of .jsonl, a row of .parquet and .arrow, a topic of pydocs, else a file."""
     split: Annotated[tuple[Share, ...] | None, Spelling("A,B[,C]")] = None
     """Shares of train, valid and test of FILES, cut between documents; None: 0.9,0.05,0.05."""
     column: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
-    """Column of .parquet and .arrow, field of .jsonl, with the text; None: text."""
+    """Column (.parquet, .arrow) or field (.jsonl) that holds the text; None: text."""
     tasks: bool = False
-    """Each of FILES is the folder of a task, named as the folder: train.jsonl, and valid.jsonl and test.jsonl where it
-    has them, whose records have a text and what `records` says."""
+    """Each of FILES is the folder of a task, and gives the task its name. It holds train.jsonl, and may hold
+    valid.jsonl and test.jsonl. Their records have a text and the fields of `records`."""
     records: Records = "labels"
-    """With --tasks: beside its text a record has a label, an answer that stands in the text (spans), an answer in words
-    (answers), or nothing (text); with an answer also a question, and a dialogue whose turns follow each other."""
+    """With --tasks: besides its text a record has a label, an answer from the text (spans), a free answer (answers), or
+    nothing (text); with an answer also a question, and a dialogue whose turns follow each other."""
     label: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
     """With --tasks: field with the label of a record; None: label_name, else label."""
     candidates: Annotated[str | None, Field(min_length=1), Spelling("NAME")] = None
-    """With --tasks: field with the labels among which that of a record is found; None: among all."""
+    """With --tasks: field with the possible labels of a record; None: all labels."""
     label_groups: Annotated[int | None, Field(gt=1)] = None
-    """With --tasks: the labels of the one folder are dealt into this number of tasks; None: a folder is a task."""
+    """With --tasks and one folder: number of tasks among which its labels are divided; None: a folder is a task."""
     task_names: tuple[str, ...] = ()
     """Names of the folders of tasks; follows from FILES."""
     files: Annotated[str | None, Spelling("A-B")] = None
-    """Numbers of the files that are read, of FILES or of the first split there is (train), counted from 0: 0-9; None:
-    all."""
+    """Files to read, numbered from 0 in FILES or in the first given split (train), such as 0-9; None: all."""
     max_record_bytes: Annotated[int, Field(gt=0)] = LARGEST_RECORD
-    """Longest record of .jsonl, or row, that is read."""
+    """Most bytes of a .jsonl record, or of a row's text."""
     source_language: Annotated[str | None, Field(min_length=1), Spelling("SUFFIX", flag="source")] = None
-    """Text of two languages, to translate from this one: `--train PREFIX` reads PREFIX.SUFFIX, also .gz, .xz or .zst,
-    or both fields of a .jsonl; None: text of one."""
+    """Suffix of the language to translate from: `--train PREFIX` reads PREFIX.SUFFIX, also .gz, .xz or .zst, or both
+    fields of a .jsonl; None: text of one language."""
     target_language: Annotated[str | None, Field(min_length=1), Spelling("SUFFIX", flag="target")] = None
     """Suffix of the language to translate into."""
 
@@ -179,7 +178,7 @@ class PackConfig(StageConfig):
     """Settings of pack-batches."""
 
     segment_length: Count = 128
-    """Tokens a segment, L; segments start at multiples of L of the split."""
+    """L, tokens of a segment; segments start at multiples of L in the split."""
     k: Count = 20
     """Matches of a segment among which its successor is looked for."""
     bm25: Literal["lucene", "okapi"] = "lucene"

@@ -58,7 +58,7 @@ class TrainConfig(StageConfig):
     not_identity: ClassVar[frozenset[str]] = frozenset({"log_every"})
     not_options = frozenset({"clip_norm", "valid_every", "log_every", "wider", "deeper"})
 
-    method: Annotated[str, Spelling("METHOD", help=f"What is minimized: {', '.join(METHODS.names())}.")] = "lm"
+    method: Annotated[str, Spelling("METHOD", help=f"Training method: {', '.join(METHODS.names())}.")] = "lm"
     """Training objective, one of the registered methods."""
     memory: MemoryConfig | None = None
     """Settings of the memory, for methods that train with one."""
@@ -66,45 +66,45 @@ class TrainConfig(StageConfig):
         ModelConfig,
         Spelling(
             "BACKBONE",
-            help=f"Network under the vocabulary: {', '.join(trainable_backbones())}; or, a transformer-xl that "
-            f"remembers more, {', '.join(NAMED)}.",
+            help=f"Network architecture: {', '.join(trainable_backbones())}; or a transformer-xl with a longer "
+            f"memory: {', '.join(NAMED)}.",
         ),
     ] = Field(default_factory=partial(parse_model, {}))
     optimizer: OptimizerConfig = Field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
 
     steps: Annotated[Steps, Spelling("N|auto")] = AUTO
-    """Updates of the weights; auto: as many as the text is worth to the model, however fast the machine is."""
+    """Updates of the weights; auto: a number that suits the text and the model, however fast the machine is."""
     epochs: Positive | None = None
     """Passes over the training split, instead of `steps`."""
     batch_tokens: Size = 1024
-    """Tokens of one forward batch over all ranks, a multiple of the segment length; of pairs the most, padding
-    counted."""
+    """Tokens of one forward batch over all ranks, a multiple of the segment length; for sentence pairs the most,
+    with padding."""
     order: Annotated[tuple[str, ...] | None, Spelling("TASK,TASK,…")] = None
-    """Order in which tasks are learnt, one after the other; None: that of the tokens."""
+    """Order in which tasks are learnt; None: that of the tokens."""
     accumulate: Size = 1
-    """Forward batches that make an update."""
+    """Forward batches of an update (gradient accumulation)."""
     segment_length: Size = 128
-    """Tokens a segment, L; segments start at multiples of L of the split."""
+    """L, tokens of a segment; segments start at multiples of L in the split."""
     long_length: Annotated[int, Field(ge=0)] | None = None
-    """Slots or entries that layers remember beyond carried positions, if they do; None: as the model says."""
+    """Slots or entries of layers with a memory of their own, beyond carried positions; None: as the model says."""
     clip_norm: NonNegative = 0.0
     """Largest norm of the gradient; 0: no clipping."""
     lora: Annotated[Size | None, Spelling("RANK")] = None
-    """Rank of factors that learn, with rows of added tokens, instead of the model to begin from (LoRA); None: the model
-    does."""
+    """Rank of LoRA factors, which are trained with the rows of added tokens while the initial model is frozen; None:
+    train the whole model."""
     wider: Size = 1
-    """Times that a model to begin from is made wider, which keeps its function but for a little noise (ELLE)."""
+    """Factor by which the initial model is made wider; its function stays the same, up to a little noise (ELLE)."""
     deeper: Size = 1
-    """Times that each of its blocks is there, copies behind each other; training recovers its function."""
+    """Number of copies of each block of the initial model, in sequence; training recovers its function."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """ε: share of the loss that is the mean of -log p over all tokens; validation is without it."""
+    """ε: weight in the loss of the mean -log p over the vocabulary; validation does not use it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, dropout and order."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the backbone's matrix products; the vocabulary is always scored in fp32. auto: bf16 on CUDA."""
     compile: bool = False
-    """Compile the network first (torch.compile): updates are faster on a GPU, hardly on a CPU."""
+    """Compile the network first (torch.compile): updates are faster on a GPU, but hardly on a CPU."""
     valid_every: Annotated[int, Field(ge=0)] = 500
     """Steps between validations; 0: at the end only. Where `steps` is `auto` and this is not given: a 20th of them."""
     log_every: Size = 50

@@ -1,4 +1,4 @@
-"""The artifacts that a training run learns from, whether they fit each other, and warnings. Free of torch at import."""
+"""Inputs of a training run, and checks that they fit each other. Importing this module does not import torch."""
 
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
@@ -13,13 +13,13 @@ from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors", "episodes")
 TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
-"""Role of the tokens that another kind was made of."""
+"""For each other kind, the role of the tokens that it was made from."""
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
-    """Find a method's inputs, by role: tokens, and what was made of them if that is given.
+    """Find the inputs of training by role: the tokens, and the source itself if it was made from tokens.
 
-    Raises: ArtifactError, naming the command that mends it, if it cannot learn from that.
+    Raises: ArtifactError if the method cannot learn from the source; the message names a command that helps.
     """
     takes = config.method_settings.takes
     if source.kind not in takes:
@@ -33,16 +33,17 @@ def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
         )
     if config.method_settings.learns != "text" and not EXAMPLES.settings(kind).tasks:
         raise ArtifactError(
-            f"{tokens.reference} has no tasks, which method {config.method!r} learns: memlm tokenize --tasks DIR DIR …"
+            f"{tokens.reference} has no tasks, but method {config.method!r} learns tasks: "
+            "make them with memlm tokenize --tasks DIR DIR …"
         )
     match source.kind:
         case "batches":
             _require_segments(config, source)
             return {"tokens": source.input("tokens"), "batches": source}
         case "neighbors":
-            return {"tokens": _looked_up(config, source), "neighbors": source}
+            return {"tokens": _tokens_of_neighbors(config, source), "neighbors": source}
         case "episodes":
-            return {"tokens": _keyed(source), "episodes": source}
+            return {"tokens": _tokens_of_episodes(source), "episodes": source}
     return {"tokens": source}
 
 
@@ -50,18 +51,18 @@ def _wrong_source(method: str, takes: tuple[str, ...], source: Artifact) -> str:
     """Message about a source that the method cannot learn from."""
     if "neighbors" in takes:
         return (
-            f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: find them "
-            "(memlm precompute-neighbors INDEX) and train on what that prints."
+            f"Method {method!r} reads the neighbours of every token, and {source.reference} has none: "
+            "run memlm precompute-neighbors INDEX, and train on what it prints."
         )
     if "episodes" in takes:
         return (
-            f"Method {method!r} looks for the nearest documents of tasks, and {source.reference} has no keys of any: "
-            "make them (memlm build-episodes ENCODER --tokens TOKENS) and train on what that prints."
+            f"Method {method!r} searches for the nearest documents of tasks, and {source.reference} has no keys of "
+            "documents: run memlm build-episodes ENCODER --tokens TOKENS, and train on what it prints."
         )
     tokens = source.input(TOKENS_OF[source.kind])
     return (
-        f"{source.reference} is made for --method {methods_for(source.kind)}; give that, or its tokens to method "
-        f"{method!r}: {tokens.advise('train', tokens.reference)}"
+        f"{source.reference} is for --method {methods_for(source.kind)}; use that method, or train {method!r} on its "
+        f"tokens: {tokens.advise('train', tokens.reference)}"
     )
 
 
@@ -70,14 +71,14 @@ def _require_segments(config: TrainConfig, batches: Artifact) -> None:
         return
     tokens, length = batches.input("tokens").reference, str(config.segment_length)
     raise ArtifactError(
-        f"{batches.reference} has segments of {batches.config['segment_length']} tokens, but training is to use "
-        f"{length}; pack others: {batches.advise('pack-batches', tokens, '--segment-length', length)}, "
+        f"{batches.reference} has segments of {batches.config['segment_length']} tokens, but training uses "
+        f"{length}; pack them again: {batches.advise('pack-batches', tokens, '--segment-length', length)}, "
         f"or train with --segment-length {batches.config['segment_length']}."
     )
 
 
-def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
-    """The tokens whose neighbours are given, all that training reads among them, in the datastore that they were in."""
+def _tokens_of_neighbors(config: TrainConfig, neighbors: Artifact) -> Artifact:
+    """The tokens of a neighbors artifact. Raises: ArtifactError if it lacks neighbours, or its datastore is gone."""
     tokens = neighbors.input("queries")
     for split in splits_read(tokens):
         require_neighbors(neighbors, split, config.method_settings.neighbors_read, "train --set memory.k=")
@@ -86,8 +87,8 @@ def _looked_up(config: TrainConfig, neighbors: Artifact) -> Artifact:
     return tokens
 
 
-def _keyed(episodes: Artifact) -> Artifact:
-    """The tokens whose documents have keys. Raises: ArtifactError for keys of another split than training reads."""
+def _tokens_of_episodes(episodes: Artifact) -> Artifact:
+    """The tokens of an episodes artifact. Raises: ArtifactError if its keys are not of the training split."""
     if episodes.config["split"] != TRAIN:
         raise ArtifactError(
             f"{episodes.reference} has keys of {episodes.config['split']!r}, but training reads {TRAIN!r}: "
@@ -102,17 +103,17 @@ def splits_read(tokens: Artifact) -> list[str]:
 
 
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
-    """A model to start from.
+    """Check that training can begin with a model, and return it.
 
-    Raises: ArtifactError if its tokens mean something else than these, or it scores none and must; UsageError if it has
-        another backbone than the settings name, or reads neighbours and the method has none.
+    Raises: ArtifactError if its tokenizer is another one, or it cannot score tokens and the method needs that;
+        UsageError if the settings name another backbone, or it reads neighbours and the method has none.
     """
     require = require_scoring if config.method_settings.scores_tokens else require_text
     require(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
-    # Imported models have rows for tokens that their tokenizer never gives.
+    # Imported models may have embeddings of tokens that their tokenizer never produces.
     rows_to_spare = init.config["model"]["backbone"] in (IMPORTED, ENCODER) and size > types
     if size != types and not rows_to_spare:
         raise ArtifactError(
@@ -127,7 +128,7 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
     has, named = init.config["model"]["backbone"], config.model.backbone
     if "backbone" in config.model.model_fields_set and named != has:
         raise UsageError(
-            f"{init.reference}, which training is to begin from, is a {has}: leave the backbone {named!r} out, "
+            f"{init.reference} is a {has}, but the settings name the backbone {named!r}: leave that out, "
             f"or name a preset of a {has} (memlm presets)."
         )
     _require_attention(config, init)
@@ -139,15 +140,15 @@ def _require_attention(config: TrainConfig, init: Artifact) -> None:
         return
     if "attention" in named.model_fields_set and named.attention.name != own.attention.name:
         raise UsageError(
-            f"{init.reference}, which training is to begin from, has attention {own.attention.name!r}: leave a "
-            f"backbone or preset with attention {named.attention.name!r} out."
+            f"{init.reference} has attention {own.attention.name!r}: leave out the backbone or preset "
+            f"with attention {named.attention.name!r}."
         )
 
 
 def _require_neighbors_read(config: TrainConfig, init: Artifact) -> None:
     if model_of(init).reads_neighbors and not config.method_settings.neighbors_read:
         raise UsageError(
-            f"{init.reference} reads neighbours, which cannot be left out, but method {config.method!r} reads none: "
+            f"{init.reference} needs neighbours, but method {config.method!r} reads none: "
             f"memlm train NEIGHBORS --method {methods_for('neighbors')} --init-from {init.reference}, or begin from a "
             "model that reads none."
         )

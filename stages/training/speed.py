@@ -11,27 +11,26 @@ from stages.reporting import Silent
 from stages.training.config import TrainConfig
 
 WARM_UP = 2
-"""Updates before those that are timed: the first take longer, while memory is found for them."""
-FEWEST, MOST = 6, 180
-"""Updates that are timed; of so many on a fast machine that those of less time are enough."""
-ENOUGH, LONGEST = 6.0, 20.0
-"""Seconds of updates that tell the speed; and of all together after which fewer must do, since nobody waits longer."""
-A_FEW, FAR = 3.0, 2.0
-"""Seconds of updates after which a machine is timed no longer that is slower than the least by so large a factor."""
+"""Updates before timing starts: the first ones take longer, while memory is allocated."""
+MIN_UPDATES, MAX_UPDATES = 6, 180
+"""Fewest and most updates that are timed; a fast machine reaches the most before the time is over."""
+ENOUGH_SECONDS, MAX_SECONDS = 6.0, 20.0
+"""Seconds of timed updates that suffice; and seconds in all after which timing ends, even with too few updates."""
+SLOW_SECONDS, SLOW_FACTOR = 3.0, 2.0
+"""Seconds of timed updates after which timing ends if the machine is slower than `least` by this factor."""
 PARTS = 3
-"""Number of parts of the time, each with its speed, of which the median is taken: a machine is busy for some
-seconds, then less."""
+"""Parts of the timed updates. The speed is the median over them, because a machine may be busy for some seconds."""
 
 
 class _Stopwatch(Silent):
-    """Notes when each update ends, and ends the training once enough of them are timed.
+    """Records when each update ends, and stops training when enough updates are timed.
 
     Args:
-        least: updates a second, of which a machine must do more to be of use.
+        least: updates per second that a machine must reach to be of use.
     """
 
     def __init__(self, least: float) -> None:
-        self._hopeless = least / FAR
+        self._too_slow = least / SLOW_FACTOR
         self._began = time.monotonic()
         self._ends: list[float] = []
 
@@ -39,9 +38,9 @@ class _Stopwatch(Silent):
         self._ends.append(time.monotonic())
         timed = len(self._ends) - WARM_UP
         seconds = self._ends[-1] - self._ends[WARM_UP - 1] if timed > 0 else 0.0
-        late = len(self._ends) > 1 and self._ends[-1] - self._began >= LONGEST
-        slow = seconds >= A_FEW and timed < self._hopeless * seconds
-        if (timed >= FEWEST and seconds >= ENOUGH) or timed >= MOST or late or slow:
+        late = len(self._ends) > 1 and self._ends[-1] - self._began >= MAX_SECONDS
+        slow = seconds >= SLOW_SECONDS and timed < self._too_slow * seconds
+        if (timed >= MIN_UPDATES and seconds >= ENOUGH_SECONDS) or timed >= MAX_UPDATES or late or slow:
             raise _EnoughError
 
     def updates_per_second(self) -> float:
@@ -54,17 +53,17 @@ class _Stopwatch(Silent):
 
 
 class _EnoughError(Exception):
-    """Ends a training that is timed."""
+    """Raised to stop a training that is timed."""
 
 
 def training_speed(config: TrainConfig, vocabulary: int, device: str, least: float = 0.0) -> float:
-    """Tokens a second that training reads, on tokens drawn at random.
+    """Tokens per second of training, measured on random tokens.
 
     Args:
-        config: of a method that learns from tokens alone.
-        vocabulary: token types.
+        config: settings of training, with a method that learns from tokens alone.
+        vocabulary: number of token types.
         device: auto, cpu or cuda.
-        least: tokens a second below which the speed is of no use, so that a much lower one need not be exact.
+        least: tokens per second below which the speed is too low to be of use; far below it, timing ends early.
     """
     import numpy as np
 
@@ -83,11 +82,11 @@ def training_speed(config: TrainConfig, vocabulary: int, device: str, least: flo
         update={
             "model": config.model.sized(vocabulary, config.segment_length),
             "precision": resolve_precision(config.precision, place.type),
-            "compile": False,  # which takes longer than what is timed
-            "steps": WARM_UP + MOST,
+            "compile": False,  # Compiling would take longer than the measurement.
+            "steps": WARM_UP + MAX_UPDATES,
         }
     )
-    ids = np.random.default_rng(0).integers(vocabulary, size=FEWEST * config.batch_tokens)
+    ids = np.random.default_rng(0).integers(vocabulary, size=MIN_UPDATES * config.batch_tokens)
     method = METHODS.load(timed.method)(timed.method_settings, SideInputs())
     model, tasks = LanguageModel(timed.model), [Task("train", Streams(ids, 0, timed.cutting))]
     stopwatch = _Stopwatch(least / (timed.batch_tokens * timed.accumulate))

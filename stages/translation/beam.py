@@ -13,12 +13,12 @@ from stages.translation.decoder import Decoder, ReadMemory
 
 
 class BeamSettings(NamedTuple):
-    """How hypotheses are searched and compared."""
+    """Settings of the search and of the score."""
 
     beam: int = 4
-    """B, live hypotheses a sentence; 1 is greedy."""
+    """B, the live hypotheses of a sentence; 1 is greedy search."""
     length_penalty: float = 0.6
-    """α of score = log p / length^α. Larger favours longer translations; 0 takes the likeliest."""
+    """α of score = log p / length^α. Larger favours longer translations; 0 chooses the most probable."""
 
 
 DEFAULT = BeamSettings()
@@ -30,11 +30,11 @@ class Hypothesis(NamedTuple):
     tokens: list[int]
     """Tokens without start and end."""
     score: float
-    """log p / length^α, where the length counts the end."""
+    """log p / length^α; the length includes the end token."""
     log_prob: float
-    """Natural log of its probability, the end included."""
+    """Natural log of its probability, end token included."""
     cut: bool
-    """Whether it ran into its longest length instead of an end."""
+    """Whether it reached the longest length without an end token."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Sentence:
 
     @property
     def best(self) -> Hypothesis:
-        """The best score; of equals the one that finished first."""
+        """The hypothesis with the best score; of equal ones, the first that finished."""
         return max(self.finished, key=lambda one: one.score)
 
 
@@ -56,13 +56,13 @@ class Candidates(NamedTuple):
     log_prob: Tensor
     """Log-probability of the row with its new token, float64 [R, C]."""
     token: Tensor
-    """int64 [R, C]."""
+    """The new token, int64 [R, C]."""
 
 
 def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], count: int) -> Candidates:
-    """The best `count` continuations of each row; of equals the smaller token comes first.
+    """The best `count` continuations of each row; of equal ones, the smaller token comes first.
 
-    `topk` alone takes any of equals, so rows that have more of its last value than fit are sorted as a whole.
+    `topk` alone breaks ties in any way. So a row is sorted completely if not all ties for its last place fit.
 
     >>> best_tokens(torch.tensor([[-2.0, -1.0, -2.0, -1.0]]), torch.zeros(1, dtype=torch.float64), 3).token
     tensor([[1, 3, 0]])
@@ -88,15 +88,15 @@ def beam_search(
 ) -> list[Hypothesis]:
     """Translate N sentences; a translation depends on its own sentence alone.
 
-    An end among the first B continuations of a sentence finishes a hypothesis; the first B others go on. A sentence is
-    done when B hypotheses are finished, or no live one can beat the best of them, or at its longest length, where
-    live ones are taken as they are. Rows of sentences that are done leave the batch.
+    An end token among the best B continuations of a sentence finishes a hypothesis. The best B other continuations
+    stay live. A sentence is done when B hypotheses are finished, or when no live one can beat the best of them. At
+    the longest length live hypotheses are finished without an end token. Rows of finished sentences leave the batch.
 
     Args:
         source: tokens, padded.
         mask: tokens that count, bool [N, S].
-        longest: tokens of the longest translation of each sentence, the end included.
-        memory: gives log-probabilities with memory on top; None: the model alone.
+        longest: most tokens of each sentence's translation, end token included.
+        memory: computes log-probabilities with memory; None: the model alone.
     Raises: ArtifactError if no token has a probability.
     Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as fairseq has it.
     """
@@ -113,7 +113,7 @@ def beam_search(
             log_probs = log_probs.index_fill(1, torch.tensor(decoder.never, device=device), -torch.inf)
         found = best_tokens(log_probs, sums, 2 * settings.beam)
         if not (found.log_prob[:, 0] > -torch.inf).all():
-            raise ArtifactError("The model gives no token a probability that is a number: train or import it again.")
+            raise ArtifactError("The model gives no token a valid probability: train or import it again.")
         going = _advance(sentences, of_row, found, history, decoder.eos, settings)
         chosen = torch.tensor([row for row, _, _ in going], dtype=torch.long, device=device)
         tokens = torch.tensor([token for _, token, _ in going], dtype=torch.long, device=device)
@@ -125,8 +125,8 @@ def beam_search(
     return [sentence.best for sentence in sentences]
 
 
-_Going = tuple[int, int, float]
-"""A row that goes on: the row before, its new token, and log p so far."""
+_LiveRow = tuple[int, int, float]
+"""A live row: the row that it continues, its new token, and log p so far."""
 
 
 def _advance(
@@ -136,13 +136,13 @@ def _advance(
     history: Tensor,
     eos: int,
     settings: BeamSettings,
-) -> list[_Going]:
-    """Finish hypotheses that end; the rows that go on, by sentence."""
+) -> list[_LiveRow]:
+    """Finish hypotheses that end, and return the rows that stay live, sentence by sentence."""
     length = history.shape[1]
-    going: list[_Going] = []
+    going: list[_LiveRow] = []
     for number, candidates in _by_sentence(of_row, found):
         sentence = sentences[number]
-        live: list[_Going] = []
+        live: list[_LiveRow] = []
         for place, (log_prob, row, token) in enumerate(candidates[: 2 * settings.beam]):
             if token == eos and place < settings.beam:
                 sentence.finished.append(_finished(history[row], log_prob, length, settings, cut=False))
@@ -160,7 +160,7 @@ def _advance(
 
 
 def _by_sentence(of_row: Sequence[int], found: Candidates) -> list[tuple[int, list[tuple[float, int, int]]]]:
-    """Candidates (log p, row, token) of each sentence that is live, the best first; ties by row, then token."""
+    """Candidates (log p, row, token) of each live sentence, the best first; ties by row, then token."""
     candidates: dict[int, list[tuple[float, int, int]]] = {}
     log_probs, tokens = found.log_prob.tolist(), found.token.tolist()
     for row, number in enumerate(of_row):
@@ -175,8 +175,10 @@ def _finished(tokens: Tensor, log_prob: float, length: int, settings: BeamSettin
 
 
 def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:
-    """Whether no live hypothesis can beat the best finished one: log p only falls, and is divided by the most at the
-    longest length."""
+    """Whether no live hypothesis can beat the best finished one.
+
+    Its log p can only fall, and the longest length is the largest divisor.
+    """
     if not sentence.finished or settings.length_penalty < 0:
         return False
     return best_live / sentence.longest**settings.length_penalty <= sentence.best.score

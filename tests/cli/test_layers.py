@@ -264,7 +264,7 @@ def test_a_named_model_is_the_same_model_as_one_that_is_spelled_out(
     plain = memlm("train", tokens, "--backbone", "transformer-xl", *SMALL).reference
     other = memlm("train", tokens, "--init-from", plain, "--backbone", name, *lengths)
     assert other.code == 2
-    words = f"has attention 'relative': leave a backbone or preset with attention {attention!r} out"
+    words = f"has attention 'relative': leave out the backbone or preset with attention {attention!r}"
     assert words in " ".join(other.err.split())
 
 

@@ -1,6 +1,8 @@
 """Tables on terminals of few columns."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 from rich.cells import cell_len
@@ -142,3 +144,9 @@ def test_a_style_is_of_the_text_not_of_the_blanks(monkeypatch: pytest.MonkeyPatc
 
 def test_what_commands_a_terminal_is_spelled_out_in_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[2J" not in table("", ("x",), [("a\x1b[2Jb",)]) + table("", ("x",), [("a\x1b[2Jb",)], terminal=True)
+
+
+def test_a_table_that_no_terminal_shows_is_made_without_rich_s_console() -> None:
+    made = "from memlm_cli.tables import table; table('t', ['a'], [['1']])"
+    code = f"import sys; {made}; sys.exit('rich.console' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""What is tried on a text in some minutes, on machines of any speed."""
+"""Plans of `memlm try`: what fits into a few minutes on a text, on machines of any speed."""
 
 import re
 import tomllib
@@ -36,7 +36,7 @@ NOVEL = 430_000
 
 
 def three_bytes(types):
-    """Bytes a token of a text, whatever its vocabulary."""
+    """Bytes per token of a text, the same for every vocabulary."""
     return 3.0
 
 
@@ -45,7 +45,7 @@ def planner(machine, shares=None):
 
 
 def survey(characters, *longest):
-    """A text of which files, paragraphs and lines are so long."""
+    """A text with files, paragraphs and lines of the given lengths."""
     settings = (None, "blank-line", "line")
     cuts = [Documents(s, round(characters / size), size) for s, size in zip(settings, longest, strict=True)]
     return Survey(characters, characters, tuple(cuts))
@@ -54,13 +54,13 @@ def survey(characters, *longest):
 @pytest.mark.parametrize("speed", [2_000, 5_000, 20_000, 100_000])
 @pytest.mark.parametrize("minutes", [3, 5, 10, 60])
 @pytest.mark.parametrize("total", [60_000, NOVEL, 6_000_000])
-def test_models_are_trained_well_in_the_time_there_is(speed, minutes, total):
+def test_models_are_trained_well_in_the_available_time(speed, minutes, total):
     machine = Machine(speed, minutes, spent=10.0)
     found = planner(machine).best(total)
     assert FEWEST_BYTES <= found.bytes <= total
     assert found.passes >= min(found.worthwhile, GOOD_PASSES)
     assert found.seconds(machine) <= USED * 60 * minutes + 1
-    if found.bytes < 0.9 * total:  # else more time than all of the text is worth
+    if found.bytes < 0.9 * total:  # else there is more time than the whole text needs
         assert found.seconds(machine) >= 0.88 * USED * 60 * minutes
     assert 0 < found.test == found.valid <= (0.1 if found.bytes == total else 0.25)
 
@@ -82,7 +82,7 @@ def test_tokens_are_counted_with_the_vocabulary_that_train_gives():
         return {512: 2.0, 1024: 3.0}[types]
 
     found = Planner(token_bytes, Machine(20_000, 2), TRAINING, (0.1, 0.1)).budget(150_000, False)
-    assert (found.types, found.tokens) == (512, 60_000)  # of all of the text there would be 1,024 types
+    assert (found.types, found.tokens) == (512, 60_000)  # the whole text would have 1,024 types
 
 
 def test_more_time_is_more_text_then_more_passes_then_a_second_model():
@@ -94,7 +94,7 @@ def test_more_time_is_more_text_then_more_passes_then_a_second_model():
     assert [one.bytes for one in found] == sorted(one.bytes for one in found)
 
 
-def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
+def test_too_little_text_or_time_is_refused_with_advice():
     with pytest.raises(DataError, match=r"a\.txt .*49,999.*50,000"):
         require_enough(FEWEST_BYTES - 1, "a.txt")
     with pytest.raises(UsageError, match=r"--minutes 0\.2 .*10,000.* --minutes \d") as said:
@@ -104,7 +104,7 @@ def test_too_little_text_and_too_little_time_are_said_with_what_to_do():
 
 @pytest.mark.parametrize("machine", [Machine(1.0, 3, spent=15.0), Machine(1.0, 9, seeds=3)])
 @pytest.mark.parametrize("shares", [None, (0.1, 0.2)])
-def test_the_least_speed_is_known_before_the_machine_is_timed(machine, shares):
+def test_the_minimum_speed_is_known_before_the_machine_is_timed(machine, shares):
     least = planner(machine, shares).least_speed()
     assert planner(replace(machine, speed=1.001 * least), shares).best(NOVEL).bytes >= FEWEST_BYTES
     with pytest.raises(UsageError):
@@ -112,17 +112,17 @@ def test_the_least_speed_is_known_before_the_machine_is_timed(machine, shares):
 
 
 def plan_of(trial):
-    """The plan that the recipe of a trial holds."""
+    """The plan in the recipe of a trial."""
     return Plan.model_validate(tomllib.loads(recipe_text(trial))["plan"])
 
 
 def minutes_in(said):
-    """The minutes that a text names last."""
+    """The last number of minutes in a text."""
     return float(re.findall(r"--minutes (\d+)", str(said))[-1])
 
 
 @pytest.mark.parametrize("shares", [None, (0.1, 0.1)])
-def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_little(shares):
+def test_on_a_busy_machine_less_is_tried_with_a_warning(shares):
     machine = Machine(1_350, 3, spent=15.0)
     found = planner(machine, shares).best(NOVEL)
     assert (found.bytes, found.trime, found.poor) == (FEWEST_BYTES, False, True)
@@ -136,7 +136,7 @@ def test_a_busy_machine_tries_less_rather_than_nothing_and_says_that_it_is_littl
     assert not planner(enough, shares).best(NOVEL).poor
 
 
-def test_shares_that_are_asked_for_are_taken_and_cost_time():
+def test_requested_shares_are_used_and_cost_time():
     machine = Machine(3_000, 5)
     found, own = planner(machine).best(NOVEL), scored_shares(["0.7", "0.1", "0.2"])
     asked = planner(machine, own).best(NOVEL)
@@ -158,7 +158,7 @@ def test_shares_that_are_asked_for_are_taken_and_cost_time():
         (60, None),
     ],
 )
-def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
+def test_the_plan_says_what_more_minutes_would_add(minutes, lacking):
     machine = Machine(8_000, minutes)
     found = planner(machine).best(NOVEL)
     trial = plan_trial(survey(found.bytes, 1_000, 500, 100), NOVEL, found, planner(machine))
@@ -179,7 +179,7 @@ def test_what_more_minutes_are_good_for_is_what_is_lacking(minutes, lacking):
         ((NOVEL / 5, NOVEL / 20, 100), "line"),
     ],
 )
-def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_path, longest, setting):
+def test_documents_are_the_coarsest_unit_that_keeps_the_requested_shares(tmp_path, longest, setting):
     budget = planner(Machine(20_000, 10)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, *longest), NOVEL, budget, planner(Machine(20_000, 10)))
     file = tmp_path / "trial.toml"
@@ -197,7 +197,7 @@ def test_documents_are_the_coarsest_that_leave_shares_as_they_are_asked_for(tmp_
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(150, 15), (900, 90), (5_000, 100)])
-def test_both_models_are_trained_in_small_batches_of_short_windows_and_warmed_up_in_a_tenth(tmp_path, steps, warmup):
+def test_both_models_have_small_batches_short_windows_and_a_warm_up_of_a_tenth(tmp_path, steps, warmup):
     budget = planner(Machine(50_000, 30)).best(NOVEL)
     trial = plan_trial(survey(NOVEL, NOVEL, 500, 100), NOVEL, budget, planner(Machine(50_000, 30)))
     file = tmp_path / "trial.toml"
@@ -216,7 +216,7 @@ def test_a_text_of_a_few_lines_cannot_be_cut():
             plan_trial(survey(NOVEL, NOVEL, NOVEL, longest), NOVEL, budget, planner(Machine(20_000, 10)))
 
 
-def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
+def test_the_plan_says_that_it_reads_only_a_part_of_the_text(tmp_path):
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
     trial = plan_trial(survey(budget.bytes, 1_000, 500, 100), NOVEL, budget, planner(machine))
@@ -224,7 +224,7 @@ def test_a_part_of_a_text_is_said_to_be_one(tmp_path):
     assert "430.0 kB" in plan_of(trial).said[0]
 
 
-def test_the_plain_model_depends_on_as_many_tokens_as_is_said():
+def test_the_plain_model_depends_on_exactly_the_longest_context():
     torch.manual_seed(0)
     segment, reach = TRAINING.segment_length, longest_context()
     model = LanguageModel(TRAINING.model.sized(50, segment)).eval()

@@ -114,6 +114,16 @@ def test_a_method_from_outside_is_known_to_who_reads_a_report(outside: Path) -> 
         METHODS.targets.pop("outside-trime", None)
 
 
+@pytest.mark.parametrize("given", ["outside_tools.py", "FOLDER/outside_tools.py"])
+def test_a_file_in_place_of_a_module_is_told_the_module(
+    outside: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    outside.write_text("a = 1\n")
+    monkeypatch.setenv(OUTSIDE, given.replace("FOLDER", str(outside.parent)))
+    with pytest.raises(UsageError, match="say outside_tools,"):
+        OUTSIDE_TOOLS.load("axe")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -145,6 +155,16 @@ TOOLS = Registry("tool", {"knife": Part(f"{__name__}:Knife", "no.such.module:thi
 
 class Box(Settings):
     tool: Annotated[Settings, OneOf(TOOLS, by="tool", default="knife")] | None = None
+
+
+def test_settings_bear_the_name_that_they_are_registered_as(monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings in (Knife, Saw, Settings):
+        monkeypatch.setitem(TOOLS.targets, "saw", Part(f"{settings.__module__}:{settings.__name__}", "no.such:thing"))
+        if settings is Saw:
+            assert Box.model_validate({"tool": {"tool": "saw"}}).tool == Saw()
+            continue
+        with pytest.raises(ValidationError, match=f":{settings.__name__} is registered"):
+            Box.model_validate({"tool": {"tool": "saw"}})
 
 
 def test_settings_of_a_registered_part_are_picked_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def test_figures_are_geometric_means_of_probabilities(probabilities):
     assert math.exp(got["nll"]) == pytest.approx(got["perplexity"])
 
 
-def test_what_is_not_a_finite_number_is_none():
+def test_figures_that_are_not_finite_are_none():
     assert figures(math.inf, Counts(1, 1, 1, 1)) == dict.fromkeys(figures(1.0, Counts(1, 1, 1, 1)))
     assert perplexity(1e6, 1) is None
     assert figures(1.0, Counts(1, 0, 0, 0)) == {

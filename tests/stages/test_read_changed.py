@@ -1,4 +1,4 @@
-"""Datastores that were grown and cut, as everything reads them that reads a datastore."""
+"""Every reader of datastores, on a datastore with documents added and others forgotten."""
 
 from pathlib import Path
 from typing import Any
@@ -68,13 +68,13 @@ def document_of(tokens: Artifact, split: str = "train") -> np.ndarray:
 
 
 def document_of_rows(tokens: Artifact, more: Artifact) -> np.ndarray:
-    """Of each row, the number of its document in the split that was stored first; -1 in what was added."""
+    """Each row's document, numbered in the split that was stored first; -1 for added rows."""
     documents = document_of(tokens)
     return np.append(documents[~np.isin(documents, FORGOTTEN)], np.full(len(document_of(more)), -1))
 
 
 @pytest.mark.parametrize("exclude", ["self", "document"])
-def test_no_token_finds_its_own_rows_and_every_one_the_nearest_others(store, tokens, more, whole, index, exclude):
+def test_each_token_finds_the_nearest_rows_except_its_own(store, tokens, more, whole, index, exclude):
     neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=3, exclude=exclude), source=index)
     ids, distances = (array(neighbors, "neighbors.zarr", f"train/{name}") for name in ("ids", "distances"))
     queries = array(whole, "datastore.zarr", "keys").astype(np.float64)
@@ -100,7 +100,7 @@ def test_stored_and_searched_neighbours_give_the_same_report(store, index):
     assert metrics(searched)["exclude"] == "document"
 
 
-def test_rows_tell_their_text_and_their_documents(store, tokens, more, index):
+def test_rows_name_their_text_and_their_documents(store, tokens, more, index):
     found = inspect_split(Request(source=index.reference, memory=(READING,), device="cpu"), store, "test", 3, 9, 6)
     sources = [context.source for token in found.tokens for context in token.contexts]
     values, rows = array(index.input("datastore"), "datastore.zarr", "values"), document_of_rows(tokens, more)
@@ -118,7 +118,7 @@ def _vocabulary(tokens: Artifact) -> dict[str, int]:
     return tokenizers.Tokenizer.from_file(str(tokens.file("tokenizer.json"))).get_vocab()
 
 
-def test_reports_count_the_paragraphs_of_what_is_left(store, tokens, more, index):
+def test_reports_count_the_paragraphs_of_the_remaining_documents(store, tokens, more, index):
     repeated = metrics(evaluated(store, index, READING, tune_split=None))["outside_repeated_paragraphs"]
     assert [(text["corpus"], text["read_by"]) for text in repeated["texts"]] == [
         (tokens.reference, ["model"]),
@@ -133,7 +133,7 @@ def test_reports_count_the_paragraphs_of_what_is_left(store, tokens, more, index
     assert added["repeated_share"] == 0
 
 
-def test_models_learn_with_the_tokens_of_its_rows(store, index, tmp_path):
+def test_training_reads_the_tokens_of_its_rows(store, index, tmp_path):
     neighbors = made(store, PrecomputeNeighbors(), NeighborsConfig(k=2), source=index)
     mapped = map_neighbors(neighbors, ["train", "valid"], 2, tmp_path)
     values = array(index.input("datastore"), "datastore.zarr", "values")
@@ -141,7 +141,7 @@ def test_models_learn_with_the_tokens_of_its_rows(store, index, tmp_path):
         np.testing.assert_array_equal(held, values[array(neighbors, "neighbors.zarr", f"{split}/ids")])
 
 
-def test_it_can_be_read_when_what_it_was_made_from_is_gone(store, whole, more, index):
+def test_it_can_be_read_after_its_inputs_are_removed(store, whole, more, index):
     before = metrics(evaluated(store, index, READING, tune_split=None))
     for gone in (whole, more):
         store.remove(gone.reference)

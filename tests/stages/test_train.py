@@ -198,7 +198,7 @@ def test_a_model_of_another_vocabulary_is_refused(store):
 def test_a_model_of_another_backbone_than_is_named_is_refused(store):
     tokens = small_tokens(store)
     first = train(store, tokens)
-    message = rf"{first.reference}, .*, is a transformer: leave the backbone 'transformer-xl' out, or name a preset"
+    message = rf"{first.reference} is a transformer, .* the backbone 'transformer-xl': leave that out, or name a preset"
     for model in ({"backbone": "transformer-xl"}, SMALL["model"] | {"backbone": "transformer-xl", "mem_length": 4}):
         with pytest.raises(UsageError, match=message):
             train(store, tokens, {"init_from": first.reference}, model=model)
@@ -369,7 +369,7 @@ class TestBatches:
     @pytest.mark.parametrize("method", ["lm", "trime", "trime-long"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, batches, method):
         with pytest.raises(
-            ArtifactError, match=f"made for --method trime-ext; give that, .* memlm train {tokens.reference}"
+            ArtifactError, match=f"for --method trime-ext; use that method, .* memlm train {tokens.reference}"
         ):
             train(store, batches, method=method)
 
@@ -464,7 +464,7 @@ class TestNeighbors:
 
     @pytest.mark.parametrize("method", ["lm", "trime-ext"])
     def test_are_refused_by_methods_that_do_not_read_them(self, store, tokens, index, method):
-        with pytest.raises(ArtifactError, match=f"made for --method spalm; .* memlm train {tokens.reference}"):
+        with pytest.raises(ArtifactError, match=f"is for --method spalm; .* memlm train {tokens.reference}"):
             train(store, self.neighbors(store, index), method=method)
 
     @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ class TestNeighbors:
     def test_a_trained_gate_without_neighbours_is_refused(self, store, tokens, index, method):
         gated = self.spalm(store, self.neighbors(store, index))
         message = (
-            f"{gated.reference} reads neighbours, which cannot be left out, but method '{method}' reads none: "
+            f"{gated.reference} needs neighbours, but method '{method}' reads none: "
             f"memlm train NEIGHBORS --method spalm --init-from {gated.reference}"
         )
         with pytest.raises(UsageError, match=message):

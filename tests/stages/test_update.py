@@ -186,12 +186,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({}, "Name tokens to --add, documents to --forget"),
+        ({}, "name tokens to --add, documents to --forget"),
         ({"forget": ("10",)}, "no document 10: the datastore has 0 to 9"),
         ({"forget": ("5-4",)}, "no document 5-4"),
         ({"forget": ("a.txt",)}, "names were not kept; give numbers, 0 to 9"),
-        ({"forget": ("0-9",)}, "Nothing of datastore/.* would be left; remove it: memlm artifacts rm datastore/"),
-        ({"forget": ("1",), "split": "valid"}, "--split valid is of tokens to add"),
+        (
+            {"forget": ("0-9",)},
+            "This would forget all of datastore/.*; remove it instead: memlm artifacts rm datastore/",
+        ),
+        ({"forget": ("1",), "split": "valid"}, "--split valid belongs to tokens to add"),
         ({"forget": ("1",), "context": 4}, "have context 8, and so must those that are added"),
         ({"forget": ("@nowhere",)}, "nowhere, which names documents, cannot be read"),
     ],

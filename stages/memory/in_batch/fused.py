@@ -1,8 +1,8 @@
 """In-batch memory on a GPU: one Triton kernel each for log-sums, gradients of queries, and gradients of keys.
 
-Shapes: N queries, K keys, d width; a program has ROWS queries or KEYS keys, reads DEPTH of d at a time, writes OUT.
-Scores and logarithms of sums are of base 2, gradients of natural scores. Beside what is given and returned a call
-holds a few numbers a query: scores stay where they are multiplied.
+Shapes: N queries, K keys, d width. A program handles ROWS queries or KEYS keys; it reads DEPTH columns of d at a time,
+and writes OUT of them. Scores and log-sums use base 2, but gradients are with respect to natural scores. Besides
+arguments and results a call stores a few numbers for each query: scores never leave the kernel.
 
 Imported where Triton is installed; `TRITON_INTERPRET=1` runs the kernels on a CPU, as their tests do.
 """
@@ -20,11 +20,11 @@ from torch.autograd.function import once_differentiable
 from stages.memory.in_batch.visible import Visible
 
 BASE_2 = tl.constexpr(math.log2(math.e))
-"""Natural logarithms as those of base 2."""
+"""Factor from natural logarithms to base 2."""
 ROWS, KEYS = 64, {2: 64, 4: 32}
-"""Queries and, by bytes of a number, keys of a tile."""
+"""Queries of a tile; and its keys, by the bytes of a number."""
 BOUNDS = tl.constexpr(1024)
-"""Queries that a program looks at together, for those that read its keys."""
+"""Queries whose bounds a program loads at a time, to find those that read its keys."""
 
 
 def fused_log_sums(
@@ -36,10 +36,10 @@ def fused_log_sums(
     scale: float,
     dtype: torch.dtype,
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """Log-sums over the visible keys of the target and over all visible ones, float32, as `in_batch_log_sums`.
+    """Log-sums over the visible keys that hold the target, and over all visible keys, float32.
 
-    Products are made in `dtype`, float32 as three products of tf32, and added up in float32. Its worked example is that
-    of `in_batch_log_sums`, whose arguments these are.
+    Arguments and worked example are those of `in_batch_log_sums`. Products are computed in `dtype` (float32 as three
+    tf32 products) and summed in float32.
     """
     return _FusedLogSums.apply(  # type: ignore[no-untyped-call]
         queries, keys, targets, values, visible, scale, dtype
@@ -59,7 +59,7 @@ class _FusedLogSums(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         bounds = torch.stack((visible.start, visible.stop, visible.hole_start, visible.hole_stop))
-        # As int32: positions of a batch fit, and kernels read half as many bytes.
+        # int32 holds every position of a batch, in half the bytes.
         bounds = bounds.to(queries.device).clamp_(0, len(keys)).int()
         given = (queries.to(dtype).contiguous(), keys.to(dtype).contiguous(), targets.int(), values.int(), bounds)
         sums = queries.new_empty((2, len(queries)), dtype=torch.float32)
@@ -75,15 +75,15 @@ class _FusedLogSums(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         *given, sums = ctx.saved_tensors
-        # An empty sum has no gradient, whatever comes from above.
-        worth = torch.stack((grad_target, grad_total)).float().masked_fill_(sums.isneginf(), 0).contiguous()
-        # exp2 of what lies behind -inf would be infinite, and infinite times 0 is no number.
-        arguments = (*given, sums.nan_to_num(neginf=0.0), worth)
+        # An empty sum has no gradient, whatever the incoming gradient is.
+        upstream = torch.stack((grad_target, grad_total)).float().masked_fill_(sums.isneginf(), 0).contiguous()
+        # exp2(score - (-inf)) would be infinite, and infinity times 0 is NaN.
+        arguments = (*given, sums.nan_to_num(neginf=0.0), upstream)
         gradients: list[Tensor | None] = [None, None]
         for place, (kernel, at_once) in enumerate(((_query_gradients, "ROWS"), (_key_gradients, "KEYS"))):
             if ctx.needs_input_grad[place]:
                 count, width = given[place].shape
-                into, out = torch.empty_like(given[place], dtype=torch.float32), written(width)
+                into, out = torch.empty_like(given[place], dtype=torch.float32), output_columns(width)
                 grid = triton.cdiv(count, ctx.sizes[at_once]), triton.cdiv(width, out)
                 if count:
                     kernel[grid](*arguments, into, *ctx.numbers, OUT=out, **ctx.sizes)
@@ -92,7 +92,7 @@ class _FusedLogSums(torch.autograd.Function):
 
 
 def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
-    """How the kernels are cut. `roomy`: whether a program has memory for the next tile beside this one."""
+    """Tile sizes of the kernels. `roomy`: whether shared memory holds the next tile as well."""
     padded = max(16, triton.next_power_of_2(width))
     return {
         "WIDTH": width,
@@ -104,13 +104,13 @@ def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
     }
 
 
-def written(width: int) -> int:
-    """Numbers of d that a program of gradients writes; every program multiplies the scores anew."""
+def output_columns(width: int) -> int:
+    """Columns of d that one program writes of a gradient; each program computes the scores again."""
     return min(max(16, triton.next_power_of_2(width)), 256)
 
 
 def _sizes_on(device: torch.device, width: int, dtype: torch.dtype) -> dict[str, int]:
-    # Compute capabilities 9 and 10: server cards since Hopper have the memory.
+    # Server cards since Hopper (compute capability 9 and 10) have enough shared memory.
     return sizes(width, dtype, device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10))
 
 
@@ -138,7 +138,7 @@ def _log_sums(
 
 @triton.jit
 def _query_gradients(
-    queries, keys, targets, values, bounds, sums, worth, into, n, m, scale,
+    queries, keys, targets, values, bounds, sums, upstream, into, n, m, scale,
     OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -148,7 +148,7 @@ def _query_gradients(
     for first in range(tl.min(tl.where(start < stop, start, m)), tl.max(tl.where(start < stop, stop, 0)), KEYS):
         columns = first + tl.arange(0, KEYS)
         gradient = _gradient(
-            queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+            queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
         )
         key = _part(keys, columns, out, m, WIDTH)
         total = tl.dot(gradient.to(key.dtype), key, total, input_precision="tf32x3")
@@ -157,7 +157,7 @@ def _query_gradients(
 
 @triton.jit
 def _key_gradients(
-    queries, keys, targets, values, bounds, sums, worth, into, n, m, scale,
+    queries, keys, targets, values, bounds, sums, upstream, into, n, m, scale,
     OUT: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     begin = tl.program_id(0) * KEYS
@@ -168,7 +168,7 @@ def _key_gradients(
     for row in range(first, last, ROWS):
         rows = row + tl.arange(0, ROWS)
         gradient = _gradient(
-            queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
+            queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH
         )
         query = _part(queries, rows, out, n, WIDTH)
         total = tl.dot(tl.trans(gradient.to(query.dtype)), query, total, input_precision="tf32x3")
@@ -177,7 +177,7 @@ def _key_gradients(
 
 @triton.jit
 def _readers(bounds, begin, end, n):
-    """The first query that may read a key of [begin, end), and the one behind the last."""
+    """Range of the queries that may read a key of [begin, end): the first, and one past the last."""
     first, last = n, 0
     for base in range(0, n, BOUNDS):
         rows = base + tl.arange(0, BOUNDS)
@@ -190,16 +190,16 @@ def _readers(bounds, begin, end, n):
 
 @triton.jit
 def _gradient(
-    queries, keys, targets, values, bounds, sums, worth, rows, columns, n, m, scale,
+    queries, keys, targets, values, bounds, sums, upstream, rows, columns, n, m, scale,
     WIDTH: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the natural scores of a tile, 0 where a query does not read."""
+    """Gradient with respect to the natural scores of a tile; 0 where a query does not see a key."""
     start, stop, hole_start, hole_stop = _bounds_of(bounds, rows, n)
     scores = _scores(queries, keys, rows, columns, n, m, scale, WIDTH, ROWS, KEYS, DEPTH)
     seen = _seen(columns, start, stop, hole_start, hole_stop)
     hit = seen & _same(targets, values, rows, columns, n, m)
     target, total = _numbers(sums, rows, n), _numbers(sums + n, rows, n)
-    of_target, of_total = _numbers(worth, rows, n), _numbers(worth + n, rows, n)
+    of_target, of_total = _numbers(upstream, rows, n), _numbers(upstream + n, rows, n)
     gradient = tl.where(seen, tl.exp2(scores - total[:, None]) * of_total[:, None], 0.0)
     return gradient + tl.where(hit, tl.exp2(scores - target[:, None]) * of_target[:, None], 0.0)
 
@@ -219,10 +219,10 @@ def _scores(
 
 @triton.jit
 def _added(peak, total, scores):
-    """Running log-sums, Σ 2^(score - peak) and the peak, with the scores of a tile."""
+    """Add the scores of a tile to running log-sums: the new peak, and the new Σ 2^(score - peak)."""
     best = tl.maximum(peak, tl.max(scores, 1))
-    behind = tl.where(best == float("-inf"), 0.0, best)
-    return best, total * tl.exp2(peak - behind) + tl.sum(tl.exp2(scores - behind[:, None]), 1)
+    shift = tl.where(best == float("-inf"), 0.0, best)
+    return best, total * tl.exp2(peak - shift) + tl.sum(tl.exp2(scores - shift[:, None]), 1)
 
 
 @triton.jit
@@ -240,7 +240,7 @@ def _same(targets, values, rows, columns, n, m):
 
 @triton.jit
 def _bounds_of(bounds, rows, n):
-    """Bounds of what each query reads; nothing of a query that is not there."""
+    """Bounds of the keys that each query reads; empty for rows past the last query."""
     there = rows < n
     start, stop = tl.load(bounds + rows, there, 0), tl.load(bounds + n + rows, there, 0)
     return start, stop, tl.load(bounds + 2 * n + rows, there, 0), tl.load(bounds + 3 * n + rows, there, 0)

@@ -1,12 +1,12 @@
-"""In-batch memory, read in training: the [queries, keys] scores never exist whole.
+"""Log-sums of in-batch memory in training, without the whole [queries, keys] matrix of scores.
 
-A GPU with Triton has kernels of its own, in `fused`. What follows is for all else, and for float64: `visible` says what
-each query reads, `blocks` cuts that into blocks, `block_scores` multiplies a block and finds the keys of the target in
-it. Here a block's cells are added up in the forward pass, and in the backward pass multiplied once more
-and turned into gradients.
+`fused` has kernels for a GPU with Triton. This module is for all other devices, and for float64. `visible` says which
+keys each query reads, and `blocks` cuts them into blocks. `block_scores` computes the scores of a block, and finds the
+keys of the target in it. The forward pass here adds up the cells of each block. The backward pass computes the scores
+again, and turns them into gradients.
 
 Shapes: N queries, K keys, d width; n rows and m keys a block, h matches (cells that hold their row's target).
-Scores and logarithms of sums are of base 2, log sums and their gradients natural.
+Intermediate scores and log-sums use base 2; the results and their gradients are natural.
 """
 
 import math
@@ -33,26 +33,26 @@ def in_batch_log_sums(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-sums of each query's visible keys: log Σ exp(scale q·k) over the cells of its target, and over all cells.
 
-    Works through blocks of cells, and again for the gradients, so that memory is one block whatever N and K: up
-    to 12 bytes a cell (6 without mirrors in float32), and 40 bytes each of its target cells. Blocks without a
-    visible cell cost nothing. If the keys are the queries, the same tensor, a product serves both positions.
-    Products are made in the type of autocast, where it is on; all else in float32, or in float64 if the queries are.
+    Both passes work block by block, so memory is that of one block, whatever N and K are. A cell takes up to 12
+    bytes (6 without mirrors in float32), and a target's cell 40 more. Blocks without a visible cell cost nothing.
+    If keys and queries are the same tensor, one product serves both positions. Products have the dtype of autocast,
+    if it is on. All else is in float32, or in float64 if the queries are.
 
-    From the forward pass are kept, beside the arguments: the blocks, 32 bytes a query of what they read if that
-    was on another device, and what `TargetMatches` holds.
+    Besides the arguments, the forward pass keeps the blocks and what `TargetMatches` holds. It also keeps 32 bytes a
+    query if `visible` was on another device.
 
-    A score that overflows or is no number changes nothing where it is not visible. Gradients multiply whole blocks
-    of queries and keys, though: one that is not finite itself spoils those of all that share a block with it.
+    A score that is not visible may overflow or be NaN. But gradients multiply whole blocks of queries and keys: a
+    query or key that is not finite spoils the gradients of its whole block.
 
     Args:
         queries: [N, d].
-        keys: [K, d]; detached where they are to be constants.
+        keys: [K, d]; detach them if they are constants.
         targets: the token that each query predicts, int64 [N].
         values: the token that followed each key, int64 [K].
-        visible: of N queries.
-        scale: of the inner products; 1/(τ sqrt(d)) for scaled-dot.
-    Returns: of the visible cells whose value is the target, and of all visible cells, [N] each, natural log;
-        -inf where there is no such cell. Differentiable in queries and keys, once.
+        visible: the keys that each of the N queries reads.
+        scale: factor of the inner products; 1/(τ sqrt(d)) for scaled-dot.
+    Returns: log-sums over the visible cells whose value is the target, and over all visible cells, [N] each, natural
+        log; -inf if there is no such cell. Differentiable once in queries and keys.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
 
     Three keys of scores 0, log 2 and log 3, all visible; the first two hold the target:
@@ -81,7 +81,7 @@ def _product_dtype(queries: Tensor) -> torch.dtype:
 
 
 class _LogSums:
-    """Running log2 Σ 2^score of rows: Σ 2^(score - peak), and the peak; [N] each."""
+    """Running log2 Σ 2^score of each row, as Σ 2^(score - peak) and the peak, [N] each."""
 
     def __init__(self, like: Tensor, rows: int, dtype: torch.dtype) -> None:
         self.sums = like.new_zeros(rows, dtype=dtype)
@@ -91,21 +91,21 @@ class _LogSums:
         """Add single cells [h] of some rows of the block."""
         peaks, sums = self.peaks[block.rows], self.sums[block.rows]
         best = peaks.scatter_reduce(0, rows, scores, "amax")
-        behind = _finite(best)
-        # Sums so far stand behind an older peak: they are brought behind the new one.
-        sums.mul_((peaks - behind).exp2_()).index_add_(0, rows, (scores - behind.index_select(0, rows)).exp2_())
+        shift = _finite(best)
+        # Earlier sums are relative to the old peak, so they are rescaled to the new one.
+        sums.mul_((peaks - shift).exp2_()).index_add_(0, rows, (scores - shift.index_select(0, rows)).exp2_())
         peaks.copy_(best)
 
     def add_cells(self, block: Block, scores: Tensor) -> None:
-        """Add all cells [n, m] of the block, which are overwritten."""
+        """Add all cells [n, m] of the block; overwrites `scores`."""
         peaks, sums = self.peaks[block.rows], self.sums[block.rows]
         best = torch.maximum(peaks, scores.amax(1))
-        behind = _finite(best)
-        sums.mul_((peaks - behind).exp2_()).add_(scores.sub_(behind[:, None]).exp2_().sum(1))
+        shift = _finite(best)
+        sums.mul_((peaks - shift).exp2_()).add_(scores.sub_(shift[:, None]).exp2_().sum(1))
         peaks.copy_(best)
 
     def logarithms(self) -> Tensor:
-        """Natural; -inf for rows without cells."""
+        """Natural log-sums; -inf for rows without cells."""
         return (self.sums.log2() + _finite(self.peaks)) * math.log(2)
 
 
@@ -141,7 +141,7 @@ class _InBatchLogSums(torch.autograd.Function):
     def backward(ctx: Any, grad_target: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, target, total = ctx.saved_tensors
         _, blocks, scale, _ = ctx.settings
-        # Scores are multiplied once more: kept, they would be the [N, K] that is never to exist.
+        # Scores are computed again: to keep them would take the whole [N, K] matrix.
         scores_of = BlockScores(queries, keys, *ctx.settings)
         of_target, of_total = _Gradient.of(target, grad_target), _Gradient.of(total, grad_total)
         needs_queries, needs_keys = ctx.needs_input_grad[:2]
@@ -163,23 +163,23 @@ class _InBatchLogSums(torch.autograd.Function):
 
 
 class _Gradient(NamedTuple):
-    """Gradient of log-sums [N], in base 2, with respect to the loss. Finite, and 0 where the sum is empty."""
+    """Log-sums [N] in base 2, and the loss's gradient with respect to them; both finite, and 0 for an empty sum."""
 
     logarithms: Tensor
-    worth: Tensor
+    upstream: Tensor
 
     @staticmethod
     def of(log_sums: Tensor, gradient: Tensor) -> "_Gradient":
         return _Gradient(_finite(log_sums * math.log2(math.e)), gradient.masked_fill(log_sums.isneginf(), 0))
 
     def of_rows(self, rows: slice) -> "_Gradient":
-        return _Gradient(self.logarithms[rows], self.worth[rows])
+        return _Gradient(self.logarithms[rows], self.upstream[rows])
 
 
 def _product_gradient(
     scores_of: BlockScores, cells: TargetMatches, block: Block, target: _Gradient, total: _Gradient
 ) -> Tensor:
-    """Gradient of a block's natural scores, [n, m], with that of the mirror's, whose products are the same."""
+    """Gradient with respect to a block's natural scores, [n, m], plus that of its mirror, whose products are equal."""
     first, *mirrored = (
         _score_gradient(
             scores, cells.matches(side, scores.stride()), target.of_rows(side.rows), total.of_rows(side.rows)
@@ -192,16 +192,16 @@ def _product_gradient(
 
 
 def _score_gradient(scores: Tensor, matches: Matches, target: _Gradient, total: _Gradient) -> Tensor:
-    """Gradient of the natural scores of one side of a block, [n, m], in place of the scores."""
-    logarithms, worth = (part.index_select(0, matches.rows) for part in target)
-    found = _flat(scores).index_select(0, matches.cells).sub_(logarithms).exp2_().mul_(worth)
-    gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.worth[:, None])
+    """Gradient with respect to the natural scores of one side of a block, [n, m]; overwrites `scores`."""
+    logarithms, upstream = (part.index_select(0, matches.rows) for part in target)
+    found = _flat(scores).index_select(0, matches.cells).sub_(logarithms).exp2_().mul_(upstream)
+    gradient = scores.sub_(total.logarithms[:, None]).exp2_().mul_(total.upstream[:, None])
     _flat(gradient).index_add_(0, matches.cells, found)
     return gradient
 
 
 def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """into += left @ right; the sum in the type of into, the product in theirs."""
+    """into += left @ right: the sum has the dtype of `into`, the product that of its factors."""
     if into.dtype == left.dtype:
         into.addmm_(left, right)
     else:
@@ -209,17 +209,17 @@ def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _flat(scores: Tensor) -> Tensor:
-    """The cells of a matrix, or of a transposed one, in the order of memory."""
+    """Cells of a matrix, transposed or not, in the order of memory."""
     return scores.as_strided((scores.numel(),), (1,))
 
 
 def _finite(logarithms: Tensor) -> Tensor:
-    """Logarithms, with 0 for those of empty sums: what is counted from them is nothing."""
+    """Logarithms, with 0 instead of -inf for empty sums, which have no terms."""
     return logarithms.nan_to_num(neginf=0.0)
 
 
 CELLS_AT_ONCE = 1 << 22
-"""Scores that are made at a time while the best are looked for."""
+"""Scores that are computed at a time in the search for the best keys."""
 
 
 def best_log_sums(
@@ -233,13 +233,13 @@ def best_log_sums(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-sums over each query's k best visible keys: over those of its target, and over all.
 
-    Which keys these are is chosen without gradient; gradients flow into the chosen ones. With k ≥ K the sums are those
-    of `in_batch_log_sums`. Of keys with equal scores any may be taken.
+    The choice of keys has no gradient; the scores of the chosen keys have one. With k ≥ K the sums are those of
+    `in_batch_log_sums`. Ties may be broken in any way.
 
-    Args: as of `in_batch_log_sums`; k: keys that a query reads at most.
+    Args: those of `in_batch_log_sums`; k: most keys that a query reads.
     Returns: [N] each, natural log; -inf where there is no such key.
 
-    Three keys that all see: the query takes the two best, of which one holds its target.
+    The query sees three keys and reads the two best. One of these holds its target.
 
     >>> import math
     >>> everything = Visible(*(torch.tensor([n]) for n in (0, 3, 0, 0)))
@@ -258,7 +258,7 @@ def best_log_sums(
 
 @torch.no_grad()
 def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Tensor, Tensor]:
-    """The k best keys of each query, int64 [N, k], and which of them it sees at all, bool [N, k]."""
+    """The k best keys of each query, int64 [N, k], and whether it sees each of them, bool [N, k]."""
     rows = max(1, CELLS_AT_ONCE // max(1, len(keys)))
     found = []
     for start in range(0, len(queries), rows):
@@ -270,9 +270,9 @@ def _choose(queries: Tensor, keys: Tensor, visible: Visible, k: int) -> tuple[Te
 
 
 def _log_sum(scores: Tensor, counted: Tensor) -> Tensor:
-    """log Σ exp of the counted scores of each row; -inf, without a gradient, where there are none."""
+    """log Σ exp of the counted scores of each row; -inf, without a gradient, if there are none."""
     some = counted.any(1)
-    # A row of nothing but -inf has no gradient that is a number: one place of it is filled, and left out afterwards.
+    # A row of only -inf would have NaN gradients: such rows are filled with 0, and masked afterwards.
     masked = scores.masked_fill(~counted, -torch.inf)
     filled = torch.where(some[:, None], masked, torch.zeros_like(masked))
     return filled.logsumexp(1).masked_fill(~some, -torch.inf)

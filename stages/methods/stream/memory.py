@@ -1,4 +1,4 @@
-"""Methods that keep documents of a stream, or draw from them at intervals; replay, which learns what it draws."""
+"""Methods that remember documents of a stream, methods that draw from them at intervals, and experience replay."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,21 +16,21 @@ from stages.methods.stream.config import ReplayConfig, ReplaySettings, TaskSetti
 from stages.models.language_model import LanguageModel, evaluating
 
 WRITE, DRAW, KEEP = range(3)
-"""Purposes of random numbers: a generator is made anew of (seed, purpose, place)."""
+"""Purposes of random numbers; each generator is seeded with the seed, its purpose and a position."""
 AT_ONCE = 256
-"""Documents that are read together, where nothing is learnt of them."""
+"""Documents of a batch that is only scored, without learning."""
 T = TypeVar("T", bound=TaskSettings)
 R = TypeVar("R", bound=ReplaySettings)
 
 
 class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsTasks):
-    """Documents that were read are in memory, each with the place of its task."""
+    """A method with a memory of documents, each with the index of its task."""
 
     def __init__(self, settings: T, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self.memory = EpisodicMemory()
         self.task = 0
-        """Place of the task that is learnt."""
+        """Index of the task that is being learnt."""
         self._read = 0
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
@@ -43,7 +43,7 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
         self.task = self._names.index(task.name)
 
     def random(self, *purpose: int) -> np.random.Generator:
-        """A generator of (seed, purpose), the same whenever it is asked for."""
+        """A generator seeded with the seed and `purpose`: equal arguments give equal numbers."""
         return np.random.default_rng([self._seed, *purpose])
 
     def batches(self, rows: np.ndarray, size: int) -> Iterator[LabelledBatch]:
@@ -53,13 +53,13 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
 
     @torch.no_grad()
     def losses(self, rows: np.ndarray) -> Tensor:
-        """-log p(y | x) of documents [n] of the split as the model is now, float [n]; no gradients, no dropout."""
+        """-log p(y | x) of documents [n] of the split under the current model, float [n]; no gradients or dropout."""
         with evaluating(self._model):
             parts = [document_losses(self._model, batch) for batch in self.batches(rows, AT_ONCE)]
         return torch.cat([torch.zeros(0, device=self._device), *parts])
 
     def count(self, batches: Sequence[LabelledBatch]) -> tuple[int, int]:
-        """Count the examples of an update; returns how many had been read before it, and by its end."""
+        """Count the examples of an update; returns the total before it and after it."""
         before = self._read
         self._read += sum(len(batch.labels) for batch in batches)
         return before, self._read
@@ -77,13 +77,13 @@ class KeepsDocuments(Classifying[T], OwnsStep, Remembers, KeepsExamples, LearnsT
 
 
 class DrawsDocuments(KeepsDocuments[R]):
-    """It writes what an update has read, and draws every so many examples. The borders of tasks mean nothing to it."""
+    """A method that writes each update's examples to memory, and draws at intervals. It ignores task boundaries."""
 
     def end_task(self, task: Task) -> None:
-        """Nothing ends: the memory is of all tasks."""
+        """Do nothing: one memory serves all tasks."""
 
     def draws_due(self, batches: Sequence[LabelledBatch]) -> int:
-        """Count the examples of an update; returns how many draws fall due with it."""
+        """Count the examples of an update; returns the number of draws that are due."""
         return draws_due(*self.count(batches), self.settings.every)
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
@@ -103,9 +103,9 @@ def learnt(update: Update) -> list[nn.Parameter]:
 
 
 class Replay(DrawsDocuments[ReplayConfig]):
-    """Every `every` examples, a step on each batch of a draw from memory.
+    """Sparse experience replay: after every `every` examples, a step on each batch of a draw from memory.
 
-    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2: sparse experience replay.
+    Source: de Masson d'Autume et al. 2019 (arXiv:1906.01076), section 3.2.
     """
 
     def step(self, update: Update) -> Tensor:

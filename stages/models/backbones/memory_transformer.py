@@ -1,4 +1,4 @@
-"""A Transformer with memory tokens: rows that read what lies before a segment, and that its tokens read."""
+"""A Transformer with memory tokens: extra rows that read the text before a segment, for its tokens to read."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from stages.models.vocabulary import INITIAL_NORM
 
 
 class Rows(nn.Module):
-    """Attention by content and a feed-forward layer, with the weights of one kind of rows."""
+    """Content attention and a feed-forward layer, with the weights of one kind of rows."""
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Rows(nn.Module):
         return (q + self.content_bias[:, None, None].to(q.dtype)) @ k.transpose(2, 3) * q.shape[3] ** -0.5
 
     def next(self, x: Tensor, weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The next residual stream of rows [B, n, d] that look at values so, and their feed-forward input."""
+        """The next residual stream of rows [B, n, d] for these attention weights, and its feed-forward input."""
         read = (self.attention_dropout(weights) @ v).permute(1, 2, 0, 3).flatten(2)
         x = x + self.dropout(self.out(read))
         ffn_input = self.ffn_norm(x)
@@ -54,7 +54,7 @@ class Rows(nn.Module):
 
 
 class TokenRows(Rows):
-    """Rows of tokens, which attend to tokens by distance, too."""
+    """Rows of tokens, which attend to tokens by content and by distance."""
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__(config)
@@ -63,14 +63,14 @@ class TokenRows(Rows):
         nn.init.xavier_uniform_(self.distance.weight)
 
     def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
-        """Scores of the latest K tokens, as of a Transformer-XL, [heads, B, n, K]."""
+        """Scores of the latest K tokens, as in a Transformer-XL, [heads, B, n, K]."""
         r = self.distance(passage.distances[-(k.shape[2] + 1) :]).unflatten(1, (self.heads, -1)).transpose(0, 1)
         scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
         return scores.view(*q.shape[:3], k.shape[2])
 
 
-class Looks(NamedTuple):
-    """Attention weights of a block, and the values that they are of."""
+class WeightedValues(NamedTuple):
+    """Attention weights of a block, and the values to which they apply."""
 
     weights: Tensor
     """[heads, B, rows, seen]."""
@@ -78,9 +78,10 @@ class Looks(NamedTuple):
 
 
 class Block(StreamBlock):
-    """Memory rows read themselves and E, tokens read memory, E and their own segment; see the table of the docs.
+    """A block in which memory rows read themselves and E, the inputs at the M positions before the segment.
 
-    In a causal model memory must not see the segment whose tokens read it.
+    Tokens read memory, E and their own segment. Memory must not read the segment: its tokens read memory, and the
+    model is causal. `docs/explanation/memory-tokens.md` has a table.
     """
 
     keeps_graph = False
@@ -88,12 +89,12 @@ class Block(StreamBlock):
     def __init__(self, config: MemoryTransformerConfig, number: int, controller: Rows | None) -> None:
         super().__init__()
         self.memory_tokens, self.bottleneck = config.memory_tokens, config.memory_rows == "bottleneck"
-        # Above the last block nothing reads memory, unless tokens read it in the same one.
+        # Nothing above the last block reads its memory rows; with a bottleneck its own tokens do.
         self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
         self.tokens = TokenRows(config)
         own = self.writes and config.memory_rows != "shared" and controller is None
         self.controller = Rows(config) if own else None
-        # In a list, for weights that all blocks share belong to none of them.
+        # A list hides the module from PyTorch: weights that all blocks share belong to none of them.
         self._shared = [controller or self.tokens]
 
     @property
@@ -108,32 +109,32 @@ class Block(StreamBlock):
         self, past: Tensor, x: Tensor, passage: Passage, memory: Nothing
     ) -> tuple[Tensor, Tensor, Attended[Any]]:
         rows, tokens = x.tensor_split((self.memory_tokens,), 1)
-        after, _ = self.rows.next(rows, *self.memory_looks(past, rows, passage)) if self.writes else (rows, None)
+        after, _ = self.rows.next(rows, *self.memory_attention(past, rows, passage)) if self.writes else (rows, None)
         read = after if self.bottleneck else rows
-        tokens, ffn_input = self.tokens.next(tokens, *self.token_looks(past, read, tokens, passage))
+        tokens, ffn_input = self.tokens.next(tokens, *self.token_attention(past, read, tokens, passage))
         return torch.cat((after, tokens), 1), ffn_input, Attended(tokens, memory)
 
-    def memory_looks(self, past: Tensor, rows: Tensor, passage: Passage) -> Looks:
-        """Where memory rows look: at themselves, then E."""
+    def memory_attention(self, past: Tensor, rows: Tensor, passage: Passage) -> WeightedValues:
+        """Attention of memory rows to themselves, then E."""
         ((begin, _, _),) = passage.spans
         k, v = self.rows.keys_values(torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1))
-        return Looks(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
+        return WeightedValues(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
 
-    def token_looks(self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage) -> Looks:
-        """Where tokens look: at memory rows, then E unless these are a bottleneck, then their segment."""
+    def token_attention(self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage) -> WeightedValues:
+        """Attention of tokens to memory rows, then E unless memory is a bottleneck, then their segment."""
         ((begin, _, _),) = passage.spans
         first = passage.cached - passage.place if self.bottleneck else begin
         q = self.tokens.queries(tokens)
         k, v = self.tokens.keys_values(torch.cat((rows, past[:, first:], tokens), 1))
         k_rows, k_tokens = k.tensor_split((self.memory_tokens,), 2)
         by_token = self.tokens.token_scores(q, k_tokens, passage)
-        return Looks(torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v)
+        return WeightedValues(torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v)
 
 
 class MemoryTransformer(SegmentedByDistance):
-    """A Transformer-XL with memory tokens, which begin anew with every segment and are computed from E in every call.
+    """A Transformer-XL with memory tokens. They begin anew in every segment; every call computes them from E.
 
-    Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3; that memory reads E, not the segment, is ours.
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3. Unlike theirs, memory reads E, not the segment.
     """
 
     reads_segments_apart = True

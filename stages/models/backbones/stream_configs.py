@@ -127,7 +127,7 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
-    """Positions before its segment that an input of a Transformer-XL attends to, M; None: the segment length."""
+    """M, positions before a segment that its inputs attend to in a Transformer-XL; None: the segment length."""
     attention: Annotated[StreamAttentionSettings, OneOf(STREAM_ATTENTION, by="name")] = Field(
         default_factory=RelativeSettings
     )
@@ -153,7 +153,7 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
-    """Positions before its segment that memory tokens read, M; None: the segment length."""
+    """M, positions before a segment that its memory tokens read; None: the segment length."""
     memory_tokens: Annotated[int, Field(ge=0, lt=2**31)] = 20
     """m; they begin anew with every segment."""
     memory_rows: Literal["shared", "controller", "bottleneck"] = "shared"
@@ -214,7 +214,7 @@ class SRUPlusPlusConfig(SegmentedConfig):
     segment_length: Size | None = None
     """L, inputs of a segment; None: the segment length of training."""
     mem_length: Annotated[Annotated[int, Field(ge=0)] | None, Spelling()] = None
-    """Positions before its segment that an input attends to, M; None: the segment length."""
+    """M, positions before a segment that its inputs attend to; None: the segment length."""
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:

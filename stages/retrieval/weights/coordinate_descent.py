@@ -1,4 +1,4 @@
-"""Tuning of several readings whose grids together are too large to try: one reading's grid at a time.
+"""Coordinate descent: tunes several readings one at a time, because their joint grid is too large to try.
 
 Shapes: n tokens; S scales, C cut-offs and G weights of a reading's grid.
 """
@@ -16,40 +16,40 @@ from stages.retrieval.grids import Best, ReadingGrid, best_point
 
 MAX_ROUNDS = 10
 CHUNK_TOKENS = 1 << 13
-"""Tokens read at a time: few enough to stay near the processor at every weight of a grid."""
+"""Tokens of a chunk: few enough to stay in the processor's cache for every weight of a grid."""
 
 TuningSums = tuple[Tensor, Tensor, Sequence[LogSums]]
 """Log p and log Z of the model alone for n tokens, [n] each, and each reading's log-sums, [S, C, n]."""
 Parts = Callable[[], Iterable[TuningSums]]
-"""Reads the tuning split once more, part by part, so that one part is in memory."""
+"""Reads the tuning split again, part by part; only one part is in memory at a time."""
 LOG_SUMS = ("target", "total", "max_score")
 Index = tuple[int, ...]
 """Scale, cut-off and weight of a reading, as indices into its grid."""
 
 
 class DescentResult(NamedTuple):
-    """Where the descent ended, and the summed nats of the split at its start and after every step."""
+    """End point of the descent, and the summed nats of the tuning split at its start and after each step."""
 
     best: Best
     nll: list[float]
 
 
 def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> DescentResult:
-    """Tune readings in turn, each over its whole grid with the others held, until none moves.
+    """Tune one reading at a time over its whole grid, with the others fixed, until none changes.
 
-    The start is each reading's best on top of those before it. A reading moves to the first of its
-    best points, and only if that is better than where it stands. The end is no worse than any
-    change of one reading; the best of all points it is where the sums have one valley. One reading
+    The start is the best point of each reading, given those before it. A reading changes only to a
+    strictly better point; of equally good points it takes the first. At the end no change of a
+    single reading is an improvement. With a single minimum this is the joint optimum. One reading
     alone gets its best point.
 
     Args:
-        parts: of the tuning split.
-        grids: of each reading, in the order of reading.
-        allowed: for each reading, the cut-offs that may be chosen.
+        parts: reads the tuning split.
+        grids: the grid of each reading, in the order in which they are applied.
+        allowed: the cut-offs that may be chosen for each reading.
 
-    Two tokens, of which the model gives 0.01 and 0.25. The first memory knows only the one, the second both. Alone
-    the first gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second gets 0.9, and now that it
-    stands in for the token that the first lacks, the first moves to 0.9 too.
+    The model gives two tokens the probabilities 0.01 and 0.25. The first memory knows only the first token, the second
+    memory knows both. Alone the first memory gets λ = 1/2: 0.505 · 0.125 is more than 0.901 · 0.025. Then the second
+    gets 0.9. It covers the token that the first memory lacks, so the first moves to 0.9, too.
 
     >>> from stages.memory.readers.reader import Interpolate
     >>> def known(*p):
@@ -66,29 +66,29 @@ def coordinate_descent(parts: Parts, grids: Sequence[ReadingGrid], allowed: Sequ
     for number in range(len(grids)):
         sums = _sweep(parts, grids[: number + 1], [best.indices for best in found], number)
         found.append(best_point(sums, [grids[number]], [allowed[number]]))
-    trace, standing = [float(sums[found[-1].indices])], 1
+    trace, unchanged = [float(sums[found[-1].indices])], 1
     for number in islice(cycle(range(len(grids))), MAX_ROUNDS * len(grids)):
-        if standing == len(grids):
+        if unchanged == len(grids):
             break
         sums = _sweep(parts, grids, [best.indices for best in found], number)
         best = best_point(sums, [grids[number]], [allowed[number]])
-        # only what is better moves a reading, so equal points cannot chase each other
+        # Only a strictly better point counts: equal points would alternate for ever.
         if sums[best.indices] < sums[found[number].indices]:
-            found[number], standing = best, 1
+            found[number], unchanged = best, 1
             trace.append(float(sums[best.indices]))
         else:
-            standing += 1
-    return DescentResult(_together(found), trace)
+            unchanged += 1
+    return DescentResult(_join(found), trace)
 
 
-def _together(found: Sequence[Best]) -> Best:
+def _join(found: Sequence[Best]) -> Best:
     """Join the best points of each reading into one point of the product of their grids."""
     points, interior, indices = zip(*found, strict=True)
     return Best(sum(points, ()), sum(interior, ()), sum(indices, ()))
 
 
 def _sweep(parts: Parts, grids: Sequence[ReadingGrid], indices: Sequence[Index], number: int) -> np.ndarray:
-    """Summed nats [S, C, G] over the grid of one reading, float64, the others held."""
+    """Summed nats at every point of one reading's grid, with the others fixed; float64 [S, C, G]."""
     total = np.zeros(grids[number].shape)
     for log_p, log_z, log_sums in parts():
         for start in range(0, len(log_p), CHUNK_TOKENS):
@@ -117,13 +117,13 @@ def _sweep_part(part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequenc
 
 
 def _read(log_p: Tensor, log_z: Tensor, grid: ReadingGrid, log_sums: LogSums, index: Index) -> Tensor:
-    """log p [..., n] with one more memory read, at an index of its grid."""
+    """log p [..., n] after one more reading, at a point of its grid."""
     scale, cutoff, weight = index
     return grid.reader.read(log_p, log_z, log_sums.at(scale, cutoff), grid.tried[weight])
 
 
 def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
-    """Size of `TuningSums` of this many tokens, float32."""
+    """Bytes of the `TuningSums` of `tokens` tokens in float32."""
     log_sums = sum(len(LOG_SUMS) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
     return 4 * tokens * (2 + log_sums)
 
@@ -138,7 +138,7 @@ def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:
 
 
 def sums_of(arrays: Mapping[str, np.ndarray]) -> TuningSums:
-    """The part whose arrays `arrays_of` made, on the CPU."""
+    """A part of the tuning split, on the CPU, from the arrays that `arrays_of` returned."""
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     log_p, log_z = tensors.pop("log_p"), tensors.pop("log_z")
     readings = range(len(tensors) // len(LOG_SUMS))

@@ -42,6 +42,15 @@ def test_every_row_is_read_back(tmp_path_factory, length, per_shard, width, dtyp
     np.testing.assert_array_equal(found[...], content)
 
 
+def test_a_shard_that_is_linked_elsewhere_is_not_written_through(tmp_path: Path) -> None:
+    array = made(tmp_path, "a.zarr/x", (2,), "int32", 2)
+    file = tmp_path / array.write(tmp_path, 0, np.array([7, 8], "int32"))
+    (tmp_path / "link").hardlink_to(file)
+    before = file.read_bytes()
+    array.write(tmp_path, 0, np.array([1, 2], "int32"))
+    assert (tmp_path / "link").read_bytes() == before != file.read_bytes()
+
+
 def test_reopening_keeps_shards_and_mends_torn_metadata(tmp_path: Path) -> None:
     array = made(tmp_path, "a.zarr/x", (5,), "int32", 2)
     array.write(tmp_path, 0, np.array([7, 8], "int32"))

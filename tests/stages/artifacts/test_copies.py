@@ -140,9 +140,12 @@ def lead_elsewhere(content: dict[str, Any]) -> None:
         (lambda content: content.update(id="0" * 12), "holds model/000000000000"),
         (lambda content: content["config"].update(length=11), "has the id"),
         (lambda content: content["files"].pop("cubes.zarr/cubes/c/1"), "c/1 is not what the manifest says"),
-        (lambda content: content["files"].update({"progress.jsonl": NOTHING}), "cannot have the names"),
-        (lambda content: content["files"].update({"cubes.zarr/cubes/c/1/x": NOTHING}), "cannot have the names"),
-        (lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]), "in circles"),
+        (lambda content: content["files"].update({"progress.jsonl": NOTHING}), "manifest conflict"),
+        (
+            lambda content: content["files"].update({"cubes.zarr/cubes/c/1/x": NOTHING}),
+            "manifest conflict",
+        ),
+        (lambda content: content["inputs"]["squares"].update(kind="model", id=content["id"]), "form a cycle"),
     ],
 )
 def test_manifests_of_strangers_are_refused(

@@ -33,7 +33,7 @@ def datastore(store: Store, tokens: Artifact, split: str) -> Artifact:
         ({"train": 90}, 1, set()),
     ],
 )
-def test_a_split_is_the_datastores_own_if_its_ids_are(
+def test_a_split_is_the_datastores_own_if_its_token_ids_are_the_same(
     store: Store, lengths: dict[str, int], seed: int, own: set[str]
 ) -> None:
     stored = datastore(store, small_tokens(store), "train")
@@ -45,7 +45,7 @@ def test_the_own_split_is_the_one_that_was_stored(store: Store) -> None:
     assert own_splits(datastore(store, tokens, "valid"), tokens) == {"valid"}
 
 
-def test_a_missing_split_is_refused_with_what_mends_it(store: Store) -> None:
+def test_a_missing_split_is_refused_with_the_command_that_makes_it(store: Store) -> None:
     tokens = small_tokens(store, lengths={"train": 9, "valid": 9, "test": 0})
     require_split(tokens, "train")
     tokenize = f"memlm tokenize --tokenizer {tokens.reference} --test FILE --store {store.root}"

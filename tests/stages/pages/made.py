@@ -34,7 +34,7 @@ def source(report: Mapping[str, Any]) -> Source:
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
-STATED = ("split", "score", "tokens", "method", "rows")
+STATED = ("split", "score", "tokens", "method", "rows", "outside_repeated_paragraphs")
 READ_OF_A_REPORT = {"method": "lm", "split": "test", "score": "all", "memories": [], "rows": [{"row": "plain"}]}
 """What others expect in the manifest of every report."""
 READ_OF_A_ROW = {"perplexity": None, "nll": None}

@@ -128,6 +128,23 @@ def seeds_of(store: Store, first: Artifact, name: str, plain: Sequence[float], k
     return reports
 
 
+def test_means_over_seeds_are_held_against_counting_on_new_text(store: Store) -> None:
+    """The second run alone would lose, and so would both on all of the text."""
+    first, reports = made.chain(store), []
+    tokens, (_, counting) = first.input("tokens"), counted(70.0, 90.0)
+    for seed, (value, new) in enumerate([(60.0, 80.0), (90.0, 91.0)]):
+        model = made.made(store, "model", metrics={"parameters": 1234}, seed=seed, tokens=tokens)
+        rows = [made.row("plain", 100.0), {**made.row("knn-lm", value), "control": counting["control"]}]
+        outside = {"repeated_share": 0.25, "rows": [{"row": "knn-lm", "perplexity": new}], "texts": []}
+        read = {"tokens": tokens.reference, "model": model.reference}
+        told = made.metrics({"rows": rows, "outside_repeated_paragraphs": outside}, read)
+        reports.append(made.made(store, "report", found=told, tokens=tokens, model=model))
+    (table,) = seeds = seed_tables(reports)
+    assert table["groups"][0]["rows"][1]["against_counting"] == (85.5, 90.0)
+    rows = headline(read_sources(reports, lineage_of(reports), lambda report: []), means_over_seeds(seeds))
+    assert [row.against_counting for row in rows if row.name == "knn-lm"] == [(85.5, 90.0)] * 2
+
+
 def test_the_luckiest_seed_is_not_the_lowest_report(store: Store) -> None:
     first = made.chain(store)
     small = seeds_of(store, first, "small", [100.0, 102.0], [80.0, 100.0])

@@ -1,4 +1,4 @@
-"""For how long a machine is timed, so that what is foretold is right and nobody waits."""
+"""Duration of the timing: long enough for a right estimate, and no longer."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,15 @@ import pytest
 
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
-from stages.training.speed import A_FEW, ENOUGH, FEWEST, LONGEST, MOST, WARM_UP, training_speed
+from stages.training.speed import (
+    ENOUGH_SECONDS,
+    MAX_SECONDS,
+    MAX_UPDATES,
+    MIN_UPDATES,
+    SLOW_SECONDS,
+    WARM_UP,
+    training_speed,
+)
 from stages.training.training_data import Run
 
 ENDLESS = 10_000
@@ -15,13 +23,13 @@ ENDLESS = 10_000
 @pytest.mark.parametrize(
     ("seconds", "updates", "expected", "least"),
     [
-        ([0.05] * ENDLESS, WARM_UP + round(ENOUGH / 0.05), 0.05, 0.0),
-        ([0.001] * ENDLESS, WARM_UP + MOST, 0.001, 0.0),
-        ([1.5] * ENDLESS, WARM_UP + FEWEST, 1.5, 0.0),
-        ([11.0] * ENDLESS, round(2 * LONGEST / 20), 11.0, 0.0),
+        ([0.05] * ENDLESS, WARM_UP + round(ENOUGH_SECONDS / 0.05), 0.05, 0.0),
+        ([0.001] * ENDLESS, WARM_UP + MAX_UPDATES, 0.001, 0.0),
+        ([1.5] * ENDLESS, WARM_UP + MIN_UPDATES, 1.5, 0.0),
+        ([11.0] * ENDLESS, round(2 * MAX_SECONDS / 20), 11.0, 0.0),
         ([0.5] * 8 + [3.0] * 2 + [0.5] * ENDLESS, 10, 0.5, 0.0),
-        ([0.5] * ENDLESS, WARM_UP + round(A_FEW / 0.5), 0.5, 3.0 * 1024 / 0.5),
-        ([0.5] * ENDLESS, WARM_UP + round(ENOUGH / 0.5), 0.5, 1.5 * 1024 / 0.5),
+        ([0.5] * ENDLESS, WARM_UP + round(SLOW_SECONDS / 0.5), 0.5, 3.0 * 1024 / 0.5),
+        ([0.5] * ENDLESS, WARM_UP + round(ENOUGH_SECONDS / 0.5), 0.5, 1.5 * 1024 / 0.5),
     ],
     ids=[
         "until there is enough",
@@ -36,7 +44,7 @@ ENDLESS = 10_000
 def test_a_machine_is_timed_for_as_long_as_its_speed_takes_to_show(
     seconds: list[float], updates: int, expected: float, least: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Updates of so many seconds each, but for the first of all, which is slow."""
+    """Each update takes the given seconds; the first takes longer."""
     clock = SimpleNamespace(now=0.0)
     ran: list[int] = []
 
