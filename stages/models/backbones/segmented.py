@@ -179,7 +179,7 @@ def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
 
 
 class SegmentedByDistance(Segmented):
-    """Positions are known by their distances, as sinusoids; embeddings enter, and the last norm leaves."""
+    """Network with relative positions, given by sinusoids of distances; the last block's output is normalized."""
 
     def __init__(self, config: DistancesConfig) -> None:
         super().__init__(config)

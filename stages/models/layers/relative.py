@@ -26,10 +26,10 @@ def relative_attention(
 ) -> Float[Tensor, "heads B L d_head"]:
     """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
 
-    The last L of the K keys belong to the L queries. Every query is multiplied with every distance K … 0. If this
-    matrix is read row after row, from its L-th number, as rows of K numbers, then the number at (i, j) belongs to
-    query i and distance i - j. So the shift is a view. Its entries for future keys come from the first L - i' numbers
-    of each row i', which are not used otherwise, and are set to -inf.
+    The last L of the K keys belong to the L queries. Every query is multiplied with every distance K … 0. Read this
+    matrix row after row, from its L-th number, as rows of K numbers: then (i, j) is query i at distance i - j. So the
+    shift is a view. For future keys it reads the first L - i' numbers of each row i'. These have no other use, and are
+    set to -inf.
 
     Args:
         q: [heads, B, L, d_head].

@@ -155,7 +155,7 @@ class Passage(NamedTuple):
     document_offset: Tensor | None = None
     """Offset of each of the n positions within its document, int64 [B, n]; None: the stream is one document."""
     tokens: Tensor | None = None
-    """Tokens at the n positions, int64 [B, n]; a layer remembers those before. None: there are embeddings alone."""
+    """Tokens at the n positions, int64 [B, n]; earlier ones are in the layer's memory. None: not known."""
 
 
 class StreamInputs(NamedTuple):
