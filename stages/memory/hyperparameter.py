@@ -54,7 +54,7 @@ Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
 """One number, several to choose from, or `tune`: the default grid."""
 PolicyName = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]{3,}$")]
-"""A number for each context, from a policy that is fitted on the tuning split; see `stages.retrieval.weights`."""
+"""Name of a policy, fitted on the tuning split, that gives a number for each context: `stages.retrieval.weights`."""
 Count = Annotated[int, Field(gt=0)]
 
 

@@ -69,7 +69,7 @@ def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: i
 
 
 def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[float]:
-    """Threshold for each share, in (0, 1): the share of the n outputs that are at or above it.
+    """Threshold for each share, in (0, 1): that fraction of the n outputs is at or above it.
 
     >>> import torch
     >>> thresholds(torch.tensor([0.125, 0.5, 0.25, 0.375]), [0.25, 0.5])

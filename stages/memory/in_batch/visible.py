@@ -65,7 +65,7 @@ class Visible:
         return _shared(start, stop, starts, stops) - _shared(*hidden, starts, stops)
 
     def cuts(self, keys: int) -> list[int]:
-        """Keys, rising, between which rows whose bounds are the same all read everything or nothing."""
+        """Increasing keys; between two of them, rows that all have the same bounds read every key or none."""
         bounds = torch.stack(self._bounds).clamp(0, keys)
         return sorted({*bounds.amin(1).tolist(), *bounds.amax(1).tolist()})
 
