@@ -1,7 +1,7 @@
 """Completions for a shell: artifacts of the store, recipes, presets, methods, backbones.
 
-Typer calls each with its context and what is typed so far; `words` makes one of names alone. Nothing is imported that
-computes, and no manifest is read; what cannot be told is not offered.
+Typer calls each function with its context and the text typed so far; `words` makes one from names alone. No numerical
+library is imported, and no manifest is read.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.references import names, references
 
 Offered = list[str | tuple[str, str]]
-"""Words, or words with what they mean."""
+"""Words, or words with their meanings."""
 
 
 def artifacts(*kinds: str) -> Callable[[typer.Context, str], Offered]:
@@ -33,17 +33,17 @@ def _references(store: Path, kinds: tuple[str, ...], incomplete: str) -> Iterato
     for kind in wanted:
         yield from ((f"{kind}/{name}", id) for name, id in names(store, kind).items())
     found = [reference for reference in references(store) if reference.partition("/")[0] in wanted]
-    # By the time of folders, not by manifests: a person waits for the shell.
+    # By the times of folders, not by manifests: a person is waiting for the shell.
     yield from sorted(found, key=lambda reference: -(store / reference).stat().st_mtime)
 
 
 def words(names: Callable[[], Iterable[str]]) -> Callable[[typer.Context, str], Offered]:
-    """Names that are looked up when Tab is pressed."""
+    """A completion of names that are looked up when Tab is pressed."""
     return lambda ctx, incomplete: list(names())
 
 
 def recipes(ctx: typer.Context, incomplete: str) -> Offered:
-    """Shipped recipes, and files of the folder that may be some."""
+    """Shipped recipes, and files of the folder that may be recipes."""
     from pipelines.recipe import shipped_recipes
 
     return [*shipped_recipes(), *_files(incomplete, "*.toml")]
@@ -57,7 +57,7 @@ def planned(ctx: typer.Context, incomplete: str) -> Offered:
 
 
 def presets(ctx: typer.Context, incomplete: str) -> Offered:
-    """Presets with the first line of what they are, and files that may be some."""
+    """Presets with the first line of their descriptions, and files that may be presets."""
     return [*preset_names_alone(ctx, incomplete), *_files(incomplete, "*.toml")]
 
 
@@ -68,7 +68,7 @@ def preset_names_alone(ctx: typer.Context, incomplete: str) -> Offered:
 
 
 def tokenizers(ctx: typer.Context, incomplete: str) -> Offered:
-    """Tokenizers by name, those of other tokens, and files."""
+    """Kinds of tokenizers, tokens whose tokenizer can be reused, and files."""
     from stages.text import TOKENIZERS
 
     names = [name for name in TOKENIZERS.names() if name != "given"]
@@ -88,7 +88,7 @@ def _head(file: Path) -> str:
 
 
 def _files(incomplete: str, pattern: str) -> list[str]:
-    """Files, and folders on the way to some, that begin with what is typed."""
+    """Files, and folders that may lead to some, whose names begin with the typed text."""
     folder = Path(incomplete).parent if not incomplete.endswith("/") else Path(incomplete)
     try:
         found = [*folder.glob(pattern), *(path for path in folder.iterdir() if path.is_dir())]

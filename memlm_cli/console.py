@@ -1,4 +1,4 @@
-"""Where a command writes: answers to stdout, all else to stderr; and files that the user names."""
+"""Output of a command: answers to stdout, everything else to stderr; and files that the user names."""
 
 import errno
 import os
@@ -14,50 +14,51 @@ from stages.reporting import first_process
 
 
 class Listener(Protocol):
-    """Who draws on the terminal, and makes room for what is written there."""
+    """Something that draws on the terminal, and makes room when other text is written there."""
 
     def hear(self, *, amid_line: bool = False) -> None:
-        """Something is written now; `amid_line`: without an end of its line, where nothing is shown."""
+        """Called before a text is written; `amid_line`: it does not end its line, so nothing may be drawn after it."""
 
 
 @dataclass
 class State:
-    """Where words go at this moment."""
+    """Present destinations of messages."""
 
     reporter: Listener | None = None
-    """The innermost reporter of work under way; None: nothing is worked on, or something else is waited for."""
+    """The innermost reporter of work under way; None: there is no work, or the command waits for something else."""
     screen: TextIO | None = None
-    """Where messages go while work is reported, even if a library's own words are sent elsewhere meanwhile."""
+    """Stream of messages while work is reported, even if a library's own output is redirected meanwhile."""
 
 
 state = State()
 
 
 def screen() -> TextIO:
-    """Where messages go."""
+    """The stream of messages."""
     return state.screen or sys.stderr
 
 
 def say(message: str, *, styled: bool = False) -> None:
-    """Lines on stderr; `styled`: with bold and colours of memlm's own."""
+    """Write lines to stderr; `styled`: with memlm's own bold and colours."""
     _write(message, screen(), styled=styled)
 
 
 def answer(text: str, *, styled: bool = False) -> None:
-    """Write an answer to stdout; `styled` as above."""
+    """Write an answer to stdout; `styled` as in `say`."""
     if first_process():
         _write(text, sys.stdout, styled=styled)
 
 
 def answer_part(text: str) -> bool:
-    """A part of an answer, at once, as it is; whether anyone reads it."""
+    """Write a part of an answer at once, unchanged; returns whether anyone reads it."""
     return _write(text, sys.stdout, end="")
 
 
 def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> bool:
-    """Write, unless the reader has gone away, which is no error: work goes on. Returns whether there is a reader.
+    """Write, unless the reader has gone away. That is no error: work continues. Returns whether there is a reader.
 
-    Answers are data, and stay as they are where no terminal shows them; a log of messages is sure to reach one.
+    Answers are data, and stay unchanged outside a terminal. Messages are made harmless everywhere, since logs are read
+    in terminals.
     """
     shown = harmless(text, styled=styled) if stream.isatty() or stream is screen() else text
     try:
@@ -70,21 +71,21 @@ def _write(text: str, stream: TextIO, end: str = "\n", styled: bool = False) -> 
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        write_nowhere(stream)  # what could not be written would fail once more when the process ends
+        write_nowhere(stream)  # unwritten data would fail again when the process ends
         name = "stdout" if stream is sys.stdout else "stderr"
         raise ResourceError(f"There is no room where {name} goes ({error.strerror}). {MAKE_ROOM}") from None
     return True
 
 
 def write_nowhere(stream: TextIO) -> None:
-    """Let all that is still written to a stream vanish: its reader has gone away."""
+    """Discard everything written to a stream from now on, since its reader has gone away."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def open_closed_streams() -> None:
-    """Let standard streams that the caller closed (`memlm train >&-`) lead nowhere.
+    """Point standard streams that the caller closed (`memlm train >&-`) to the null device.
 
-    Their numbers are taken, lowest first: a file that is opened later would get one, and whatever libraries print.
+    Otherwise a file opened later would get the free descriptor, and with it the output of libraries.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -104,12 +105,12 @@ def answers_on_terminal() -> bool:
 
 
 def printable(text: str) -> str:
-    """A text in one line: what would move the cursor is spelled out."""
+    """A text in one line, with characters that move the cursor spelled out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def harmless(text: str, *, styled: bool = False) -> str:
-    """A text as a terminal may show it: what would command it, or turn the direction of writing, is spelled out.
+    """A text that is safe on a terminal: control characters and changes of writing direction are spelled out.
 
     `styled`: bold and colours stay.
     """
@@ -142,18 +143,18 @@ def write_html(command: str, path: Path, text: str) -> None:
 
 
 def check_output_file(option: str, path: Path) -> None:
-    """Raises UsageError if no file can be at a path that an option names: it is a folder, or in none."""
+    """Raises UsageError if an option's path cannot be a file: it is a folder, or its folder is missing."""
     if path.is_dir() or not path.parent.is_dir():
         raise UsageError(f"{option} {path} cannot be written: name a file in a folder that is there.")
 
 
 def has_display() -> bool:
-    """Whether a browser could open a window; one in the terminal would take that over."""
+    """Whether a browser could open a window; a browser in the terminal would take the terminal over."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def open_page(command: str, page: Path) -> None:
-    """Open a page in the browser; where none can be started, say where it is."""
+    """Open a page in the browser; if none can be started, say where the page is."""
     import webbrowser
 
     if not webbrowser.open(page.resolve().as_uri()):

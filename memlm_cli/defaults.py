@@ -1,6 +1,6 @@
 """`memlm.toml`: defaults of options, in the folder in which memlm is started.
 
-A value stands for what would be typed behind the option; options and the environment win over it.
+A value is what would be typed after the option; typed options and the environment win over it.
 """
 
 import shlex
@@ -23,7 +23,7 @@ SHARED = (
     "checkpoint-seconds",
     "no-wait",
 )
-"""Options that may stand at the top, for all commands that have them."""
+"""Options that are allowed at the top of the file, for all commands that have them."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class Default:
     """One line of the file, for one command."""
 
     command: tuple[str, ...]
-    """Its words, as `("artifacts", "list")`."""
+    """Words of the command, as `("artifacts", "list")`."""
     option: str
-    """Its name without dashes."""
+    """Name of the option without dashes."""
     parameter: str
     value: Any
-    """The value as typed: a text, a list of texts, or for a switch a boolean."""
+    """The value as typed: a text or a list of texts; for a switch a boolean."""
     shared: bool
     """Whether it is for all commands."""
 
     @property
     def shown(self) -> str:
-        """The same on the command line; for a switch that is off, which few options can express, as in the file."""
+        """The default as typed on the command line; a switch that is off is shown as in the file."""
         if self.value is False:
             return f"{self.option} = false"
         if self.value is True:
@@ -59,7 +59,7 @@ class Defaults:
 
     @property
     def by_command(self) -> dict[str, Any]:
-        """As the command line reads it: command -> parameter -> value, nested for groups of commands."""
+        """Defaults in Click's form: command -> parameter -> value, nested for groups of commands."""
         tables: dict[str, Any] = {}
         for entry in self.entries:
             table = tables
@@ -73,10 +73,10 @@ class Defaults:
 
 
 def read_defaults(group: Any, path: Path = FILE) -> Defaults:
-    """The defaults in a file, checked against the commands of `group`; none where there is no such file."""
+    """The defaults in a file, checked against the commands of `group`; empty if there is no such file."""
     if not path.exists():
         return Defaults()
-    # settings take a quarter of the time of a help page
+    # importing settings takes a quarter of the time of a help page
     from stages.config import read_toml
 
     try:
@@ -95,7 +95,7 @@ def _shared(table: Mapping[str, Any], group: Any) -> Iterator[Default]:
 
 
 def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> Iterator[Default]:
-    """Values of single commands. Raises: UsageError for a name that is none, or a value that is not legal."""
+    """Values for single commands. Raises: UsageError for an unknown name, or an illegal value."""
     below, options = getattr(group, "commands", {}), _options(group) if above else {}
     for name, value in ((key.replace("_", "-"), value) for key, value in table.items()):
         place = (*above, name)
@@ -112,10 +112,10 @@ def _own(table: Mapping[str, Any], group: Any, above: tuple[str, ...] = ()) -> I
 
 
 def _default(words: tuple[str, ...], command: Any, option: str, value: Any, *, shared: bool = False) -> Default:
-    """A value, as its option reads what is typed. Raises: UsageError if it does not."""
+    """A value as parsed by its option. Raises: UsageError if the option refuses it."""
     parameter, place = _options(command)[option], option if shared else ".".join((*words, option))
     try:
-        # Click reads the value, so that the file is as strict as what is typed, in the same words.
+        # Click parses the value, so that the file is as strict as the command line, with the same messages.
         typed = _as_typed(parameter, value)
         context = typer.Context(command, info_name=" ".join(("memlm", *words)))
         parameter.handle_parse_result(context, {parameter.name: typed}, [])

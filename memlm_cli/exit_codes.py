@@ -23,7 +23,7 @@ from stages.registry import OUTSIDE
 BUG, USAGE, RESOURCES, INTERRUPTED, TERMINATED = 1, 2, 5, 130, 143
 _DENIED = (errno.EACCES, errno.EPERM)
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
-# Typer exports no name for it.
+# Typer does not export it.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer's exception for an error in the command line."""
 
@@ -104,7 +104,7 @@ def usage_message(error: BaseException) -> str:
 
 
 BEGINNING = 5
-"""First letters that a suggested option shares with the typed one: `--vocabulary` suggests `--vocab-size`."""
+"""Number of first letters that a suggested option shares with the typed one: `--vocabulary`, `--vocab-size`."""
 
 
 def _suggestion(option: str, context: Any) -> str:
@@ -123,7 +123,7 @@ def _suggestion(option: str, context: Any) -> str:
 
 
 def _shortage(error: BaseException) -> Failure | None:
-    """Failure of a full disk, or of memory that ran out."""
+    """Failure because the disk is full or memory ran out."""
     failure = disk_failure(error, Path(str(getattr(error, "filename", None) or ".")))
     if failure is None and _is_out_of_memory(error):
         failure = (

@@ -2,7 +2,7 @@
 
     python -m memlm_cli.harness run --model memlm --model_args ref=index/x,report=report/y --tasks lambada_openai
 
-registers `memlm` and hands over to the harness, whose every other option works as ever.
+registers `memlm` and starts the harness; all its other options work as usual.
 """
 
 import sys
@@ -18,11 +18,11 @@ from stages.errors import MemlmError, UsageError, did_you_mean
 from stages.inspection.settings import ReadSettings
 
 OF_REPORT = "report"
-"""Where no memory is named; None is what the harness makes of `memory=none`, the model alone."""
+"""Default: the memories of the report. None, the harness's value for `memory=none`, is the model alone."""
 UNASKED_DEVICE = "cuda:0"
-"""Device that the harness's command names where the user named none, on machines without a GPU, too."""
+"""The harness's default device, even on machines without a GPU."""
 MOST_TOKENS = 256
-"""Written where a task does not say."""
+"""Number of tokens to write if a task gives none."""
 
 
 @register_model("memlm")
@@ -41,9 +41,9 @@ class MemlmLM(TemplateLM):
         max_batch_size: int | None = None,
         **settings: Any,
     ) -> None:
-        """Args: as of `memlm inspect`; `seed` for tasks that sample. Requests are read one at a time.
+        """Args: those of `memlm inspect`, and `seed` for tasks that sample. Requests are read one at a time.
 
-        Raises: UsageError or ArtifactError for what does not go together.
+        Raises: UsageError or ArtifactError for arguments that do not fit each other.
         """
         from memlm_cli.notebook import open as open_store
 
@@ -69,7 +69,7 @@ class MemlmLM(TemplateLM):
 
     @property
     def tokenizer_name(self) -> str:
-        """Names the requests that the harness keeps (`--cache_requests`)."""
+        """Key of requests in the harness's cache (`--cache_requests`)."""
         return self._reader.loaded.read["tokens"].reference.replace("/", "-")
 
     def get_model_info(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class MemlmLM(TemplateLM):
 
         answers = []
         for pair, context, continuation in _shown(requests, "loglikelihood", disable_tqdm):
-            behind = [] if not pair[0] else context  # an empty one is the lone <eos> that stands there in any case
+            behind = [] if not pair[0] else context  # an empty context is a lone <eos>, which is there in any case
             log_p, best = continuation_scores(self._reader.loaded, behind, continuation)
             answers.append((float(log_p.sum()), bool(best.all())))
             self.cache_hook.add_partial("loglikelihood", pair, answers[-1])
@@ -136,7 +136,7 @@ class MemlmLM(TemplateLM):
 
 
 def _device(asked: str | None) -> str:
-    """The harness's `--device` as memlm has it. Raises: UsageError for a GPU other than the first."""
+    """memlm's device for the harness's `--device`. Raises: UsageError for a GPU other than the first."""
     if asked == UNASKED_DEVICE:
         return "auto"
     kind, _, index = (asked or "auto").partition(":")

@@ -1,4 +1,4 @@
-"""An inspected passage as text; and how memories, and what was retrieved of them, are written in a line."""
+"""An inspected passage as text; memories and retrieved contexts as single lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ def reading_line(memory: Mapping[str, Any]) -> str:
     parts = ["+".join(memory["sources"]), memory["reader"]]
     for name in hyperparameters():
         if name == memory.get("learned"):
-            # what reads a report knows no split: it tunes nothing itself
+            # numbers read from a report have no tuning split
             where = f" on {memory['tune_split']}" if "tune_split" in memory else ""
             parts.append(f"{name} learned{where} (one for all: {number(memory[name])})")
         elif memory.get(name) is not None:
@@ -32,7 +32,7 @@ def reading_line(memory: Mapping[str, Any]) -> str:
 
 
 def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line a reading whose numbers are settled: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
+    """One line for each reading with settled numbers: `datastore: external, interpolate, k 1,024, lambda 0.25`."""
     from stages.retrieval.hyperparameters import memory_words
 
     remarks = {
@@ -45,39 +45,39 @@ def memory_lines(memories: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def source_line(context: "Context") -> str:
-    """Where a context stands, and its text with the token that it holds in brackets."""
+    """The place of a context, and its text with its token in brackets."""
     where = place_of(context.source) if context.back is None else f"{context.back} back"
     matched = "" if context.matched is None else f", {context.matched} token{'s' * (context.matched != 1)} the same"
     return f"{where}{matched}: {text_around(context.source)}"
 
 
 def place_of(source: "Excerpt") -> str:
-    """Where in a corpus a token stands, in one line."""
+    """The place of a token in a corpus, in one line."""
     return printable(source.place)
 
 
 def text_around(source: "Excerpt") -> str:
-    """The text around a token in one line, the token in brackets, spelled as it is by itself."""
+    """The text around a token in one line, with the token in brackets and its white space spelled out."""
     space = " " if source.token[:1].isspace() else ""
     return printable(" ".join(f"{source.before}{space}[{shown(source.token)}]{source.after}".split()))
 
 
 def shown(label: str) -> str:
-    """A token by itself, white space spelled out."""
+    """A token with its white space spelled out."""
     return printable(label.strip()) or repr(label)
 
 
 GAIN, LOSS = "green", "red"
-"""Colours of tokens that memory makes likelier, or less likely, on a terminal."""
+"""Terminal colours of tokens that memory makes more or less likely."""
 TOLD = 0.05
-"""Nats of gain or loss from which on a token is coloured."""
+"""Minimum gain or loss, in nats, of a coloured token."""
 
 
 def inspected_text(found: "Inspected", *, terminal: bool) -> str:
     """Headline, table and contexts.
 
     Args:
-        terminal: whether a terminal shows it, which gives it colour.
+        terminal: whether it is for a terminal; then it has colours.
     """
     parts = [f"{found.model}, {found.split}, tokens {found.start} to {found.start + len(found.tokens) - 1}"]
     parts += memory_lines(found.memories)
@@ -101,7 +101,7 @@ def _cells(token: "TokenView") -> list[Cell]:
 
 
 def _context_lines(found: "Inspected", token: "TokenView") -> Iterator[str]:
-    """Contexts that a token was read from, the heaviest first."""
+    """Contexts retrieved for a token, by descending weight."""
     words = found.memory_words
     if token.contexts or token.entered or token.looked_up:
         yield f"\n{token.position} {shown(token.label)}"

@@ -6,11 +6,11 @@ from stages.artifacts.artifact import Artifact, ancestors, descendants, reached
 
 
 def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str:
-    """Each artifact under the last of those that it was made from; others, that do not lead there, beside it.
+    """Draw each artifact under the latest of its inputs; inputs that do not lead there are named next to it.
 
     Args:
         artifacts: what to draw; inputs that are not among them are left out.
-        names: what to put in brackets behind a reference.
+        names: texts in brackets after a reference.
     """
     parents = {artifact.reference: artifact.parents for artifact in artifacts}
     place: dict[str, int] = {}
@@ -28,8 +28,8 @@ def lineage_tree(artifacts: Sequence[Artifact], names: Mapping[str, str]) -> str
 
 
 def _branches(below: Mapping[str | None, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """Prefix of each reference, from the top down; `below` has those under each, and under None the roots."""
-    # A stack, no recursion: a lineage may be thousands deep.
+    """Each reference with its prefix, from the top down; `below`: the children of each, and the roots under None."""
+    # A stack instead of recursion: a lineage may be thousands deep.
     waiting = [("", "", reference) for reference in reversed(below.get(None, ()))]
     while waiting:
         branch, trunk, reference = waiting.pop()
@@ -47,7 +47,7 @@ def relatives(reference: str, artifacts: Sequence[Artifact]) -> list[Artifact]:
 
 
 def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
-    """The same artifacts, each after all that it was made from; what is its own ancestor stands anywhere."""
+    """The artifacts in topological order, inputs first; an artifact in a cycle may come anywhere."""
     known = {a.reference: a for a in artifacts}
     ordered: dict[str, Artifact] = {}
     seen: set[str] = set()
@@ -55,7 +55,7 @@ def parents_first(artifacts: Sequence[Artifact]) -> list[Artifact]:
         waiting = [artifact.reference]
         while waiting:
             reference = waiting[-1]
-            # Seen already: a circle, which only a crafted store has, ends here.
+            # Seen already: a cycle, possible only in a crafted store, ends here.
             parents = [] if reference in seen else sorted(known[reference].parents, reverse=True)
             seen.add(reference)
             missing = [parent for parent in parents if parent in known and parent not in ordered]

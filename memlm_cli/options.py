@@ -1,4 +1,4 @@
-"""The options that every stage's command has, given to it as one value, and those that several commands share."""
+"""The options of every stage's command, passed as one value, and options that several commands share."""
 
 import inspect
 from dataclasses import dataclass
@@ -55,10 +55,10 @@ JsonOption = Annotated[bool, everywhere("--json", "Print JSON on stdout.")]
 
 @dataclass(frozen=True)
 class OptionsOf:
-    """Marks a parameter of a command that is a group of settings, each an option: `Annotated[T, OptionsOf("m:T")]`."""
+    """Marks a parameter of a command as a group of settings, each an option: `Annotated[T, OptionsOf("m:T")]`."""
 
     target: str
-    """The class of the settings, as `module:Class`; imported when the options are asked for."""
+    """The class of the settings, as `module:Class`; imported when the options are needed."""
 
 
 ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:ReadSettings")]
@@ -67,13 +67,13 @@ ReadOptions = Annotated["ReadSettings", OptionsOf("stages.inspection.settings:Re
 
 @dataclass(frozen=True)
 class Asked:
-    """Values of the options that every command has that answers a question about artifacts."""
+    """Values of the options of all commands that answer questions about artifacts."""
 
     store: StoreOption = DEFAULT_STORE
     json: JsonOption = False
 
     def open_store(self) -> "Store":
-        """The store that is asked for."""
+        """Open the requested store."""
         from stages.artifacts.store import Store
 
         return Store(self.store)
@@ -81,7 +81,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Common(Asked):
-    """Values of the options that every stage's command has. Raises UsageError for one that makes no sense."""
+    """Values of the options of every stage's command. Raises UsageError for an invalid one."""
 
     name: Annotated[str | None, everywhere("--name", "Give the artifact a name, for references KIND/NAME.")] = None
     device: Annotated[
@@ -115,9 +115,9 @@ class Common(Asked):
     verbose: Annotated[bool, everywhere("--verbose", "Print all details of a result, not only its table.")] = False
     plan: Annotated[bool, typer.Option("--plan", hidden=True, help="Same as memlm plan.")] = False
     by_default: frozenset[str] = frozenset()
-    """Parameters of the command whose values are defaults of `memlm.toml`, over which all that was typed wins."""
+    """Parameters of the command with defaults from `memlm.toml`; everything typed wins over them."""
     default_set: tuple[str, ...] = ()
-    """Values of `set` in `memlm.toml`; they hold in addition to those after `--set`, which win."""
+    """Values of `set` in `memlm.toml`; typed values of `--set` are added, and win."""
 
     def __post_init__(self) -> None:
         if not 0 < self.checkpoint_seconds < float("inf"):
@@ -128,7 +128,7 @@ class Common(Asked):
             check_name(self.name)
 
     def execution(self, reporter: "Reporter") -> "Execution":
-        """How to work."""
+        """Reporter, device and other circumstances of a run, without influence on ids."""
         from stages.artifacts.stage import Execution
 
         cluster = None if self.executor == "local" else self.executor

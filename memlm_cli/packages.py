@@ -1,4 +1,4 @@
-"""The packages that memlm works with: which are there, which are not, and which of its extras brings them."""
+"""Packages of memlm: installed ones, missing ones, and the extras that bring them."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 
 OWN = ("memlm_cli", "pipelines", "stages")
-"""A module of these that is missing is a bug."""
+"""memlm's own packages: a missing module of these is a bug."""
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Dependency:
 
     package: str
     line: str
-    """As pip takes it: `transformers<6,>=5`."""
+    """Requirement as for pip: `transformers<6,>=5`."""
     extra: str | None
     """The extra of memlm that brings it; None: every installation has it."""
     installed: str | None
-    """Version; None: it is not there."""
+    """Installed version; None: it is not installed."""
     fits: bool
-    """Whether it is there in a version that will do."""
+    """Whether it is installed in a suitable version."""
 
     @property
     def problem(self) -> str:
@@ -33,7 +33,7 @@ class Dependency:
 
 
 def dependencies(requirements: Iterable[str] | None = None) -> list[Dependency]:
-    """All that memlm wants, extras included, each compared with what is installed.
+    """All requirements of memlm, extras included, each compared with the installed package.
 
     Args:
         requirements: those of memlm; None: as its installation says.
@@ -56,7 +56,7 @@ def _dependencies(requirements: Iterable[str]) -> Iterator[Dependency]:
 
 
 def installed(package: str) -> str | None:
-    """Version of a package; None: it is not there."""
+    """Version of a package; None: it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -69,10 +69,10 @@ def install_command(packages: Iterable[Dependency]) -> str:
 
 
 def installation(module: str, requirements: Iterable[str] | None = None) -> str:
-    """The commands that install what a module is in, and the extras of memlm that do.
+    """The commands that install a module's distribution, and the extras of memlm that contain it.
 
     Args:
-        module: as it is imported (`faiss`); distributions are called like it, or begin with it (`faiss-cpu`).
+        module: import name (`faiss`); distributions have the same name, or begin with it (`faiss-cpu`).
         requirements: those of memlm; None: as its installation says.
 
     >>> installation("faiss", ["zarr>=3", 'faiss-cpu>=1.10; extra == "cpu"', 'faiss-gpu>=1.10; extra == "gpu"'])

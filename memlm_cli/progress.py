@@ -1,4 +1,4 @@
-"""Progress of work: a bar on a terminal, else a line now and then; and that work goes on where there is none."""
+"""Progress of work: a bar on a terminal, else a line now and then; and a sign of life without progress."""
 
 import math
 import shutil
@@ -17,11 +17,11 @@ SECONDS_BETWEEN_LINES = 30.0
 SECONDS_BETWEEN_TICKS = 1.0
 SECONDS_BETWEEN_DRAWINGS = 0.1
 QUIET_SECONDS = 2.0
-"""After so long without a word, and without progress, a terminal or a notebook shows that work goes on."""
+"""Seconds without a message or progress after which a terminal or a notebook shows that work continues."""
 
 
 class Work:
-    """Progress of some work, and the time until it ends: at its mean speed since it was first reported."""
+    """Progress of some work, and its remaining time at the mean speed since the first report."""
 
     FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt}{unit} [{elapsed}{postfix}]"
 
@@ -43,7 +43,7 @@ class Work:
         return ", ".join([counted, *self._words(), *(self._time_left() or self._silence())])
 
     def bar(self) -> str:
-        """The same for a terminal, as wide as that is, drawn by tqdm."""
+        """The progress as a bar for a terminal, as wide as it is, drawn by tqdm."""
         from tqdm import tqdm
 
         return tqdm.format_meter(
@@ -58,12 +58,12 @@ class Work:
         return [f"{figure_name(name)} {number(value)}" for name, value in self._figures.items()]
 
     def _time_left(self) -> list[str]:
-        """`["1:05 left"]`, less while nothing is reported; empty where it is not known, or over."""
+        """`["1:05 left"]`, counting down between reports; empty if not known, or over."""
         left = self._left - (self._clock() - self._heard)
         return [f"{duration(left)} left"] if left > 0 else []
 
     def _silence(self) -> list[str]:
-        """`["working, 95 s"]`, since something was reported, where that is longer than all was to take."""
+        """`["working, 95 s"]`: time since the last report, if that is longer than the expected total."""
         silent = int(self._clock() - self._heard)
         return [f"working, {silent} s"] if silent >= SECONDS_BETWEEN_LINES else []
 
@@ -71,8 +71,8 @@ class Work:
 class ConsoleReporter:
     """Messages of a stage on stderr, and its progress: as a bar on a terminal, else as a line every 30 seconds.
 
-    Between `with` and its end the bar goes on counting seconds, lines go on, and where there is no progress to show a
-    line says after a while that work goes on. Of several, one within the other, the innermost speaks.
+    Inside `with` the bar counts seconds, and lines continue. Without progress a line says after a while that work
+    continues. Among nested reporters the innermost one writes.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class ConsoleReporter:
         soon: bool = False,
     ) -> None:
         """Args:
-        soon: without a terminal the first line comes after two seconds, too, for a person who watches a notebook; that
-            holds for reporters within this one.
+        soon: the first line comes after two seconds even without a terminal, for a person who watches a notebook; this
+            also holds for nested reporters.
         """
         self.command = command
         outer = state.reporter
@@ -119,11 +119,11 @@ class ConsoleReporter:
         _make_room()
 
     def _run(self) -> None:
-        """Move what is shown while nothing is reported."""
+        """Update the display while nothing is reported."""
         while not self._stopped.wait(SECONDS_BETWEEN_TICKS):
             try:
                 self._tick()
-            except (OSError, ValueError):  # nobody reads any more
+            except (OSError, ValueError):  # the reader has gone away
                 return
 
     def _tick(self) -> None:
@@ -133,7 +133,7 @@ class ConsoleReporter:
                 self._show()
 
     def hear(self, *, amid_line: bool = False) -> None:
-        """Something is written now; `amid_line`: on a terminal, without an end of its line, where nothing is shown."""
+        """Called before a text is written; `amid_line`: on a terminal it does not end its line, so nothing is drawn."""
         with self._lock:
             self._draw("")
             self._amid_line, self._heard = amid_line, self._clock()
@@ -153,7 +153,7 @@ class ConsoleReporter:
             return
         with self._lock:
             work, now = self._work, self._clock()
-            # A new total or unit, or a count that began anew, is other work, with a speed of its own.
+            # A new total or unit, or a restarted count, is other work with its own speed.
             if work is None or (work.total, work.unit) != (total, unit) or done < work.done:
                 work = self._work = Work(done, total, unit, self._clock)
                 self._last_line, self._wait, self._drawn = now, self._patience, -math.inf
@@ -164,7 +164,7 @@ class ConsoleReporter:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """While something else is written on the terminal."""
+        """Context for writing something else on the terminal."""
         with self._lock:
             self.hear()
             yield
@@ -172,23 +172,23 @@ class ConsoleReporter:
                 self._show()
 
     def _write_line_if_due(self) -> None:
-        """The line of work that was last reported, or that work goes on; a terminal shows a bar."""
+        """Write the line of the last report, or a sign of life; on a terminal there is a bar instead."""
         now, heard = self._clock(), self._heard
         if not self._in_place and now - self._last_line >= self._wait:
             words = f"working, {int(now - heard)} s" if self._work is None else self._work.line()
             say(f"{self.command}: {words}")
-            # A line of our own is no news of the work: it was heard of when it last reported.
+            # A line of our own is no report: silence counts from the last report of the work.
             self._heard, self._last_line, self._wait = heard, now, SECONDS_BETWEEN_LINES
 
     def _show(self) -> None:
-        """Draw the bar on a terminal; without one, after a while, how long nothing was said."""
+        """Draw the bar on a terminal; if there is no bar, after a while, the time without a report."""
         if self._in_place and not self._amid_line:
             quiet = self._clock() - self._heard
             waiting = f"{self.command}: working, {int(quiet)} s" if quiet >= QUIET_SECONDS else ""
             self._draw(self._work.bar() if self._work is not None else waiting)
 
     def _draw(self, line: str) -> None:
-        """Write over the line that is shown; an empty one leaves nothing of it."""
+        """Replace the line on the terminal; an empty one erases it."""
         if line or self._shown:
             blanks = " " * (len(self._shown) - len(line))
             print(f"\r{line}{blanks}" + ("" if line else "\r"), end="", file=screen(), flush=True)
@@ -196,13 +196,13 @@ class ConsoleReporter:
 
 
 def telling(command: str) -> AbstractContextManager[object]:
-    """Show that a command is at work, from its first line to its last; one that another runs is part of that one."""
+    """Context that shows that a command is at work; a command run by another counts as part of that."""
     return ConsoleReporter(command) if state.reporter is None else nullcontext()
 
 
 @contextmanager
 def not_working() -> Iterator[None]:
-    """While something else is waited for than work: nobody says that work goes on."""
+    """Context for waiting for something other than work: no sign of life is shown."""
     _make_room()
     before, state.reporter = state.reporter, None
     try:
@@ -213,6 +213,6 @@ def not_working() -> Iterator[None]:
 
 
 def _make_room() -> None:
-    """Let what is shown of work under way vanish for a moment."""
+    """Erase the display of work under way for a moment."""
     if state.reporter is not None:
         state.reporter.hear()

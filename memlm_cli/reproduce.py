@@ -1,4 +1,4 @@
-"""The commands that made artifacts, and remarks on a report that need others: its baseline, a twin without memory."""
+"""The commands that made artifacts; and remarks on a report that need other reports: its baseline, its twin."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ def script(members: Mapping[str, "Member"]) -> str:
 
 
 def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
-    """The page of some reports, with the commands that made them, and remarks that need other reports.
+    """The page of some reports, with the commands that made them and remarks that need other reports.
 
     Args:
-        more: as of `stages.pages.page.build_page`.
+        more: arguments of `stages.pages.page.build_page`.
     """
     from stages.pages.page import build_page
 
@@ -42,7 +42,7 @@ def page_of(reports: "Sequence[Artifact]", **more: Any) -> "Page":
 
 
 def command_line(member: "Member") -> str:
-    """The command that made an artifact, lines joined by backslashes; a comment where no manifest keeps one."""
+    """The command that made an artifact, lines joined by backslashes; a comment if no manifest has it."""
     if member.artifact is None:
         return "# It is no longer in the store, and with it how it was made."
     if not member.artifact.manifest.command:
@@ -58,7 +58,7 @@ def command_line(member: "Member") -> str:
 def report_with_scores(report: "Artifact") -> str:
     """The command that makes a report again, with the scores of its tokens."""
     words = _words(report)
-    if not report.manifest.command:  # made from Python: the same readings of the same model or index
+    if not report.manifest.command:  # made from Python: a command with the same readings of the same model or index
         inputs = report.manifest.inputs
         memories = [word for one in report.config.get("memory") or () for word in ("--memory", one)]
         words = ["memlm", "evaluate", inputs.get("index", inputs["model"]).reference, *memories]
@@ -66,7 +66,7 @@ def report_with_scores(report: "Artifact") -> str:
 
 
 def _words(artifact: "Artifact") -> list[str]:
-    """The words of its command, with what was chosen by the machine (precision) or the store (an index to change)."""
+    """The words of its command, with choices that depended on the machine (precision) or the store (an old index)."""
     words, previous = ["memlm", *artifact.manifest.command], artifact.manifest.inputs.get(PREVIOUS)
     chosen = {"--precision": artifact.config.get("precision")}
     if artifact.kind == "index" and previous is not None:
@@ -75,9 +75,9 @@ def _words(artifact: "Artifact") -> list[str]:
 
 
 def baseline_remarks(report: "Artifact") -> "list[Remark]":
-    """The comparison with the baseline, where token scores allow it, and the fair baseline of a model with memory.
+    """Comparison with the baseline, if token scores allow it, and the fair baseline of a model with memory.
 
-    Nothing is said where what it needs is gone, or has a part that is not known here.
+    There is no remark if an artifact that it needs is gone, or has a part that is not installed here.
     """
     found: list[Remark] = []
     for remarks in (_against_baseline, twin_remarks):
@@ -88,7 +88,7 @@ def baseline_remarks(report: "Artifact") -> "list[Remark]":
 
 def _against_baseline(report: "Artifact") -> "Iterator[Remark]":
     if "baseline" not in report.manifest.inputs:
-        return  # what compares takes long to load
+        return  # code for comparing takes long to load
     from stages.comparison.compare import against_baseline
     from stages.comparison.sentences import baseline_values
     from stages.reports.remarks.table import remark
@@ -104,7 +104,7 @@ WITHOUT: Mapping[str, Any] = {"method": "lm", "memory": None}
 def twin_remarks(report: "Artifact") -> "list[Remark]":
     """The twin in the store, or the command that trains it; empty for a model that was trained without memory.
 
-    A model that began with the weights of another has no twin of the same cost, so nothing is said of it.
+    A model that began with the weights of another has no twin of the same cost, so there is no remark.
     """
     from stages.reports.remarks.table import remark
 

@@ -1,4 +1,4 @@
-"""The result of a stage on stderr: tables, and of a report what it means, what to mind, and where the rest stands."""
+"""The result of a stage on stderr: tables; for a report also its meaning, warnings, and the place of its page."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,37 +28,37 @@ SPLIT_COLUMNS = {
     **{name: name for name in ("characters", "bytes", "paragraphs")},
     "share": "share of text",
 }
-"""Figures of a split of tokens, and their headers; those that are no whole numbers are parts of a whole."""
+"""Figures of a split of tokens, and their headers; fractions are shares of a whole."""
 FIGURES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "bytes": ("on disk", size),
     "key": ("key", lambda key: {"ffn-input": "ffn-input, what enters the last feed-forward layer"}.get(key, key)),
     "lossless": ("keys", lambda whole: "stored whole" if whole else "stored as codes"),
 }
-"""Figures of artifacts that are not shown under their own name, as they stand."""
+"""Figures of artifacts that are not shown under their own names."""
 SAID = ("passes", "still_falling")
-"""Figures of a model that a sentence below its table tells."""
+"""Figures of a model in the sentence below its table."""
 RECALL = (
     "recall@k: of the k nearest keys of each of these queries, the share that is found; queries/s@k: how many a second "
     "are answered with k of them"
 )
 OF_THE_TABLE = ("unlike-baseline", "other-form", "no-intervals", "rough-intervals")
-"""Codes of remarks without which figures of a report's table are read wrongly."""
+"""Codes of remarks without which figures in a report's table would be misread."""
 SPLIT_WORDS = {
     "documents": "files or records, or what --documents says",
     "paragraphs": "lines up to a blank one, by which shared text is found",
     "types": "types of the vocabulary that occur in a split",
 }
 EXAMPLE_WORDS = {"pairs": {"documents": "pairs of sentences"}, "documents": {"documents": "records with a label"}}
-"""Meaning of the column where examples are no streams of text."""
+"""Meaning of the column if examples are not streams of text."""
 UNUSED_TYPES = "the vocabulary of bpe also holds all 256 bytes, and the parts of its longer types"
 
 
 def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *, verbose: bool = False) -> None:
-    """The tables of an artifact's kind; `named`: its reference stands on the screen already.
+    """Show the tables of an artifact's kind; `named`: its reference is on the screen already.
 
     Args:
-        variant: of a recipe that runs in several, which one it is of: `seed 2`.
-        verbose: whether all that is known of a report is told.
+        variant: variant of the recipe, if there are several: `seed 2`.
+        verbose: whether all remarks, settings and tables of a report are shown.
     """
     if not first_process():
         return
@@ -74,7 +74,7 @@ def show_result(artifact: "Artifact", named: bool = False, variant: str = "", *,
 
 
 def tell_rest(artifact: "Artifact", *, verbose: bool = False) -> None:
-    """Name the page of a report, written beside the store's artifacts where a person watches; others have none."""
+    """Write the page of a report into the store, if a person watches, and name it; other artifacts have no page."""
     if artifact.kind != "report" or not first_process():
         return
     if on_terminal():
@@ -97,14 +97,14 @@ def _show_figures(title: str, artifact: "Artifact") -> None:
 
 
 def _show_matrix(title: str, matrix: "Artifact") -> None:
-    """The scores after each task, and the figures of all of them: percent beside its control, or perplexities."""
+    """Show the scores after each task and the figures of the stream: percent with a control, or perplexities."""
     from stages.charts.training import named_figures
     from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_scores
 
     metrics, control = matrix.metrics, frequent_label_scores(matrix)
     spelled = "{:.2f}" if metrics.get("score") else "{:.1%}"
 
-    # One column names a row, so that each part of a table that is too wide begins with it.
+    # A single column names a row, so that each part of a split table begins with it.
     after = ["before", *(f"after {task}" for task in metrics["tasks"])]
     several = len(metrics["rows"]) > 1
     rows = [
@@ -123,7 +123,7 @@ def _show_matrix(title: str, matrix: "Artifact") -> None:
 
 
 def _validated(model: "Artifact") -> Figures:
-    """The split that a model was validated on, and its share of unknown tokens; none where the tokens are gone."""
+    """The validation split of a model, and its share of unknown tokens; empty if the tokens are gone."""
     if model.metrics.get("valid_perplexity") is None:
         return {}
     try:
@@ -151,7 +151,7 @@ def _plain(metrics: Figures) -> Iterator[tuple[str, str]]:
 
 
 def artifact_rows(artifact: "Artifact", names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """An artifact for people: how it was made, and its figures; of a report one line a row."""
+    """An artifact for people: how it was made, and its figures; a report has one line per row."""
     manifest, metrics = artifact.manifest, artifact.metrics
     yield "artifact", ", ".join([artifact.reference, *(f"{artifact.kind}/{name}" for name in names)])
     yield "command", shlex.join(["memlm", *manifest.command]) if manifest.command else "none: made from Python"
@@ -181,7 +181,7 @@ def _show_splits(title: str, artifact: "Artifact") -> None:
 
 
 def splits_table(splits: Mapping[str, Figures]) -> tuple[list[str], list[list[str]]]:
-    """Headers and cells: a row a split of tokens; rates and shares in percent."""
+    """Headers and cells: one row per split of tokens; rates and shares in percent."""
     columns = [name for name in SPLIT_COLUMNS if any(name in split for split in splits.values())]
     rows = [
         [split, *(f"{v:.2%}" if isinstance(v, float) else cell_text(v) for v in map(splits[split].get, columns))]
@@ -221,9 +221,9 @@ def show_report(title: str, artifact: "Artifact", *, verbose: bool = False) -> N
 
 
 def to_mind(remarks: "Sequence[Remark]") -> "Sequence[Remark]":
-    """Remarks that must be said at once: all that makes a gain none, else the first that makes little of it.
+    """Remarks to show at once: all that refute a gain, else the first that weakens it.
 
-    What the table itself cannot say of its figures comes with them.
+    Remarks that explain figures of the table are included.
     """
     from stages.reports.remarks import Severity
 
@@ -250,11 +250,11 @@ def _scored(source: "Source") -> str:
 
 
 def groups_text(found: Figures, labels: Sequence[str] | None = None, *, terminal: bool = False) -> str:
-    """Text of `compare_groups`: a line for each row of each group, then the groups.
+    """Text for `compare_groups`: a line for each row of each group, then the groups.
 
     Args:
-        labels: what the groups are called; None: A, B, …
-        terminal: whether a terminal shows it.
+        labels: names of the groups; None: A, B, …
+        terminal: whether it is for a terminal.
     """
     names = labels or [chr(ord("A") + n) if n < 26 else f"A{n}" for n in range(len(found["groups"]))]
     from stages.pages.tables import seeds_table

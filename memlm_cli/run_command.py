@@ -1,4 +1,4 @@
-"""A stage run from Python: options of its command by name in, the artifact out."""
+"""Running a stage from Python: from options of its command by name to the artifact."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from stages.artifacts.artifact import Artifact
 
 COMMON = {field.name for field in fields(Common)} - {*NOT_OPTIONS, "json", "plan"}
-"""Options that all commands have, and that mean something where nothing is printed."""
+"""Options of all commands that have an effect even if nothing is printed."""
 
 
 def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any]) -> "Artifact":
-    """Make, or find, the artifact of a command, with the defaults of `memlm.toml`, as if it were typed.
+    """Make or find the artifact of a command, with the defaults of `memlm.toml`, as if it were typed.
 
     Args:
         command: its name.
         sources: its argument; nothing is read from standard input.
         settings: options by name with `_` for `-`, lists for several values; other names are settings, as after
             `--set`, groups of them as nested mappings.
-    Raises: what the stage raises; UsageError for settings that it does not have.
+    Raises: the errors of the stage; UsageError for settings that it does not have.
     """
     if command not in COMMANDS:
         raise UsageError(f"There is no stage {command!r}; {did_you_mean(command, COMMANDS)}")
@@ -44,7 +44,7 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
         raise UsageError(f"{command} reads {' or '.join(known.source)}: name one.")
     check_origin()
     typed = {name: value for name, value in settings.items() if value is not None}
-    # A script has its own ways to keep what is printed, so defaults for that do not count.
+    # A script decides about output itself, so defaults for that do not count.
     held = in_force([one for one in _defaults().of((command,)) if one.parameter != "json"], typed)
     with telling(command), named_in_errors(held):
         common, given = _common(typed, held)
@@ -59,9 +59,9 @@ def run_command(command: str, sources: Sequence[str], settings: Mapping[str, Any
 
 
 def default_store() -> Path:
-    """Where artifacts are unless somebody says so: `$MEMLM_STORE`, else as `memlm.toml` says, else `memlm-store`.
+    """The default store: `$MEMLM_STORE`, else `store` of `memlm.toml`, else `memlm-store`.
 
-    Raises: UsageError for a `memlm.toml` that makes no sense.
+    Raises: UsageError for an invalid `memlm.toml`.
     """
     if named := os.environ.get("MEMLM_STORE"):
         return Path(named)
@@ -69,7 +69,7 @@ def default_store() -> Path:
 
 
 def _defaults() -> Defaults:
-    """The defaults of `memlm.toml`. Raises: UsageError if it makes no sense."""
+    """The defaults of `memlm.toml`. Raises: UsageError if it is invalid."""
     defaults = read_defaults(typer.main.get_command(app))
     if defaults.error is not None:
         raise defaults.error
@@ -77,7 +77,7 @@ def _defaults() -> Defaults:
 
 
 def _common(typed: Mapping[str, Any], held: Mapping[str, Default]) -> tuple[Common, dict[str, Any]]:
-    """Values of the options that all commands have, and those of the others. Raises: UsageError for a wrong one."""
+    """Values of the options of all commands, and values of other options. Raises: UsageError for a wrong one."""
     given = {**{name: default.value for name, default in held.items() if name != "set"}, **typed}
     shared = {name: given.pop(name) for name in COMMON & given.keys()}
     if isinstance(shared.get("set"), str):

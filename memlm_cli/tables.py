@@ -1,4 +1,4 @@
-"""Tables for people: drawn by rich in a terminal, as wide as it at the most; plain aligned text elsewhere."""
+"""Tables for people: drawn by rich within the width of a terminal; plain aligned text elsewhere."""
 
 import io
 import re
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from rich.align import VerticalAlignMethod
 
 Cell = str | tuple[str, str]
-"""A text, shown as it is; or a text and the style that a terminal gives it, as rich calls it."""
+"""A plain text; or a text and its style on a terminal, as rich names it."""
 Row = Sequence[Cell]
 FIGURE = re.compile(r"\(?[+\-−]?(\.?\d|$)")
-"""How a figure begins, and a sign alone for one that is not there; `--store` is none."""
+"""The beginning of a figure, or a lone sign for a missing one; `--store` is not a figure."""
 LONGEST_FIGURE = 32
-"""`-10.0% [-12.0, -8.1]`; what is longer is a text that begins with a number."""
+"""Characters of the longest figure: `-10.0% [-12.0, -8.1]`; a longer cell is a text that begins with a number."""
 GAP = 2
 """Blanks between two columns."""
 READABLE = 20
-"""A column of texts is made narrower than they are, down to this: a few words."""
+"""Minimum width to which a column of texts is narrowed: a few words."""
 LONGEST_WORD = 28
-"""Longer ones, paths and lines of scripts without blanks, are folded."""
+"""Longer words, such as paths and script lines without blanks, are folded."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,15 @@ class Column:
 def table(
     title: str, columns: Sequence[str], rows: Iterable[Row], *, terminal: bool = False, whole: bool = True
 ) -> str:
-    """A table as text; columns that hold figures stand to the right.
+    """A table as text; columns of figures are right-aligned.
 
     Args:
         title: the line above it; empty for none.
         columns: headers; all empty for none.
-        rows: cells, as many as headers each.
-        terminal: whether a terminal shows it, which gives it colour, and whose lines it is made to fit: texts go on
-            in another line, and columns for which there is no room follow below, each part led by the first column.
-        whole: False: these columns are left out.
+        rows: cells, one for each header.
+        terminal: whether it is for a terminal: then it has colours and fits the width. Texts wrap, and columns without
+            room follow below, in parts that each begin with the first column.
+        whole: whether columns without room are shown at all.
     """
     cells = [[(_plain(cell), "" if isinstance(cell, str) or not terminal else cell[1]) for cell in row] for row in rows]
     held = [_column(header, [row[number] for row in cells]) for number, header in enumerate(columns)]
@@ -73,7 +73,7 @@ def table(
 
 
 def cell_text(value: Any) -> str:
-    """How a figure stands in a cell; None: an empty one."""
+    """Text of a value in a cell; empty for None."""
     if value is None:
         return ""
     return str(value) if isinstance(value, bool | str) else numbers.number(value)
@@ -85,21 +85,21 @@ def title_of(*parts: str) -> str:
 
 
 def answer_table(columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True) -> None:
-    """A table that was asked for, on stdout; `whole` as above."""
+    """Write a table to stdout as an answer; `whole` as in `table`."""
     answer(table("", columns, rows, terminal=answers_on_terminal(), whole=whole), styled=True)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Row], *, whole: bool = True) -> None:
-    """A table on stderr, an empty line before it; `whole` as above."""
+    """Write a table to stderr after an empty line; `whole` as in `table`."""
     if first_process():
         say("\n" + table(title, columns, rows, terminal=on_terminal(), whole=whole), styled=True)
 
 
 def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, int]]]:
-    """The columns, and their widths, of each part that a table falls into; the first column leads each part.
+    """The columns and their widths in each part of a table; every part begins with the first column.
 
-    rich would cut figures short where columns have no room. Where one column beside the first is wider than all there
-    is, it is folded.
+    rich would truncate figures if columns had no room. A column that is too wide even next to the first alone is
+    folded.
     """
     if not columns:
         return
@@ -117,7 +117,7 @@ def parts(columns: Sequence[Column], width: int) -> Iterator[list[tuple[Column, 
 
 
 def _spread(part: Sequence[tuple[Column, int]], width: int) -> list[tuple[Column, int]]:
-    """Give the rest of a line to the columns that need more, little needs first."""
+    """Distribute the spare width among columns that need more, small needs first."""
     left = width - sum(least for _, least in part) - GAP * (len(part) - 1)
     needs = sorted((one.full - least, place) for place, (one, least) in enumerate(part))
     widths = [least for _, least in part]
@@ -129,7 +129,7 @@ def _spread(part: Sequence[tuple[Column, int]], width: int) -> list[tuple[Column
 
 
 def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
-    """Headers break between words, and so do texts; figures stay in one piece."""
+    """Make a column: headers and texts wrap between words; figures stay in one piece."""
     from rich.cells import cell_len
 
     figures = all(not cell or (FIGURE.match(cell) and len(cell) <= LONGEST_FIGURE) for cell, _ in cells)
@@ -141,7 +141,7 @@ def _column(header: str, cells: Sequence[tuple[str, str]]) -> Column:
 
 
 def _line(row: Sequence[str], columns: Sequence[Column]) -> str:
-    """A row of whole cells, without what rich would take to be imported."""
+    """A row of unwrapped cells, without the time that importing rich takes."""
     from rich.cells import cell_len
 
     blanks = [" " * (one.full - cell_len(text)) for text, one in zip(row, columns, strict=True)]
@@ -154,7 +154,7 @@ def _line(row: Sequence[str], columns: Sequence[Column]) -> str:
 def _grid(
     rows: Sequence[Sequence[tuple[str, str]]], columns: Sequence[tuple[Column, int]], foot: bool = False
 ) -> list[str]:
-    """Lines of cells in columns of the given widths; `foot`: cells with fewer lines stand below, as in headers."""
+    """Lines of cells in columns of given widths; `foot`: cells with fewer lines are bottom-aligned, as in headers."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -166,7 +166,7 @@ def _grid(
     for row in rows:
         grid.add_row(*(Text.assemble((text, style)) for text, style in row))
     room = sum(width + GAP for _, width in columns)
-    # As wide as its columns, so that rich never shortens a figure by itself.
+    # Exactly as wide as its columns, so that rich never truncates a figure.
     console = Console(file=io.StringIO(), width=room, force_terminal=True, color_system="standard")
     with console.capture() as capture:
         console.print(grid)

@@ -1,4 +1,4 @@
-"""Every command that makes an artifact: its settings, the stage behind it, and the references that it takes."""
+"""Every command that makes an artifact: its settings, its stage, and the references that it takes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,11 +9,11 @@ from stages.errors import UsageError, did_you_mean
 
 
 class Reference(NamedTuple):
-    """An artifact or a file that a command reads besides its source, given by an option."""
+    """An artifact or a file that a command reads in addition to its source, given by an option."""
 
     help: str
     kinds: tuple[str, ...] = ()
-    """Kinds of artifacts that it may be of; none: files."""
+    """Legal kinds of artifacts; empty: files."""
     metavar: str = ""
     """Placeholder in help pages; empty: the kinds."""
     several: bool = False
@@ -26,13 +26,13 @@ class Command(NamedTuple):
     summary: str
     source_help: str
     source: tuple[str, ...] = ()
-    """Kinds of artifacts that its argument may be of."""
+    """Legal kinds of artifacts for its argument."""
     references: Mapping[str, Reference] = MappingProxyType({})
-    """Other artifacts and files, by what the stage calls them."""
+    """Other artifacts and files, by the stage's names for them."""
     first: str = ""
-    """The reference that stands as an argument before the source; empty: none does."""
+    """The reference given as an argument before the source; empty: there is none."""
     reads_files: bool = False
-    """Whether it reads files of the user rather than artifacts."""
+    """Whether it reads the user's files instead of artifacts."""
     seeded: bool = False
     """Whether `memlm run --seeds` repeats it with other seeds."""
 
@@ -161,7 +161,7 @@ def check_references(command: str, names: list[str]) -> None:
 
 
 def reads_artifact(command: str, role: str) -> bool:
-    """Whether a reference of a command must be an artifact; others name files."""
+    """Whether a reference of a command must be an artifact; other references name files."""
     known = COMMANDS[command]
     return not known.reads_files and (role == "source" or bool(known.references[role].kinds))
 

@@ -1,4 +1,4 @@
-"""Estimates of commands, and whether they fit: disk by arithmetic, time by the same work done before in this store."""
+"""Estimates of commands, and whether they fit: disk by arithmetic, time from similar work done in this store."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ from stages.text.tokens import SPLITS
 
 
 class ExpectedStore(Store):
-    """A store, read only, and on top of it artifacts that are expected; their files are not there."""
+    """A read-only store, with expected artifacts on top of it; their files do not exist."""
 
     def __init__(self, root: Path | str) -> None:
         super().__init__(root)
@@ -33,7 +33,7 @@ class ExpectedStore(Store):
         self._approximate: set[str] = set()
 
     def expect(self, work: ResolvedWork[Any], cost: Cost) -> Artifact:
-        """An artifact as its cost describes it."""
+        """Add an expected artifact, described by its cost."""
         files = {file: _entry(file, size, work, cost) for file, size in (cost.files or {}).items()}
         manifest = work.manifest(files=files, metrics=dict(cost.metrics), created="", seconds=0.0, producer={})
         artifact = Artifact(self, self.folder(work.kind, work.id), manifest)
@@ -63,7 +63,7 @@ class ExpectedStore(Store):
 
 
 def _entry(file: str, size: int, work: ResolvedWork[Any], cost: Cost) -> FileEntry:
-    """The digest of a file that is copied is that of the other; of others it is only unlike all others."""
+    """The entry of an expected file. A copied file has the digest of the original, others a unique one."""
     role = cost.copies.get(file)
     digest: Any = f"{work.reference}/{file}" if role is None else work.inputs[role].manifest.files[file]["blake2b"]
     return {"bytes": size, "blake2b": digest}
@@ -71,40 +71,40 @@ def _entry(file: str, size: int, work: ResolvedWork[Any], cost: Cost) -> FileEnt
 
 DONE, CONTINUES, NEW = "done", "continues", "new"
 RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
-"""Factors of the expected time: where a comparable amount was done before, and where it was not.
+"""Factors of the expected time: with a comparable amount done before, and without.
 
-Starting a program and loading a model do not grow with the work, so a small run says little of a large one.
+Starting a program and loading a model do not grow with the work, so a small run predicts a large one badly.
 """
 FAR = 3.0
-"""Ratio of two amounts from which they are not comparable."""
+"""Ratio from which on two amounts are not comparable."""
 CPU = "cpu"
 
 
 class Task(NamedTuple):
-    """A command that is to be run, with validated settings."""
+    """A command to run, with validated settings."""
 
     name: str
     command: str
     config: StageConfig
     references: Mapping[str, Reference]
     seconds: float | None = None
-    """The time that its recipe names."""
+    """The time that its recipe gives."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a task; None is what is not known."""
+    """The estimate of a task; unknown values are None."""
 
     name: str
     command: str
     state: str
     reference: str | None
-    """None as long as it depends on something that is not made."""
+    """Reference of its artifact; None as long as an input is not made."""
     work: Work | None = None
     seconds: tuple[float, float] | None = None
-    """The least and the most that it may take."""
+    """Minimum and maximum expected time."""
     by_recipe: bool = False
-    """Whether the time is the recipe's."""
+    """Whether the time comes from the recipe."""
     disk: int | None = None
     scratch: int | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -112,13 +112,13 @@ class Estimate:
     approximate: bool = False
     remedy: str = ""
     written: int = 0
-    """Bytes on the disk already, of work that continues."""
+    """Bytes of interrupted work that are on the disk already."""
     why: str = ""
-    """Why it is not done, where that is asked alone."""
+    """Reason why it is not done yet, if only that was asked."""
 
     @property
     def missing(self) -> int:
-        """Bytes that it still adds to the disk, for good and while it works."""
+        """Bytes that it still adds to the disk, permanently and while it works."""
         return max(0, (self.disk or 0) + (self.scratch or 0) - self.written)
 
 
@@ -131,11 +131,11 @@ def tasks_of(recipe: Recipe) -> list[Task]:
 
 
 def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, sizes: bool = True) -> Iterator[Estimate]:
-    """Estimate each task, in order; what a task makes is expected by those after it.
+    """Estimate each task, in order; later tasks read its expected artifact.
 
     Args:
-        sizes: whether more is asked than what is done, and why the rest is not.
-    Raises: what is wrong with a task as far as that does not depend on what is not made yet.
+        sizes: whether sizes and times are estimated, too, besides the state of each task and its reason.
+    Raises: the errors of a task that do not depend on artifacts not made yet.
     """
     expected = ExpectedStore(store.root)
     made: dict[str, Artifact] = {}
@@ -147,7 +147,7 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
         try:
             known = all(name in made for name in reads)
             estimate, artifact = _estimate(task, made, expected, execution, sizes) if known else _unknown(task, why)
-        except (MemlmError, LookupError, OSError):  # it reads a file of an artifact that is not made yet
+        except (MemlmError, LookupError, OSError):  # it needs a file of an artifact that is not made yet
             if new.isdisjoint(reads):
                 raise
             estimate, artifact = _unknown(task, why)
@@ -159,7 +159,7 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
 
 
 def _unknown(task: Task, why: str) -> tuple[Estimate, None]:
-    """A task that reads what is not made and cannot be estimated either."""
+    """The estimate of a task whose input is not made, and has no estimate either."""
     seconds = _around(task.seconds)
     by_recipe = seconds is not None
     return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=by_recipe, why=why), None
@@ -181,7 +181,7 @@ def _estimate(
         return found, artifact
     if not sizes:
         return Estimate(task.name, task.command, NEW, work.reference, why=why_new(work, store)), None
-    forecast = forecast_of(task.command)  # loads what arithmetic needs: not for what is done
+    forecast = forecast_of(task.command)  # loads modules for arithmetic, so not for finished tasks
     cost, device = forecast.cost(config, inputs), execution.device_of(stage.Config)
     cost = replace(cost, approximate=cost.approximate or any(map(store.is_approximate, inputs.artifacts.values())))
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
@@ -207,7 +207,7 @@ def _estimate(
 
 
 def _device_memory(forecast: Forecast[Any], config: StageConfig, inputs: Inputs, device: str) -> int | None:
-    """Bytes of memory of the device that computes; None: not known."""
+    """Bytes of memory on the device that computes; None: not known."""
     memory = forecast.memory(config, inputs)
     return memory if device == CPU or memory is None else memory - forecast.beside_a_gpu(config, inputs)
 
@@ -217,23 +217,23 @@ TEXTS = {*SPLITS, "source"}
 
 
 def why_new(work: ResolvedWork[Any], store: Store) -> str:
-    """Why a piece of work, whose inputs are all there, is not done."""
+    """Reason why a piece of work with existing inputs is not done."""
     if store.draft_folder(work.kind, work.id).is_dir():
         return "interrupted: continues"
     alike = list(reversed(store.artifacts(work.kind)))
-    # The latest of the same text first: how that differs says most.
+    # The latest artifact of the same text first: its difference is the most informative.
     alike.sort(key=lambda artifact: bool(_other_files(artifact, work)))
     return next(filter(None, (_difference(a, work) for a in alike)), "not made yet")
 
 
 def _other_files(artifact: Artifact, work: ResolvedWork[Any]) -> set[str]:
-    """The roles (`train`, `source`, `tokenizer`) in which other files were read."""
+    """The roles (`train`, `source`, `tokenizer`) whose files differ."""
     different = {tuple(file) for file in artifact.manifest.outside_files} ^ {tuple(file) for file in work.files}
     return {file[0].partition(".")[0] for file in different}
 
 
 def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
-    """Describe the one difference between a piece of work and one that was done; None if there are several."""
+    """Describe the only difference between a piece of work and a finished one; None if there are several."""
     other = _other_files(artifact, work)
     if other & TEXTS:
         return "not made of this text yet"
@@ -256,16 +256,16 @@ def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
 
 
 Run = tuple[int, float]
-"""Amount and seconds of comparable work that was done before."""
+"""Amount and seconds of comparable finished work."""
 
 
 def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
-    """Artifacts that the same kind of work made on such a device."""
+    """Amount and seconds of artifacts that the same kind of work made on this kind of device."""
     stage, forecast = stage_of(command), forecast_of(command)
     for artifact in store.artifacts(stage.kind):
         if artifact.manifest.stage != stage.name or artifact.manifest.producer.get("device") != device:
             continue
-        # An artifact of another version may have settings that are none any more.
+        # An artifact of another version may have settings that no longer exist.
         with suppress(MemlmError, ValueError, LookupError, TypeError):  # inputs are gone, or a part is missing
             inputs = {role: store.open(record.reference) for role, record in artifact.manifest.inputs.items()}
             config = stage.Config.model_validate(artifact.config)
@@ -275,7 +275,7 @@ def _runs(command: str, work: Work, device: str, store: Store) -> Iterator[Run]:
 
 
 def expected_seconds(work: Work, before: Iterable[Run]) -> tuple[float, float] | None:
-    """The range of expected times, by the median rate of the runs nearest in amount; None: there was none.
+    """The range of expected times, from the median rate of the runs nearest in amount; None without runs.
 
     >>> expected_seconds(Work(2000, "tokens", {}), [(1000, 1000.0)])
     (1400.0, 3000.0)
@@ -301,26 +301,26 @@ class Fit:
 
     stays: int
     at_once: int
-    """Peak bytes on the disk, of all that is not there yet."""
+    """Peak bytes on the disk of everything not made yet."""
     complete: bool
-    """Whether every task is counted, or some are not known."""
+    """Whether all tasks are known and counted."""
     free: int
     memory: Mapping[str, int]
-    """Bytes of memory there are, by device."""
+    """Available bytes of memory, by device."""
     problems: tuple[str, ...]
 
 
 def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit:
-    """Compare what is known to be needed with what there is.
+    """Compare the known needs with the machine.
 
     Args:
-        free: bytes of the disk.
-        memory: bytes of the devices that are used, by name.
+        free: free bytes of the disk.
+        memory: bytes of memory of the used devices, by name.
     """
     stays = at_once = 0
     new = [estimate for estimate in found if estimate.state != DONE]
     for estimate in new:
-        # While a stage works, what those before it made is there, too.
+        # While a stage works, the artifacts of earlier stages are on the disk, too.
         at_once = max(at_once, stays + estimate.missing)
         stays += max(0, (estimate.disk or 0) - estimate.written)
     problems: list[str] = []
@@ -337,7 +337,7 @@ def fits(found: Sequence[Estimate], free: int, memory: Mapping[str, int]) -> Fit
 
 
 def _too_large(estimate: Estimate, memory: Mapping[str, int]) -> Iterator[str]:
-    """Sentences about memory that does not suffice."""
+    """Sentences about insufficient memory."""
     for device, needed in estimate.memory.items():
         if needed > memory.get(device, needed):
             needs = f"{estimate.name} takes at least {size(needed)} of memory"

@@ -1,7 +1,7 @@
-"""Options of commands as settings say them, and the words of a command, such that it can be typed again.
+"""Options of commands, derived from settings; and the words of a command, to type it again.
 
-A field of a settings class is an option, and its docstring the help. A `Spelling` beside the field says what cannot be
-told from these. No options are groups of settings, fields in `not_options`, and `precision`, which all commands share.
+A field of a settings class is an option, and its docstring the help. A `Spelling` next to the field adds what these do
+not contain. Groups of settings, fields in `not_options`, and `precision`, which all commands share, are not options.
 """
 
 import ast
@@ -25,9 +25,9 @@ from pipelines.settings import groups_of, nested
 from stages.config import OneOf, Settings, Spelling, StageConfig
 
 SHARED = ("precision",)
-"""Settings whose option stands with those that all commands have."""
+"""Settings whose option is among those that all commands have."""
 WITHOUT = re.compile(r"(?:^|[;.,] )None(?: or `auto`)?: (.*)$", re.DOTALL)
-"""The end of a docstring that says what None means: what is done where the option is not given."""
+"""The end of a docstring about None: the behaviour without the option."""
 BOUNDS: dict[type, tuple[str, str]] = {
     Gt: ("gt", "above"),
     Ge: ("ge", "at least"),
@@ -43,19 +43,19 @@ class Option:
     name: str
     """Name of the option, with `_` for `-`."""
     setting: str
-    """Dotted name of the setting that it gives."""
+    """Dotted name of its setting."""
     type: Any
     """bool, int, float, str, or a Literal."""
     help: str
     metavar: str | None
     repeated: bool
-    """Whether it is given once for each value."""
+    """Whether it is repeated for each value."""
     separated: bool
-    """Whether commas stand between its values."""
+    """Whether its values are separated by commas."""
     flag: str
 
     def value(self, given: Any) -> Any:
-        """The value of the setting, from what was typed or given in Python."""
+        """The value of the setting, from a typed value or one given in Python."""
         if isinstance(given, str) and (self.repeated or self.separated):
             return given.split(",") if self.separated else [given]
         return given
@@ -63,7 +63,7 @@ class Option:
 
 @cache
 def options_of(config: type[Settings]) -> dict[str, Option]:
-    """The options that give these settings, by name: those of the class itself before those that it inherits.
+    """The options of a class of settings, by name: its own before inherited ones.
 
     >>> from stages.datastore import DatastoreConfig
     >>> options_of(DatastoreConfig)["fraction"].help
@@ -74,7 +74,7 @@ def options_of(config: type[Settings]) -> dict[str, Option]:
 
 
 def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
-    """Settings that are options, by dotted name, and the class that each belongs to."""
+    """Settings that are options: dotted name, field, and class of each."""
     inherited = {name for base in config.__mro__[1:] for name in getattr(base, "model_fields", ())}
     order = sorted(config.model_fields, key=inherited.__contains__).index
     shared = SHARED if issubclass(config, StageConfig) else ()
@@ -82,10 +82,10 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
         field = config.model_fields[name]
         parts = [mark for mark in _marks(field) if isinstance(mark, OneOf)]
         if parts and _spelling(field) is None:
-            # No settings of our own parts are options here: for a page of help not one of them is loaded.
+            # Settings of memlm's own parts are not options here, so help loads none of them.
             outside = [group for mark in parts for group in mark.outside_classes()]
             for path, inner, owner in _spelled_below(name, outside):
-                if path.rpartition(".")[2] not in config.model_fields:  # which the stage's own options keep
+                if path.rpartition(".")[2] not in config.model_fields:  # the stage's own options keep such names
                     yield path, inner, owner
         elif groups := groups_of(field):
             yield from ((f"{name}.{mark.by}", field, config) for mark in parts)
@@ -95,7 +95,7 @@ def _fields(config: type[Settings]) -> Iterator[tuple[str, FieldInfo, type[BaseM
 
 
 def _spelled_below(above: str, groups: Sequence[type[BaseModel]]) -> Iterator[tuple[str, FieldInfo, type[BaseModel]]]:
-    """The fields of groups of settings that have a spelling."""
+    """Fields with a `Spelling` in groups of settings."""
     for group in groups:
         below = (
             (name, field) for name, field in group.model_fields.items() if _spelling(field) and not groups_of(field)
@@ -107,7 +107,7 @@ def _option(path: str, field: FieldInfo, owner: type[BaseModel], presets: bool) 
     name = path.rpartition(".")[2]
     spelling = _spelling(field) or Spelling()
     kind, separated = _kind(field.annotation)
-    kind = str if spelling.metavar else kind  # it stands for more than numbers
+    kind = str if spelling.metavar else kind  # it stands for more than a number
     help = _help(spelling.help or docstring(owner, name), field, owner, presets)
     repeated, separated = spelling.repeated, separated and not spelling.repeated
     flag = f"--{(spelling.flag or name).replace('_', '-')}"
@@ -119,14 +119,14 @@ def _spelling(field: FieldInfo) -> Spelling | None:
 
 
 def _kind(annotation: Any) -> tuple[Any, bool]:
-    """The type of an option, str where several are legal, and whether it takes several values."""
+    """The type of an option, str if several are legal, and whether it takes several values."""
     kinds = _types(annotation)
     kind = kinds[0] if len(kinds) == 1 else str
     return (str, True) if get_origin(kind) is tuple else (kind, False)
 
 
 def _types(annotation: Any) -> list[Any]:
-    """The types that a value may have, None aside; nothing where only one value is legal."""
+    """The legal types of a value, except None; empty if only one value is legal."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _types(get_args(annotation)[0])
@@ -137,7 +137,7 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def _help(doc: str, field: FieldInfo, owner: type[BaseModel], presets: bool) -> str:
-    """A docstring as the help of an option: names of settings as options, and at the end the range and the default."""
+    """A docstring as help: names of settings become options; range and default are added at the end."""
     text = " ".join(doc.split())
     without = WITHOUT.search(text)
     text = (text[: without.start()] if without else text).rstrip(".")
@@ -152,7 +152,7 @@ def _named(word: str, owner: type[BaseModel]) -> str:
 
 
 def _spelled(default: Any) -> str:
-    """A default as it would be typed; nothing for what is off or not there."""
+    """A default as it would be typed; empty for off and None."""
     if default in (None, "", ()) or isinstance(default, bool):
         return ""
     if isinstance(default, tuple):
@@ -163,14 +163,14 @@ def _spelled(default: Any) -> str:
 
 
 def _range(field: FieldInfo) -> Iterator[str]:
-    """Bounds of a number that has an upper one; that others are not negative goes without saying."""
+    """Bounds of a number with an upper bound; without one, that it is not negative needs no mention."""
     bounds = {BOUNDS[type(mark)]: mark for mark in _marks(field) if type(mark) in BOUNDS}
     if _kind(field.annotation)[0] is float and any(name in ("lt", "le") for name, _ in bounds):
         yield ", ".join(f"{word} {getattr(mark, name):g}" for (name, word), mark in bounds.items())
 
 
 def _marks(field: FieldInfo) -> Iterator[Any]:
-    """Marks of a field, and of the types that its values may have."""
+    """Metadata of a field, and of the legal types of its values."""
     yield from field.metadata
     for one in get_args(field.annotation):
         if get_origin(one) is Annotated:
@@ -178,7 +178,7 @@ def _marks(field: FieldInfo) -> Iterator[Any]:
 
 
 def docstring(config: type, name: str) -> str:
-    """The text under a field, in the nearest class that has one; empty: none has."""
+    """The text under a field, in the nearest class that has one; empty if none has."""
     texts = (_texts(base).get(name) for base in config.__mro__ if issubclass(base, Settings) and base is not Settings)
     return next(filter(None, texts), "")
 
@@ -222,8 +222,8 @@ def command_words(
     Args:
         command: its name.
         references: artifacts and files by role; `source` is the argument.
-        settings: nested, those alone that were asked for.
-        preset: named by `--model`; None: none was named.
+        settings: only the requested ones, nested.
+        preset: the name after `--model`; None: not given.
 
     >>> command_words("build-datastore", {"source": "model/lm"}, {"split": "valid", "key": None})
     ('build-datastore', 'model/lm', '--split', 'valid')
@@ -243,20 +243,20 @@ def _listed(value: Any) -> list[str]:
 
 
 def on_top_of_preset(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a training that differ from those that `memlm train` has where no preset is named; nested."""
+    """Settings of a training that differ from those of `memlm train` without a preset; nested."""
     from stages.training.config import TrainConfig
     from stages.training.presets import choose_preset
 
     backbone = config["model"]["backbone"]
     preset = TrainConfig.model_validate(choose_preset(None, backbone))
-    if config["model"].get("vocab_size"):  # of a trained model: sizes that follow from the text are no settings
+    if config["model"].get("vocab_size"):  # of a trained model: sizes that follow from the text are not settings
         model = preset.model.sized(config["model"]["vocab_size"], config["segment_length"])
         preset = preset.model_copy(update={"model": model})
     return nested({"model.backbone": backbone, **dict(differences(config, preset.stored()))})
 
 
 def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Nested settings as options of a command, else as --set; the words of each setting."""
+    """Words of each nested setting, as an option of the command, else as --set."""
     config = config_of(command)
     options = {option.setting: (option.flag, option.repeated) for option in options_of(config).values()}
     if "precision" in config.model_fields:
@@ -266,7 +266,7 @@ def setting_words(command: str, settings: Mapping[str, Any]) -> Iterator[list[st
 
 
 def differences(config: Mapping[str, Any], base: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and values that differ between `config` and `base`; None was not given."""
+    """Dotted names and values of `config` that differ from `base`; None counts as not given."""
     for name, value in config.items():
         path, default = f"{above}{name}", base.get(name)
         if isinstance(value, Mapping):
@@ -277,10 +277,10 @@ def differences(config: Mapping[str, Any], base: Mapping[str, Any], above: str =
 
 def _typed(path: str, value: Any, option: str | None, repeated: bool) -> Iterator[list[str]]:
     value = list(value) if isinstance(value, tuple) else value
-    # A name with a comma, as a task may have, would be two names.
+    # A name with a comma, as of a task, would be read as two names.
     divided = isinstance(value, list) and not repeated and any("," in str(one) for one in value)
     if option is None or value is False or divided:
-        # TOML knows no halves of surrogate pairs, which JSON else writes.
+        # TOML has no halves of surrogate pairs, which JSON would write otherwise.
         yield ["--set", f"{path}={json.dumps(value, ensure_ascii=False)}"]
     elif value is True:
         yield [option]

@@ -1,4 +1,4 @@
-"""A recipe: named stages, their settings, and who feeds whom.
+"""A recipe: named stages, their settings, and their inputs.
 
 A recipe is a TOML file; `docs/how-to/recipes.md` has one with every part of it.
 """
@@ -21,7 +21,7 @@ from stages.training.presets import load_preset
 
 SHIPPED = Path(__file__).parent / "recipes"
 Files = Mapping[str, Sequence[str]]
-"""Files that the user names for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
+"""The user's files for each input of a recipe: a list of files, or one place (a folder, `hf:NAME`)."""
 Reference = str | tuple[str, ...]
 
 
@@ -48,19 +48,19 @@ class Recipe(Settings):
 
     description: str = ""
     time: str = ""
-    """How long it takes on that hardware, as it was measured; empty where it was not."""
+    """Measured time on that hardware; empty if not measured."""
     hardware: str = ""
     inputs: dict[str, str] = Field(default_factory=dict)
-    """Name of each list of files that the user gives, and what it is."""
+    """Name of each list of files that the user gives -> its description."""
     stages: dict[str, StageRecipe] = Field(min_length=1)
     plan: dict[str, Any] = Field(default_factory=dict)
-    """Notes of whoever made the recipe for one text and machine: see `pipelines.trial.Plan`."""
+    """Plan of a recipe made for one text and machine: see `pipelines.trial.Plan`."""
     sweep: dict[str, Any] = Field(default_factory=dict)
     """Stage -> setting -> list of values: all combinations are run, see `pipelines.variants`."""
 
     @property
     def takes(self) -> str:
-        """`three minutes on two cores`; empty where it was not measured."""
+        """`three minutes on two cores`; empty if not measured."""
         return " on ".join(filter(None, (self.time, self.hardware)))
 
     def config(self, name: str) -> StageConfig:
@@ -71,13 +71,13 @@ class Recipe(Settings):
         return validated(config_of(stage.command), settings, where=f"stage {name!r}")
 
     def stages_read(self, name: str) -> list[str]:
-        """The stages that a stage reads; only those above it can be meant."""
+        """The stages that a stage reads; only earlier stages count."""
         above = set(takewhile(lambda other: other != name, self.stages))
         references = self.stages[name].all_references.values()
         return [value for value in references if isinstance(value, str) and value in above]
 
     def with_precision(self, precision: str, *, where_open: bool = False) -> "Recipe":
-        """The same recipe, all arithmetic of models in one precision; `where_open`: but where a stage says another."""
+        """The recipe with one precision for all models; `where_open`: except in stages that set their own."""
         chosen = {"precision": precision}
         stages = {
             name: stage.model_copy(
@@ -96,7 +96,7 @@ def shipped_recipes() -> list[str]:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe as it stands in its file, without the files that it needs. Raises: UsageError if it is none."""
+    """A recipe as in its file, without the user's files. Raises: UsageError if it is not a recipe."""
     return validated(Recipe, read_toml(path), where=str(path))
 
 
@@ -111,19 +111,19 @@ def find_recipe(name: str) -> Path:
 
 
 def load_recipe(path: Path, files: Files, overrides: Mapping[str, Any]) -> Recipe:
-    """Read a recipe, put the user's files and settings in, and check all of it.
+    """Read a recipe, insert the user's files and settings, and check all of it.
 
     Args:
         path: the TOML file.
         files: the files of each name in `[inputs]`.
         overrides: settings by stage, which win over those of the recipe.
-    Raises: UsageError for whatever could not run.
+    Raises: UsageError for anything that could not run.
     """
     return parsed_recipe(read_toml(path), files, overrides, path)
 
 
 def parsed_recipe(values: dict[str, Any], files: Files, overrides: Mapping[str, Any], path: Path) -> Recipe:
-    """As `load_recipe`, of what stands in the file."""
+    """Same as `load_recipe`, from the parsed content of the file."""
     recipe = _with_files(_parsed(values, overrides, path), files, path)
     _check(recipe)
     stages = {name: _with_paths(stage, recipe.stages) for name, stage in recipe.stages.items()}
@@ -136,13 +136,13 @@ def _parsed(values: dict[str, Any], overrides: Mapping[str, Any], path: Path) ->
         _check_names("stage", overrides, stages)
         for name, settings in overrides.items():
             stages[name] = merged(stages[name], {"settings": settings})
-        # One setting changes the time of all stages that follow from it.
+        # A setting changes the times of all stages that depend on it.
         values["stages"] = {name: _untimed(stage) for name, stage in stages.items()}
     return validated(Recipe, values, where=str(path))
 
 
 def _untimed(stage: Any) -> Any:
-    """A stage whose time is not known, since its settings, or those of what it reads, are others."""
+    """The stage without its estimated time, since its own settings or those of its inputs changed."""
     return {key: value for key, value in stage.items() if key != "seconds"} if isinstance(stage, dict) else stage
 
 
@@ -179,7 +179,7 @@ def _replaced(value: Reference, files: Files) -> Reference:
 
 
 def _with_paths(stage: StageRecipe, names: Collection[str]) -> StageRecipe:
-    """The stage with a file or folder that is called as a stage is (`model`) written so that it is not (`./model`)."""
+    """The stage with files and folders that have the name of a stage (`model`) spelled differently (`./model`)."""
     references = {
         role: f"./{value}" if value in names and names_files(stage.command, role) else value
         for role, value in stage.references.items()
@@ -209,7 +209,7 @@ def _check(recipe: Recipe) -> None:
 
 
 def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
-    """Whether the stages and artifacts that are read are of kinds that the command reads; and its settings."""
+    """Check the kinds of the stages and artifacts that a stage reads, and its settings."""
     config, command = recipe.config(name), COMMANDS[stage.command]
     source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
     for role, value in stage.all_references.items():
@@ -221,7 +221,7 @@ def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
 
 
 def _kind_of(reference: str, recipe: Recipe) -> str | None:
-    """The kind of what a stage makes, or of `kind/id`; None: it is a path."""
+    """The kind of a stage's artifact, or of `kind/id`; None: it is a path."""
     if reference in recipe.stages:
         return str(stage_of(recipe.stages[reference].command).kind)
     kind, slash, _ = reference.partition("/")
@@ -241,7 +241,7 @@ def _check_sources(name: str, stage: StageRecipe, earlier: Sequence[str]) -> Non
 
 
 def _check_order(name: str, stage: StageRecipe, recipe: Recipe, earlier: Sequence[str]) -> None:
-    """Require that stages come before those that read them; a reference may be an artifact or a file, too."""
+    """Require that stages come before their readers; a reference may also be an artifact or a file."""
     for role, value in stage.references.items():
         if value in recipe.stages and value not in earlier and not names_files(stage.command, role):
             raise _not_above(name, str(value), earlier)
@@ -253,7 +253,7 @@ def _not_above(name: str, reference: str, earlier: Sequence[str]) -> UsageError:
 
 
 def require_named(recipe: Recipe, store: Store) -> None:
-    """Raises: ArtifactError for an artifact that the recipe names and that is not there, before any stage runs."""
+    """Raises: ArtifactError if an artifact that the recipe names is missing, before any stage runs."""
     for stage in recipe.stages.values():
         for role, value in stage.all_references.items():
             if reads_artifact(stage.command, role) and isinstance(value, str) and value not in recipe.stages:

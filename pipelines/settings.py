@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def merged(*layers: Mapping[str, Any]) -> Settings:
-    """One table out of several; where two speak of the same thing, the later one wins."""
+    """Several tables merged; later values win."""
     result: Settings = {}
     for layer in layers:
         for key, value in layer.items():
@@ -28,7 +28,7 @@ def merged(*layers: Mapping[str, Any]) -> Settings:
 
 
 def nested(flat: Mapping[str, Any]) -> Settings:
-    """`{"a.b": 1}` -> `{"a": {"b": 1}}`, without what is None (an option that was not given)."""
+    """`{"a.b": 1}` -> `{"a": {"b": 1}}`, without values that are None (options not given)."""
     result: Settings = {}
     for path, value in flat.items():
         if value is not None:
@@ -74,7 +74,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     Args:
         model: the settings' type.
         values: nested tables.
-        where: what to put before the names in messages (`"stages.model"`).
+        where: prefix of names in messages (`"stages.model"`).
     """
     try:
         return model.model_validate(values)
@@ -85,7 +85,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
 
 
 def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
-    """One complaint a setting, though each member of a union has its own."""
+    """One error for each setting, though every member of a union reports its own."""
     wrong: dict[str, list[ErrorDetails]] = {}
     for problem in error.errors(include_url=False):
         path, known, elsewhere = _walk(model, problem["loc"])
@@ -99,13 +99,13 @@ def _complaints(error: ValidationError, model: type[BaseModel]) -> Iterator[str]
             wrong.setdefault(path, []).append(problem)
     for path, problems in wrong.items():
         if problems[0]["type"] == "too_short" and any(other.startswith(f"{path}.") for other in wrong):
-            continue  # a tuple counts as too short where one of its values is wrong
+            continue  # pydantic calls a tuple too short if one of its values is wrong
         messages = dict.fromkeys(p["msg"].removeprefix("Value error, ") for p in problems)
         yield _wrong_value(path, " or ".join(messages), problems[0]["input"])
 
 
 def _suggestion(path: str, known: list[str], model: type[BaseModel]) -> str:
-    """The nearest setting of the same group; where the name has no group, of all groups, with its group."""
+    """The nearest setting of the same group; for a name without a group, the nearest of all groups, in full."""
     group, dot, name = path.rpartition(".")
     places: dict[str, list[str]] = {}
     for inner in () if dot else _grouped(model):
@@ -133,8 +133,8 @@ def _wrong_value(path: str, message: str, value: Any) -> str:
 def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, list[str], str]:
     """Walk along the location of a wrong setting.
 
-    Returns: its dotted name without the tags of unions; the names that are legal there; and a hint at the members of
-        the union that have the setting, empty where none has it.
+    Returns: its dotted name without the tags of unions; the legal names there; and a hint at members of the union that
+        have the setting, empty if none has it.
     """
     models, path, known, any_name, named = [model], [], list[str](), False, False
     elsewhere = ""
@@ -161,7 +161,7 @@ def _walk(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str,
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
-    """Names of a member of a union: values of those fields that can have no other."""
+    """Names of a member of a union: values of fields with only one legal value."""
     values = (get_args(field.annotation) for field in model.model_fields.values())
     return [value[0] for value in values if len(value) == 1 and isinstance(value[0], str)]
 
@@ -171,7 +171,7 @@ def _fields(model: type[BaseModel]) -> dict[int | str, FieldInfo]:
 
 
 def groups_of(field: FieldInfo) -> list[type[BaseModel]]:
-    """The groups of settings that may stand in a field."""
+    """The groups of settings that a field may hold."""
     return [model for found in (field.annotation, *field.metadata) for model in _models_in(found)]
 
 

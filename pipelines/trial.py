@@ -1,4 +1,4 @@
-"""The recipe that tries memory on a text: how it is cut, for how long models are trained, and what is compared."""
+"""The recipe that tries memory on a text: its split, the length of training, and the compared memories."""
 
 import json
 import tomllib
@@ -24,7 +24,7 @@ from stages.training.presets import load_preset
 
 PRESET = "tiny-transformer-xl"
 CHANGES: Mapping[str, Any] = {"batch_tokens": 512, "segment_length": 32}
-"""Changes to the preset: small batches of short segments, from which little text is learnt better.
+"""Changes to the preset: small batches of short segments, which learn a small text better.
 
 Perplexity without memory in equal processor time (32 s on one core, one seed), on a novel and on builtin:pydocs:
 
@@ -32,13 +32,13 @@ Perplexity without memory in equal processor time (32 s on one core, one seed), 
 - Transformer, segments of 32 tokens: 54.4, 45.0; of 128: 59.4, 51.3
 """
 WARM_UP = 0.1
-"""Share of all steps in which the learning rate rises, where they are few."""
+"""Share of the steps of a short training in which the learning rate rises."""
 RULES = 11
-"""Goes up when the same text and minutes are to give another recipe."""
+"""Version of the planning rules: raised when the same text and minutes must give another recipe."""
 LARGEST_DOCUMENT = 3.0
-"""Size of the largest document, as a multiple of the test split: larger ones would leave too little for the shares."""
+"""Largest size of a document, as a multiple of the test split: with a larger one shares could not be met."""
 EXACT_SAMPLE = 100
-"""Rows whose neighbours are checked where all rows are compared, and every recall is 1."""
+"""Rows for checking recall if all rows are compared, so that recall is always 1."""
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
 ENDS = f"records are few: the ends of {FEWEST_TESTED} are test, and their beginnings are learned, too"
@@ -46,18 +46,18 @@ SPREAD = "records, from all over the text"
 CONTEXT = "plain reads at most {} tokens back"
 HARDWARE = "this machine as it was when this was planned"
 FEWEST_DOCUMENTS = 30
-"""Least number of documents of a text that is cut into train, valid and test."""
+"""Minimum number of documents in a text to cut into train, valid and test."""
 
 
 class Plan(Settings):
-    """Part of a recipe of `memlm try`: what was chosen, and why."""
+    """Part of a recipe of `memlm try`: the choices, and their reasons."""
 
     said: list[str]
     """Lines about the text, the models and the time."""
     page: list[str] = Field(default_factory=list)
-    """Lines of these that the page shows, too."""
+    """Those lines that the page shows, too."""
     ample: list[str] = Field(default_factory=list)
-    """Advice on more minutes, repeated with the results; empty where they are good for nothing."""
+    """Advice on more minutes, repeated with the results; empty if more minutes would not help."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class Trial:
     budget: Budget
     machine: Machine
     total: int
-    """Bytes of the text, of which the budget may have a part."""
+    """Bytes of the whole text; the budget may use a part."""
     documents: Documents
     steps: int
     everything: Budget
-    """All of the text, read as often as is worth it by both models, with as large a test split as is taken of any."""
+    """Budget without limits: the whole text, all useful passes of both models, and the largest test split."""
     shares: Shares | None = None
-    """Shares of the text for valid and test, where they were asked for."""
+    """Requested shares of the text for valid and test, if any."""
     good: int | None = None
-    """Minutes in which a model is trained well, where there is no time for it."""
+    """Minutes needed to train a model well, if there is too little time."""
     part: Part | None = None
-    """The records of the text that the budget has; None: its beginning, or all."""
+    """The records of the text in the budget; None: its beginning, or the whole text."""
 
     @property
     def ample(self) -> int:
@@ -91,13 +91,13 @@ class Trial:
 
     @property
     def scores_less(self) -> bool:
-        """Whether there is no time to score as much as is taken of a whole text."""
+        """Whether less is scored than of a whole text, for lack of time."""
         scored, most = self.budget.test * self.budget.bytes, self.everything.test * self.total
         return self.shares is None and scored < most
 
     @property
     def lacking(self) -> list[str]:
-        """Parts of the whole trial that there is no time for."""
+        """Parts of the complete trial that are left out for lack of time."""
         passes = f"{self.everything.passes:.2g} passes over it"
         lacks = {
             "all of the text": self.budget.bytes < self.total,
@@ -109,14 +109,14 @@ class Trial:
 
 
 def training_settings() -> TrainConfig:
-    """How the models are trained, but for their steps."""
+    """Settings of training, except for the number of steps."""
     return TrainConfig.model_validate(merged(load_preset(PRESET), CHANGES))
 
 
 def longest_context() -> int:
     """Tokens that a prediction of the plain model depends on.
 
-    A segment reads one segment before it in each block, so blocks reach further back together.
+    Each block reads one segment back, so several blocks together reach further.
     """
     training = training_settings()
     blocks: int = training.model_dump()["model"]["layers"]
@@ -124,14 +124,14 @@ def longest_context() -> int:
 
 
 def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part: Part | None = None) -> Trial:
-    """Cut a text, and count steps, now that it is known how many documents end with `<eos>`.
+    """Plan splits and steps from the survey, which knows how many documents end with `<eos>`.
 
     Args:
-        survey: of the text, or the part of it, that is tried.
-        total: bytes of all of the text.
-        first: the bytes and the models that there is time for, by the planner, `<eos>` left aside.
-        part: the records that are tried; None: all of the text, or its beginning.
-    Raises: DataError for a text that is too few lines.
+        survey: survey of the text, or of its part, to try.
+        total: bytes of the whole text.
+        first: the planner's budget of bytes and models, without counting `<eos>`.
+        part: the records to try; None: the whole text, or its beginning.
+    Raises: DataError for a text with too few lines.
     """
     longest = LARGEST_DOCUMENT * min(first.valid, first.test) * survey.characters
     documents = survey.cut_below(longest, FEWEST_DOCUMENTS) or survey.cuts[-1]
@@ -267,7 +267,7 @@ def _stages(trial: Trial) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _schedule(steps: int) -> dict[str, Any]:
-    """Less of a rise than the preset has, where that would be most of the training."""
+    """A shorter warm-up than the preset's, if that would be most of the training."""
     warmup = max(1, round(WARM_UP * steps))
     return {"schedule": {"warmup": warmup}} if warmup < training_settings().schedule.warmup else {}
 

@@ -33,7 +33,7 @@ class Train(SerialStage[TrainConfig]):
     schema = MODEL
 
     def inputs(self, config: TrainConfig, references: Mapping[str, Any], store: Store) -> Inputs:
-        """`source`: what the method learns from; `init_from`: a model to start from, whose sizes are taken over."""
+        """`source`: the input that the method learns from; `init_from`: an initial model, which gives the sizes."""
         from stages.training.sources import KINDS, fitting_init, learnt_from
 
         artifacts = learnt_from(config, store.get(references["source"], *KINDS))

@@ -52,7 +52,7 @@ def list_(
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
     opened = _store(store)
-    everything = opened.artifacts()  # of another kind, too: they say what each is from
+    everything = opened.artifacts()  # of other kinds, too: they show the origin of each
     found = [one for one in everything if kind in (None, one.kind)]
     if json_:
         answer(json.dumps(_summaries(found, opened)))
@@ -240,7 +240,7 @@ def _answer_copied(
 def _verified(
     store: "Store", references: Iterable[str], reporter: ConsoleReporter
 ) -> Iterator[tuple[str, "Artifact | ArtifactError"]]:
-    """Each reference with the artifact, every byte of which is right, or what is wrong with it."""
+    """Each reference with its artifact if every byte is right, else with the error."""
     found: dict[str, Artifact | ArtifactError] = {}
     for reference in references:
         try:
@@ -265,9 +265,9 @@ def _verified(
 
 
 def _require_unused(store: "Store", going: list[str]) -> None:
-    """Raises: UsageError if something that stays cannot be read without what goes; ArtifactError if nobody can tell.
+    """Raises: UsageError if an artifact that stays needs one that goes; ArtifactError if this cannot be checked.
 
-    It names all that would break: what was made of that, too.
+    The message names all artifacts that would break, with their descendants.
     """
     from stages.artifacts.references import advised
 

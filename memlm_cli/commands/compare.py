@@ -85,7 +85,7 @@ def compare(
 
 
 def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
-    """Two streams of tasks. Raises: ArtifactError if one is a report of text."""
+    """Compare two streams of tasks. Raises: ArtifactError if one is a report of text."""
     from stages.comparison.compare import compare_matrices, matrices_table
 
     if a.kind != b.kind:
@@ -97,7 +97,7 @@ def _compare_matrices(a: "Artifact", b: "Artifact", as_json: bool) -> None:
 
 
 def _compare_task_seeds(matrices: "Sequence[Artifact]", confidence: float, as_json: bool) -> None:
-    """Streams of tasks over seeds. Raises: ArtifactError if one is a report of text."""
+    """Show means of streams of tasks over seeds. Raises: ArtifactError if one is a report of text."""
     from stages.comparison.task_seeds import compare_task_seeds, task_seeds_table
 
     for one in matrices:
@@ -110,7 +110,7 @@ def _compare_task_seeds(matrices: "Sequence[Artifact]", confidence: float, as_js
 
 
 def _require_none(of: str, given: Mapping[str, Path | None]) -> None:
-    """Raises: UsageError for files that only a comparison of two has."""
+    """Raises: UsageError if files are requested that only a comparison of two reports has."""
     for option, path in given.items():
         if path is not None:
             raise UsageError(f"{option} shows the tokens of two reports, and there is none of {of}: name two.")
@@ -179,7 +179,7 @@ def _token(token: Facts, headers: list[str]) -> list[str]:
 
 
 def _place(token: Facts) -> str:
-    """`3:348`, or where the document has a name `3:348 (a.txt)`."""
+    """`3:348`, or `3:348 (a.txt)` if the document has a name."""
     called = f" ({printable(token['name'])})" if token.get("name") else ""
     return f"{token['document']}:{token['position']}{called}"
 

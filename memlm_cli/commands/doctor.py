@@ -24,9 +24,9 @@ from stages.numbers import size
 
 Facts = dict[str, Any]
 COMPILED = ("torch", "faiss", "numpy", "scipy", "zarr", "tokenizers", "safetensors", "zstandard", "vl_convert")
-"""Modules that may be there and not work: they are imported."""
+"""Modules that may be installed and broken: they are imported as a test."""
 EITHER = ("cpu", "gpu")
-"""Extras of which one is needed, and only one can be there."""
+"""Alternative extras: one is needed, and only one can be installed."""
 VARIABLES = ("MEMLM_STORE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME", "HF_HUB_OFFLINE")
 """Environment variables that memlm and its libraries read."""
 
@@ -48,7 +48,7 @@ def doctor(
 
 
 def examine(defaults: Defaults, store: Path) -> Facts:
-    """All that is reported, as JSON values; `problems` keep memlm from working."""
+    """All reported facts, as JSON values; `problems` keep memlm from working."""
     broken = dict(_not_importable())
     packages = dependencies()
     extras = dict.fromkeys(package.extra for package in packages if package.extra)
@@ -101,7 +101,7 @@ def _store_rows(store: Facts) -> Iterator[Row]:
 
 
 def _not_importable() -> Iterator[tuple[str, str]]:
-    """Modules that cannot be imported, and why; what is not installed is found elsewhere."""
+    """Installed modules that cannot be imported, and why."""
     for module in COMPILED:
         try:
             import_module(module)
@@ -113,7 +113,7 @@ def _not_importable() -> Iterator[tuple[str, str]]:
 
 
 def _extra(extra: str, packages: list[Dependency]) -> Facts:
-    """An extra, and what would bring what it lacks."""
+    """An extra, its missing packages, and the command that installs them."""
     lacking = [package for package in packages if not package.fits]
     command = install_command(lacking) if lacking else ""
     return {"extra": extra, "missing": [package.package for package in lacking], "command": command}
@@ -139,7 +139,7 @@ def _usable(module: str, broken: Facts) -> bool:
 
 
 def _store(root: Path) -> Facts:
-    """Where the store is, how much is in it, and what could not be written."""
+    """Place and content of the store, and folders that cannot be written."""
     from stages.artifacts.references import references
     from stages.artifacts.store import Store
 
@@ -158,7 +158,7 @@ def _store(root: Path) -> Facts:
 
 
 def _unwritable(root: Path, place: Path) -> str | None:
-    """Why nothing can be made in a folder, by trying: permissions do not tell of all file systems."""
+    """Why no file can be made in a folder, by trying: permissions are not reliable on all file systems."""
     try:
         with TemporaryDirectory(prefix=".memlm-doctor-", dir=place):
             return None

@@ -37,7 +37,7 @@ def export(
     from stages.export.export import check_export_folder
     from stages.export.export import export as exported
 
-    # Before the model is loaded: a folder of somebody else is not written over.
+    # Before the model is loaded: a folder that memlm did not write is never overwritten.
     check_export_folder(output)
     found = exported(asked.open_store().get(read_reference(model), "model"), output, positions)
     fields = {"path": str(output), "architecture": found.form.architecture, "files": found.files}

@@ -42,7 +42,7 @@ def generate(
 def _write(
     reader: "MemoryReader", tokens: Iterator["GeneratedToken"], wanted: "GenerationRequest", as_json: bool
 ) -> None:
-    """The text as it comes, then what carried it; or all of it as one object."""
+    """Write the text as it is generated, then its sources; or everything as one JSON object."""
     from stages.text.excerpt import TextStream
 
     text = TextStream(reader.text)
@@ -61,7 +61,7 @@ def _write(
 
 
 def _stream_tokens(text: "TextStream", tokens: Iterator["GeneratedToken"], generated: list["GeneratedToken"]) -> bool:
-    """The text of tokens as they come, noted in `generated`, and the end of its last line; whether all was read."""
+    """Write tokens as they come, note them in `generated`, and end the last line; returns whether anyone reads."""
     try:
         for token in tokens:
             generated.append(token)
@@ -91,7 +91,7 @@ def _object(reader: "MemoryReader", prompt: str, text: str, generated: list["Gen
 
 
 def _attributed(reader: "MemoryReader", token: "GeneratedToken") -> str:
-    """A token, its probability and who gave it; under it the contexts that carried it."""
+    """A token with its probability and the memories behind it; below, the contexts with most weight."""
     from stages.retrieval.hyperparameters import memory_words
 
     assert token.attributed is not None

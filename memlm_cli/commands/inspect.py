@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LENGTH = 32
-"""Tokens of a passage where nobody says."""
+"""Default number of tokens in a passage."""
 
 
 def inspect(
@@ -66,7 +66,7 @@ def inspect(
 def _show_selected(
     request: "Request", store: "Store", which: "PassageSettings", html: Path | None, as_json: bool
 ) -> None:
-    """Passages that a report chooses, one after the other."""
+    """Show the passages that a report selects, one after the other."""
     from memlm_cli.inspection_text import inspected_text
     from stages.inspection.inspect import inspect_passages
     from stages.inspection.page import ChosenPassage, choose_passages, page_of_passages

@@ -1,4 +1,4 @@
-"""`memlm presets` and `memlm recipes`: what trains and runs by name."""
+"""`memlm presets` and `memlm recipes`: lists of named settings and recipes."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def presets(
     from stages.training.presets import load_preset, preset_file, preset_names
 
     if name:
-        settings = load_preset(name)  # a file of the user's may be none
+        settings = load_preset(name)  # the user's file may not be a preset
         answer(json.dumps(settings) if json_ else preset_file(name).read_text("utf-8").rstrip())
     elif json_:
         answer(json.dumps({preset: _about(preset_file(preset)) for preset in preset_names()}))
@@ -64,7 +64,7 @@ USUAL = "--train --valid --test"
 
 
 def _needs(recipe: "Recipe", *, short: bool) -> str:
-    """`--train, ten minutes, two cores`: options that name files, how long, on what; `short`: without usual files."""
+    """`--train, ten minutes, two cores`: options for files, time, machine; `short`: without the usual files."""
     files = " ".join(f"--{name}" for name in recipe.inputs) or "no files"
     files = "" if short and files == USUAL else files
     return ", ".join(filter(None, (files, recipe.time or "not measured", recipe.hardware)))

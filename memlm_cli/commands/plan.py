@@ -1,4 +1,4 @@
-"""`memlm plan`, and estimates of what other commands would take."""
+"""`memlm plan`, and estimates for other commands."""
 
 import json
 import shutil
@@ -61,11 +61,11 @@ def plan(
 
 
 def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> None:
-    """Print what tasks take, on stdout.
+    """Print estimates of tasks on stdout.
 
     Args:
-        takes: the time that their recipe names for all of them.
-    Raises: ResourceError if they are known to need more than there is.
+        takes: the time of the whole recipe, as the recipe gives it.
+    Raises: ResourceError if they are known to exceed the machine.
     """
     found, fit = _estimates(tasks, common)
     answer(json.dumps(_object(found, fit)) if common.json else _text(found, fit, takes), styled=True)
@@ -73,7 +73,7 @@ def show_estimates(tasks: "Sequence[Task]", common: Common, takes: str = "") -> 
 
 
 def require_fit(tasks: "Sequence[Task]", common: Common) -> None:
-    """Raises: ResourceError if tasks are known to need more than there is."""
+    """Raises: ResourceError if tasks are known to exceed the machine."""
     _require(_estimates(tasks, common)[1])
 
 
@@ -93,8 +93,8 @@ def _estimates(tasks: "Sequence[Task]", common: Common) -> "tuple[list[Estimate]
 
 
 def _gpus(found: "Sequence[Estimate]") -> dict[str, int]:
-    """Bytes of memory by GPU; none is looked for where nothing is computed on one."""
-    # To ask for GPUs loads torch, which takes seconds.
+    """Bytes of memory by GPU; empty without a search if no task computes on one."""
+    # Looking for GPUs loads torch, which takes seconds.
     if all(estimate.memory.keys() <= {"cpu"} for estimate in found):
         return {}
     from stages.models.devices import gpus
@@ -111,7 +111,7 @@ def _text(found: "Sequence[Estimate]", fit: "Fit", takes: str) -> str:
 
 
 def _times(new: "Sequence[Estimate]", takes: str) -> list[str]:
-    """Lines about time, and where it is known from."""
+    """Lines about time, and the origin of the estimates."""
     known = [estimate.seconds for estimate in new if estimate.seconds is not None]
     lines = []
     if known:

@@ -1,4 +1,4 @@
-"""`memlm run`; and a recipe shown or run, as `memlm try` does it, too."""
+"""`memlm run`, and functions that show or run a recipe, also for `memlm try`."""
 
 import json
 import re
@@ -74,7 +74,7 @@ CONFIDENCE = 0.95
 
 
 def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
-    """A recipe in the precision that is asked for, once for each value of its sweep and each seed."""
+    """A recipe in the requested precision, repeated for each value of its sweep and each seed."""
     from pipelines.variants import varied
 
     if common.precision:
@@ -83,7 +83,7 @@ def as_asked(recipe: "Recipe", seeds: int | None, common: Common) -> "Recipe":
 
 
 def show_plan(recipe: "Recipe", common: Common) -> None:
-    """Print what of a recipe is done, what would run, and why, on stdout."""
+    """Print on stdout which stages of a recipe are done, which would run, and why."""
     from pipelines.estimates import estimates, tasks_of
     from pipelines.recipe import require_named
     from stages.reporting import Silent
@@ -103,11 +103,11 @@ def show_plan(recipe: "Recipe", common: Common) -> None:
 
 
 def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "list[Result]":
-    """Run a recipe's stages, with `--verbose` telling of each.
+    """Run a recipe's stages; `--verbose` shows the result of each.
 
     Args:
-        commands: also say the command of each stage before it runs.
-    Raises: ResourceError, before the first of them begins, if what they need is known not to fit; what a stage raises.
+        commands: whether the command of each stage is shown before it runs.
+    Raises: ResourceError, before any stage begins, if they are known not to fit; the errors of the stages.
     """
     from memlm_cli.result_tables import show_result
     from pipelines.estimates import tasks_of
@@ -131,7 +131,7 @@ def run_all(recipe: "Recipe", common: Common, *, commands: bool = False) -> "lis
 
 
 def show_again(result: "Result", common: Common) -> None:
-    """The tables of a stage at the end, which say of which seed, or other variant, they are: `report/…, seed 2`."""
+    """Show the tables of a stage, titled with the seed or other variant: `report/…, seed 2`."""
     from memlm_cli.result_tables import show_result
 
     variant = result.name.partition("[")[2].removesuffix("]")
@@ -139,7 +139,7 @@ def show_again(result: "Result", common: Common) -> None:
 
 
 def show_groups(results: "list[Result]") -> None:
-    """Means over the seeds, and the values of a sweep side by side: a table of each text that was scored."""
+    """Show means over seeds, and the values of a sweep side by side: one table for each scored text."""
     from memlm_cli.result_tables import groups_text
     from stages.evaluation.figures.seed_groups import compare_groups
 
@@ -161,13 +161,13 @@ def _without_seed(name: str) -> str:
 
 
 def took(result: "Result") -> str:
-    """The time that an artifact says it took to make; of this run alone where it was there, or partly, before."""
+    """The time that an artifact took to make, by its manifest; or that of this run, if some of it was done before."""
     whole, now = duration(result.artifact.manifest.seconds), duration(result.seconds)
     return {"made": whole, "resumed": f"{now} now, {whole} in all", "cached": now}[result.status]
 
 
 def stage_command(stage: "StageRecipe", references: Mapping[str, Any], common: Common) -> str:
-    """The command of a stage, whose references are those of artifacts that are made, and files."""
+    """The command of a stage, with references of finished artifacts, and files."""
     from pipelines.options import command_words
 
     words = command_words(stage.command, references, stage.settings, stage.preset)

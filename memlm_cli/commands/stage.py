@@ -1,6 +1,6 @@
-"""The commands that make artifacts: from an argument, and options for settings and references, to one stage that runs.
+"""The commands that make artifacts: an argument, and options for settings and references, to one run of a stage.
 
-Help, which shows the options alone, does without what is imported in functions.
+Imports inside functions keep help fast, which needs only the options.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ COMPLETIONS = {
     "tokenizer": completion.tokenizers,
     "memory": completion.words(completion.memories),
 }
-"""Words that a shell offers for an option, by its name."""
+"""Completions of options by name."""
 
 
 def stage_command(name: str) -> Callable[..., None]:
@@ -52,20 +52,20 @@ def stage_command(name: str) -> Callable[..., None]:
 
 
 class Work(NamedTuple):
-    """A stage to be run, as its command says it."""
+    """A stage to run: the settings and inputs of its command."""
 
     config: "StageConfig"
     references: dict[str, Any]
-    """Artifacts and files by what the stage calls them."""
+    """Artifacts and files by the stage's names for them."""
     asked: "Settings"
-    """The settings that were asked for, without those of a preset."""
+    """The requested settings, without those of a preset."""
     preset: str | None
 
 
 def make_artifact(command: str, source: Any, given: Mapping[str, Any], common: Common) -> None:
-    """Make, or find, the artifact of a command; print its reference, and its content as a table.
+    """Make or find the artifact of a command; print its reference, and its content as a table.
 
-    Where only a plan is asked for (`memlm plan`), print that.
+    Under `memlm plan`, print only the plan.
 
     Args:
         command: its name.
@@ -94,7 +94,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
 
     Args:
         given: values of options by name; other names are settings, and may be nested.
-    Raises: UsageError for settings that make no sense, before anything is read.
+    Raises: UsageError for invalid settings, before anything is read.
     """
     from memlm_cli.arguments import given_settings
     from pipelines.settings import merged, validated
@@ -110,7 +110,7 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
         for name, value in typed.items()
         if name in options or name not in references
     }
-    # One that is named is read as a file or an artifact: its bytes belong to the id, its name does not.
+    # A named one is read as a file or an artifact: its bytes are part of the id, its name is not.
     if (tokenizer := typed.get("tokenizer")) is not None:
         _require_kind_or_place(tokenizer, common)
         references["tokenizer"] = tokenizer if names_tokenizer(tokenizer) else None
@@ -124,19 +124,19 @@ def prepare(command: str, given: Mapping[str, Any], common: Common) -> Work:
 
 
 def _require_kind_or_place(tokenizer: str, common: Common) -> None:
-    """Raises: UsageError for a word that is no kind of tokenizer and is like the name of tokens in the store."""
+    """Raises: UsageError for an unknown kind of tokenizer that resembles the name of tokens in the store."""
     from stages.artifacts.store import Store
     from stages.pretrained.location import names_tokenizer
     from stages.text import TOKENIZERS
 
     if names_tokenizer(tokenizer) or nearest(tokenizer, TOKENIZERS.names()) is not None:
-        return  # what is near a kind is refused by the settings
+        return  # the settings refuse misspelled kinds
     if (near := nearest(tokenizer, Store(common.store).names("tokens"))) is not None:
         raise UsageError(f"There is no tokenizer {tokenizer!r}; did you mean tokens/{near}?")
 
 
 def run_stage(command: str, work: Work, common: Common) -> "Outcome":
-    """Make, or find, the artifact of a stage, and give it the name that is asked for."""
+    """Make or find the artifact of a stage, and give it the requested name."""
     from memlm_cli.arguments import publish_name
     from memlm_cli.exit_codes import resumable
     from memlm_cli.progress import ConsoleReporter
@@ -153,7 +153,7 @@ def run_stage(command: str, work: Work, common: Common) -> "Outcome":
 
 
 def _under(name: str | None, asked: Mapping[str, Any], init_from: str | None, common: Common) -> dict[str, Any]:
-    """Settings of a training that the user's own are laid over."""
+    """Settings of a training under the user's own."""
     from stages.artifacts.store import Store
     from stages.training.presets import training_preset
 

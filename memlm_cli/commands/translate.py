@@ -61,7 +61,7 @@ def translate(
 
 
 class _Lines:
-    """Lines of stdin without their ends, up to one that is no UTF-8: its error waits until those before are out."""
+    """Lines of stdin without line ends. The error of a line that is not UTF-8 waits until earlier lines are out."""
 
     error: DataError | None = None
 
@@ -87,7 +87,7 @@ def _object(one: "Translated") -> dict[str, object]:
 
 
 def _attributed(token: "TranslatedToken") -> str:
-    """A token, its probability with and without memory, and the pair that carried most of it."""
+    """A token, its probability with and without memory, and the pair with the largest weight."""
     head = f"  {shown(token.text)}  {number(token.probability)} (model {number(token.model)})"
     if token.pair is None:
         return head

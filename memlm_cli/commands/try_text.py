@@ -1,4 +1,4 @@
-"""`memlm try`; the recipe for a text is made once and kept in the store, so that the same command goes on with it."""
+"""`memlm try`; the recipe for a text is made once and kept in the store, so that the same command resumes it."""
 
 import json
 import re
@@ -99,7 +99,7 @@ def try_text(
 
 
 def _settings(common: Common) -> dict[str, Any]:
-    """The settings of `--set` and `--config`. Raises: UsageError for what no stage could take."""
+    """The settings of `--set` and `--config`. Raises: UsageError for settings that no stage has."""
     from memlm_cli.arguments import given_settings
     from pipelines.trial import check_settings
 
@@ -109,7 +109,7 @@ def _settings(common: Common) -> dict[str, Any]:
 
 
 def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int | None, common: Common) -> "Recipe":
-    """The planned recipe, for this many seeds; the command that runs it is shown."""
+    """The planned recipe with its seeds; also shows the command that runs it."""
     from pipelines.recipe import load_recipe
 
     words = ["memlm", "run", str(file), *(word for text in texts for word in ("--train", text))]
@@ -119,7 +119,7 @@ def _recipe(file: Path, texts: list[str], settings: dict[str, Any], seeds: int |
 
 
 def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: float, common: Common) -> None:
-    """Run what was planned, and write its page; the answer is the page's path."""
+    """Run the planned recipe, write its page, and answer with the page's path."""
     from memlm_cli.arguments import publish_name
 
     results = run_all(recipe, common, commands=True)
@@ -138,13 +138,13 @@ def _run(recipe: "Recipe", plan: "Plan", file: Path, output: Path, minutes: floa
 
 
 def _say_of_time_left(taken: float, given: float) -> None:
-    """Say so where a plan made on a busy machine left half of the time, in seconds, that more could be done in."""
+    """Say so if half of the given time is left, in seconds, because the plan was made on a busy machine."""
     if taken < given / 2:
         say(f"try: that took {duration(taken)} of {duration(given)}; --replan times this machine again, and plans more")
 
 
 def _write_page(references: list[str], output: Path, common: Common, more: list[str]) -> None:
-    """Write the page; `more`: lines about the plan, which it shows."""
+    """Write the page; `more`: lines about the plan to show on it."""
     from memlm_cli.reproduce import baseline_remarks, script
     from stages.artifacts.references import store_words
     from stages.pages.lineage import find_reports
@@ -172,13 +172,13 @@ TRIALS = "trials"
 def planned(
     files: Sequence[str], minutes: float, seeds: int, shares: "Shares | None", common: Common, *, replan: bool
 ) -> tuple[Path, list[str]]:
-    """The recipe for a text, and the files that it is for: the user's, or one with a part of their text.
+    """The recipe for a text, and its input files: the user's, or one with a part of their text.
 
-    It is for one seed, and leaves the others the time that they need.
+    The recipe has one seed, and leaves time for the others.
 
-    The speed of the machine decides how much is done, and differs from hour to hour: what was chosen before for the
-    same text and minutes is kept, and resumed, until `replan` asks for another plan in its place. `shares`: of the
-    text, for valid and test; None: as much as there is time to score.
+    The plan depends on the speed of the machine, which changes from hour to hour. So an earlier plan for the same text
+    and minutes is kept and resumed, unless `replan` asks for a new one. `shares`: of the text, for valid and test;
+    None: as much as there is time to score.
     """
     began = time.monotonic()
     from pipelines.trial import FEWEST_DOCUMENTS, RULES, require_lines
@@ -188,9 +188,9 @@ def planned(
     texts = _texts(files, common.store)
     total = text_bytes(texts)
     if total < FEWEST_BYTES:
-        count_lines(texts, FEWEST_BYTES)  # which reads it all: a picture is no text, whatever its size
+        count_lines(texts, FEWEST_BYTES)  # reads everything: a picture is refused as no text, whatever its size
     require_enough(total, files[0] if len(files) == 1 else f"The text of {len(files)} files or folders")
-    # Not before: of a text that cannot be tried, that alone is said.
+    # Not earlier: an unusable text should give its error alone.
     if (busy := system_load()) > usable_cores():
         say(f"try: this machine is busy (a load of {busy:.1f} on {usable_cores()} cores): all takes longer")
     work: list[object] = [
@@ -201,7 +201,7 @@ def planned(
         *([seeds] * (seeds > 1)),
     ]
     work += [shares] if shares else []
-    # Whatever decides the plan is in its name; the speed of the machine, which changes by the hour, is not.
+    # The name contains all that decides the plan, except the speed of the machine, which changes by the hour.
     name = blake2b(json.dumps(work).encode(), digest_size=6).hexdigest()
     recipe = common.store / TRIALS / f"{name}.toml"
     if recipe.is_file() and not replan:
@@ -219,12 +219,12 @@ def planned(
 
 
 def _parts(recipe: Path) -> list[Path]:
-    """The file with the part of the text that a recipe is for; none where it is for all of it."""
+    """The file with the part of the text that a recipe reads; empty if it reads the whole text."""
     return [part for part in recipe.with_suffix("").glob("*") if part.suffix in (".txt", ".jsonl")]
 
 
 def part_name(paths: Sequence[str], part: int, total: int, records: tuple[int, int] | None = None) -> str:
-    """Name of a part of some text, which shows what was left out.
+    """File name of a part of some text, which shows how much was left out.
 
     >>> part_name(["books/Moby Dick.txt", "b.txt"], 437_000, 1_200_000)
     'Moby-Dick-and-1-more-first-437.0kB-of-1.2MB.txt'
@@ -257,7 +257,7 @@ def _plan(
     device: str,
     began: float,
 ) -> None:
-    """Choose what is done, and write the recipe; beside it the part of the text that is tried, if not all is."""
+    """Make the plan and write the recipe; and next to it the part of the text to try, unless it is the whole."""
     from pipelines.trial import plan_trial, recipe_text, training_settings
     from pipelines.trial_budget import Planner, require_time
     from stages.artifacts.durable import write_atomically
@@ -271,7 +271,7 @@ def _plan(
     require_time(machine)
     planner, budget = _timed_plan(Planner(measured, machine, training, shares), total, device, began)
     recipe.parent.mkdir(parents=True, exist_ok=True)
-    recipe.unlink(missing_ok=True)  # before its part: a recipe without one is taken for one of all of the text
+    recipe.unlink(missing_ok=True)  # before its part: a recipe without a part would be taken for the whole text
     for left in _parts(recipe):
         left.unlink()
     taken = None
@@ -287,10 +287,10 @@ def _plan(
 
 
 def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "tuple[Planner, Budget]":
-    """The plan for so many bytes by the speed of this machine, measured with the vocabulary that is planned.
+    """The plan for `total` bytes by the speed of this machine, measured with the planned vocabulary.
 
-    A part of a text has fewer types, and a model of fewer types trains faster: 11,000 tokens a second in place of
-    7,200 were seen.
+    A part of a text has fewer types, and a model with fewer types trains faster: 11,000 tokens a second instead of
+        7,200 were seen.
     """
     from pipelines.trial_budget import FEWEST_BYTES
     from stages.text.survey import bpe_vocabulary
@@ -306,7 +306,7 @@ def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "t
     planner = timed(types)
     try:
         fewer = planner.best(total).types
-    except UsageError:  # too little time, at the speed of too many types
+    except UsageError:  # too little time at the speed of a vocabulary that is too large
         fewer = bpe_vocabulary(FEWEST_BYTES)
     if fewer < types:
         planner = timed(fewer)
@@ -314,7 +314,7 @@ def _timed_plan(planner: "Planner", total: int, device: str, began: float) -> "t
 
 
 def _part(texts: "list[TextFile]", budget: "Budget", total: int, folder: Path) -> "tuple[TextFile, Part | None]":
-    """A part of a text in a file: records from all over it, and which; else its beginning, and None."""
+    """A part of a text in a file: records from the whole text, with their numbers; else its beginning, and None."""
     from stages.artifacts.durable import write_atomically
     from stages.text.records import TextFile
     from stages.text.sample import Part, choose_records, record_lines, record_sizes

@@ -1,7 +1,7 @@
 """memlm in Python (`import memlm`): models, datastores, indexes and readings over arrays; stores, stages, artifacts.
 
-What is public is what `docs/how-to/notebook.md` lists, and the errors of the exit codes. What needs torch is imported
-when it is first asked for.
+`docs/how-to/notebook.md` lists the public names; the errors of the exit codes are public, too. Names that need torch
+are imported at first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ LATER = {
     "stages.models.layers.sublayer": ("Attended", "Passage", "StreamAttention", "StreamInputs"),
     "stages.retrieval.read": ("perplexity", "read", "recent", "tune"),
 }
-"""Names that need torch, by their modules."""
+"""Names that need torch -> their modules."""
 
 __all__ = [
     "STREAM_ATTENTION",

@@ -51,7 +51,7 @@ class Artifact:
 
     @property
     def inputs(self) -> "dict[str, Artifact]":
-        """Artifacts that it was made from, by role, as far as they are still there."""
+        """The artifacts that it was made from, by role, if they still exist."""
         present = {role: record.reference for role, record in self._stored.manifest.inputs.items()}
         folder = self._stored.store
         return {role: self.store[ref] for role, ref in present.items() if (folder.root / ref).is_dir()}
@@ -66,7 +66,7 @@ class Model(Artifact):
 
 
 class Neighbors(Artifact):
-    """Rows of a datastore that were found for the tokens of splits."""
+    """Rows of a datastore found for the tokens of splits."""
 
 
 class StoredDatastore(Artifact, Datastore):
@@ -102,7 +102,7 @@ class StoredIndex(Artifact, Index):
 
 
 def plain(value: Any) -> Any:
-    """Artifacts by their references, paths as texts, numbers of NumPy as Python's, in lists too."""
+    """Plain Python values: artifacts become references, paths texts, and NumPy numbers Python's, also in lists."""
     if isinstance(value, Artifact):
         return value.reference
     if isinstance(value, Path):
@@ -113,7 +113,7 @@ def plain(value: Any) -> Any:
 
 
 def text(value: Any, name: str) -> str:
-    """A text that was given. Raises: UsageError for anything else."""
+    """`value` if it is a text. Raises: UsageError for anything else."""
     if not isinstance(value, str):
         raise UsageError(f"{name} is a text (str), not {shortened(repr(value))}.")
     return value
@@ -175,7 +175,7 @@ class Report(Artifact):
     def tokens(self) -> Columns:
         """Every scored token, of a report with `save_token_scores`: `id`, `token`, `logp`, `logp_lm`, `gain`, …
 
-        Log-probabilities in nats; `logp_memory_1`, … are those within each reading's memory.
+        Log-probabilities in nats; `logp_memory_1`, … are those of each reading's memory alone.
         """
         import numpy as np
 

@@ -1,4 +1,4 @@
-"""The store, every stage by its command, and models with their memories, which read and write texts."""
+"""The store, all stages by their commands, and models with memories that read and write texts."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Reader:
-    """A model with its memories, loaded when it first reads; and again, for other windows, when it first writes."""
+    """A model with its memories, loaded at the first reading; the first writing loads it again with other windows."""
 
     def __init__(self, store: "Folder", request: "Request") -> None:
         from stages.inspection.request import find
@@ -47,11 +47,11 @@ class Reader:
         return f"<memlm reader of {model}{' with ' if others else ''}{', '.join(others)}>"
 
     def score(self, text: str) -> "Scores":
-        """A text from its first token on, as `memlm inspect --text` reads it."""
+        """Score a text from its first token on, as `memlm inspect --text` does."""
         return Scores(self.inspected(text, 0), self, text)
 
     def inspected(self, text: str, contexts: int) -> "Inspected":
-        """A text token by token, each with so many of the contexts that were read."""
+        """A text token by token, each with up to `contexts` of its retrieved contexts."""
         from stages.inspection.inspect import inspect_passage
 
         text_of(text, "text")
@@ -60,7 +60,7 @@ class Reader:
             return inspect_passage(loaded, text, contexts)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
-        """Generate text after a prompt; options as of `parts`."""
+        """Generate text after a prompt; options are those of `parts`."""
         with ConsoleReporter("generate", soon=True):
             return "".join(self.parts(prompt, **options))
 
@@ -69,7 +69,7 @@ class Reader:
         prompt: str = "",
         **options: Any,
     ) -> Iterator[str]:
-        """The same as it is written, token by token.
+        """Generate text after a prompt, and yield it token by token.
 
         Args:
             options: `max_tokens`, `temperature`, `top_k`, `top_p`, `seed`, `stop_at_eos`, as of `memlm generate`.
@@ -88,7 +88,7 @@ class Reader:
 
     @property
     def memories(self) -> list[dict[str, Any]]:
-        """The readings with their numbers."""
+        """The readings with their hyperparameters."""
         return self.loaded.memories
 
     @cached_property
@@ -110,7 +110,7 @@ class Reader:
 class Scores(dict[str, "np.ndarray"]):
     """A text token by token: `id`, `token`, `logp`, `logp_lm` (nats; with all memories, and by the model), `gain`.
 
-    What probes measure at a token is a column, too.
+    Measurements of probes are further columns.
     """
 
     def __init__(self, found: "Inspected", reader: Reader, text: str) -> None:
@@ -118,7 +118,7 @@ class Scores(dict[str, "np.ndarray"]):
         self._reader, self._text = reader, text
 
     def neighbors(self, k: int = 8) -> Columns:
-        """The k contexts that carried most of the prediction of each token, the heaviest first.
+        """The k contexts with the largest share in the prediction of each token, by descending weight.
 
         Columns: `position` of the token, `rank`, `weight` within the reading's memory, `carried` (what it adds to the
         probability of the token it holds), `right` (whether that is the token that came), `split`, `row`, `document`,
@@ -211,12 +211,12 @@ class Store:
         return self._folder.root
 
     def __getitem__(self, reference: str) -> "Artifact":
-        """The artifact behind `kind/id`, `kind/name` or a path, its files checked."""
+        """The artifact of `kind/id`, `kind/name` or a path, with its files checked."""
         with ConsoleReporter("open", soon=True):
             return _of_kind(self, self._folder.get(reference_of(reference)))
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
-        """As `memlm.run`, in this store."""
+        """Same as `memlm.run`, in this store."""
         from memlm_cli.run_command import run_command
 
         words = [source.reference if isinstance(source, Artifact) else str(source) for source in sources]
