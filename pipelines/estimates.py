@@ -73,7 +73,7 @@ DONE, CONTINUES, NEW = "done", "continues", "new"
 RANGE, FAR_RANGE = (0.7, 1.5), (0.2, 2.5)
 """Factors of the expected time: with a comparable amount done before, and without.
 
-Starting a program and loading a model do not grow with the work, so a small run predicts a large one badly.
+Starting a program and loading a model do not grow with the work. So a small run predicts a large one badly.
 """
 FAR = 3.0
 """Ratio from which on two amounts are not comparable."""

@@ -185,7 +185,7 @@ def docstring(config: type, name: str) -> str:
 
 @cache
 def _texts(config: type) -> dict[str, str]:
-    """The texts that a class has under fields, by name of the field; none of a class that no source defines."""
+    """The texts under the fields of a class, by name of the field; empty for a class made by a call."""
     definition = _definition(config)
     if definition is None:
         return {}
@@ -198,7 +198,7 @@ def _texts(config: type) -> dict[str, str]:
 
 
 def _definition(config: type) -> Any:
-    """A class as its source has it, inside of classes and functions, too; None: it was made by a call."""
+    """The syntax tree of a class, also inside classes and functions; None: it was made by a call."""
     found: Any = _source(config.__module__)
     for name in config.__qualname__.replace(".<locals>", "").split("."):
         below = islice(ast.walk(found), 1, None)

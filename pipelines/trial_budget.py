@@ -27,12 +27,13 @@ LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
 """Largest share of a whole text, for valid and for test each; of a part of one, whose rest is not read; minimum
 number of tokens there."""
 GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
-"""Passes that are made, where they are worth making, before more of a text is taken, and those without which nothing is
-tried. More passes over less text are worse: with as many updates, four over twice the text left 10 to 12 % fewer bits a
-character than six or seven (tinyshakespeare, a novel; one seed each)."""
+"""Useful passes to make before a longer part of a text is taken, and the minimum for any trial.
+
+More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 % fewer bits a character
+than six or seven (tinyshakespeare, a novel; one seed each).
+"""
 GOOD_FOR_TWO = float(MOST_PASSES)
-"""Passes of each, where they are worth making, before a second model is trained: after fewer a report calls both
-undertrained."""
+"""Useful passes of each model before a second one is trained: after fewer, a report calls both undertrained."""
 
 ENDLESS = 1e6
 """Minutes after which more time gains nothing."""

@@ -1,7 +1,7 @@
 """Stage train: tokens, packed batches of them, or the neighbours of each -> model.
 
-Runs a method's training loop in the draft's scratch folder, where its checkpoints live, and publishes
-the best and the last weights.
+Runs a method's training loop in the draft's scratch folder, with its checkpoints. Publishes the best and the last
+weights.
 """
 
 from collections.abc import Mapping

@@ -183,7 +183,7 @@ def after_file(place: int) -> str:
 
 
 def samples_file(place: int) -> str:
-    """Name of the file with the samples that the task at a place in the stream was learnt with, counted from 1.
+    """Name of the file with the samples for the task at a place in the stream, counted from 1.
 
     >>> samples_file(2)
     'samples/02.json'

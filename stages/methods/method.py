@@ -253,8 +253,7 @@ class Grows(ABC):
 
     @abstractmethod
     def resize(self, model: LanguageModel, place: int) -> None:
-        """Resize a model from its size before the first task to its size in the task at a place, before weights are
-        loaded.
+        """Resize a model from its size before the first task to that in the task at a place; weights are loaded later.
 
         Args:
             place: in the stream, from 0.

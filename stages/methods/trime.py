@@ -1,7 +1,7 @@
 """TRIME: one softmax over the vocabulary and a memory of keys that were made with the same weights.
 
-Local memory is each position's own segment, long memory goes on into those before, external memory is the other
-segments of the batch.
+Local memory is each position's own segment. Long memory continues into the segments before. External memory is the
+other segments of the batch.
 
 Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674).
 """
@@ -237,7 +237,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
 
     Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch of one
     group spans all processes; keys of other processes are constants. Whether a group drops local memory is drawn from
-    (seed, number of the batch), so that a resumed run draws the same.
+    (seed, number of the batch), also in a resumed run.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
     """

@@ -123,12 +123,11 @@ def parse_reading(spec: str) -> Reading:
 
 @cache
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
-    """The readings of several `--memory` options, in order; `none` is the plain model, and a name stands for its
-    readings.
+    """The readings of several `--memory` options, in order; `none` is the plain model.
 
-    Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
-        reading that is not the first: it needs the vocabulary's scores as the model gives them, for
-        a learned weight of one that is not the last, and for `searched` of one that is not alone.
+    Raises: UsageError as `parse_reading`; for `none` with another reading; for a joint reading that is not the first,
+        since it needs the model's own scores of the vocabulary; for a learned weight that is not the last reading's;
+        and for `searched` in a reading that is not alone.
     """
     if NONE in specs and len(specs) > 1:
         raise UsageError("--memory none is the plain model and stands alone.")

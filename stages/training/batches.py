@@ -59,7 +59,7 @@ def batches_by_tokens(
 class TaskOrder:
     """The examples of each update of a run, one task after the other.
 
-    A task has the same share of all updates as of all batches, so a whole number of epochs is whole for each task.
+    A task has the same share of updates as of batches. So a whole number of epochs is whole for each task.
     """
 
     def __init__(

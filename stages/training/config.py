@@ -117,7 +117,7 @@ class TrainConfig(StageConfig):
 
     @property
     def cutting(self) -> Cutting:
-        """How the model reads the text: in segments, one behind the other."""
+        """How the model reads the text: in segments, one after the other."""
         return self.model.cutting(WindowSettings(self.segment_length, self.segment_length))
 
     @property
@@ -165,7 +165,7 @@ class TrainConfig(StageConfig):
 
     @model_validator(mode="after")
     def _whole_segments(self) -> "TrainConfig":
-        if self.model.reads.source:  # examples are sentences, and a batch as many of them as it has tokens for
+        if self.model.reads.source:  # examples are sentences; a batch holds the number that its tokens allow
             return self
         if self.batch_tokens % self.segment_length:
             near = max(1, self.batch_tokens // self.segment_length) * self.segment_length

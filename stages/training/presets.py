@@ -21,7 +21,7 @@ def preset_names() -> list[str]:
 
 
 def preset_file(name: str) -> Path:
-    """The file behind a preset's name or a path ending in `.toml`.
+    """The file of a preset's name or a path ending in `.toml`.
 
     Raises: UsageError, with the nearest name, if there is none.
     """
