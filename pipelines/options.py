@@ -185,22 +185,27 @@ def docstring(config: type, name: str) -> str:
 
 @cache
 def _texts(config: type) -> dict[str, str]:
-    """The texts that a class has under fields, by name of the field."""
-    body = _definition(config).body
+    """The texts that a class has under fields, by name of the field; none of a class that no source defines."""
+    definition = _definition(config)
+    if definition is None:
+        return {}
     return {
         field.target.id: str(text.value.value)
-        for field, text in pairwise(body)
+        for field, text in pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
 
 
 def _definition(config: type) -> Any:
-    """A class as its source has it, inside of classes and functions, too."""
+    """A class as its source has it, inside of classes and functions, too; None: it was made by a call."""
     found: Any = _source(config.__module__)
     for name in config.__qualname__.replace(".<locals>", "").split("."):
         below = islice(ast.walk(found), 1, None)
-        found = next(one for one in below if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name)
+        named = (one for one in below if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name)
+        found = next(named, None)
+        if found is None:
+            break
     return found
 
 

@@ -1,8 +1,8 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
-Scores a split with the model alone and with memory on top. Each row of memory has a policy, which says how much the
-memory counts. A policy asks for passes over the tuning split. In a pass every range is a shard, which leaves what the
-policies observe; a last shard records what they choose. Then the split that is reported is scored, range by range.
+Scores a split with the model alone and with memory added. Each row of memory has a policy, which sets the weight of the
+memory. A policy asks for passes over the tuning split. Each range of a pass is a shard, and stores what the policies
+observe. A last shard records their choice. Then the reported split is scored, range by range.
 """
 
 import json
@@ -47,19 +47,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that computing parts needs."""
+    """Everything that a shard needs to be computed."""
 
     plan: "Plan"
     reader: "RangeReader"
     weights: "RowWeights"
     states: "StateStore"
     translators: "dict[int, Translator]" = field(default_factory=dict)
-    """Translators of the rows that were translated here, by the place of the row."""
+    """Translators that this process has opened, by the number of the row; 0: the model alone."""
 
 
 class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
-    """Scores a split; roles: model, tokens; where a datastore is read: (neighbors,) index, datastore, encoder;
-    neighbours that enter the model's hidden states (`MODELS_OWN`).
+    """Scores a split.
+
+    Roles: model and tokens; with a datastore also index, datastore, encoder, and sometimes neighbors; the neighbours
+    that enter the model's hidden states (`MODELS_OWN`).
     """
 
     name = "evaluate"
@@ -169,7 +171,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         return output
 
     def _translate(self, job: ShardJob[EvaluateConfig], work: Work, shard: "Part", output: ShardOutput) -> None:
-        """Translate some sentences with the model alone or with a row."""
+        """Translate the sentences of a shard, with the model alone or with a row of memory."""
         from stages.evaluation.translations import open_row, translate_shard
 
         if shard.row not in work.translators:
@@ -190,7 +192,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
         if work.plan.unit_files is not None:
             work.plan.unit_files.write(output, scoring.number(shard), scored.nll(), shard.start, shard.stop)
         output.record |= shard_record(scored, shard.start, shard.stop, work.plan.breakdown)
-        # a model that diverged would make every figure infinite: one message says it
+        # a model that diverged would make every figure infinite: report it once, here
         if output.record["nll"][0] is None:
             raise ArtifactError(
                 f"{job.inputs['model'].reference} gives probabilities that are not numbers, or zero, "
@@ -231,7 +233,7 @@ class Evaluate(ShardedStage[EvaluateConfig, "Plan", Work, "Part"]):
 
 
 def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int) -> None:
-    """Write translations, if there are any, and add their figures to those of the report and of its rows."""
+    """Write translations, if there are any, and add their figures to the report and its rows."""
     from stages.evaluation.fields import CHANGED
     from stages.evaluation.translations import write_translations
 
@@ -240,13 +242,13 @@ def _add_translations(job: Job[EvaluateConfig], made: dict[str, Any], rows: int)
         return
     made["translation"], changed = translated
     _write(job, CHANGED, {"sentences": changed})
-    # the row of a spalm model without neighbours, behind these, is not translated
+    # the last row, of a spalm model without neighbours, is not translated
     for row, figures in zip(made["rows"], made["translation"]["rows"], strict=False):
         row |= {name: figures[name] for name in ("bleu", "chrf")}
 
 
 def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> tuple[Reading, ...]:
-    """The readings that are asked for, or what the model's method is read with."""
+    """The readings asked for, or the default readings of the model's method."""
     if config.memory is not None:
         return config.readings
     lacking = lacking_memory(inputs.artifacts)
@@ -256,7 +258,7 @@ def _readings(config: EvaluateConfig, inputs: Inputs, execution: Execution) -> t
 
 
 def _largest_amounts(job: Job[EvaluateConfig]) -> dict[str, int]:
-    """The most neighbours and positions that could be read: those stored beforehand, all rows, the whole split."""
+    """The most neighbours and positions that could be read: the stored neighbours, all rows, the whole split."""
     stored = job.inputs["neighbors"].config["k"] if "neighbors" in job.inputs else None
     rows = job.inputs["datastore"].metrics["rows"] if "datastore" in job.inputs else 0
     if PAIRS in job.inputs:

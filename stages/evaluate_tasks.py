@@ -1,7 +1,7 @@
-"""Stage evaluate-tasks: a model that learnt tasks -> matrix.
+"""Stage evaluate-tasks: a model that learnt a stream of tasks -> matrix.
 
-Scores the tests of all tasks with the weights after each, and with what readings find in memory. A shard is a range of
-one test, read with the weights after one task, so a killed run loses one range at most.
+Scores the tests of all tasks with the weights saved after each task, and with each reading of memory. A shard is a
+range of one test, with the weights after one task. So a killed run loses one range at most.
 """
 
 import json
@@ -33,20 +33,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """The model and the documents that it is asked about."""
+    """The model, and the documents that it is tested on."""
 
     plan: StreamPlan
     reader: "StreamReader"
     documents: "dict[str, dict[str, Documents]]"
     """Documents by split and task."""
     candidates: Mapping[str, list[list[int] | None]]
-    """Candidates of each document, by split; no split where labels are sought among all."""
+    """Candidate labels of each document, by split; empty if every label is a candidate."""
     accepted: Mapping[str, list[Accepted]]
-    """Answers that are accepted of each document, by split; no split where these are labels."""
+    """Accepted answers to each document, by split; empty if answers are labels."""
 
 
 class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRange]):
-    """Scores a stream; roles: `model`, `tokens`, and `episodes` where a reading looks for the nearest documents."""
+    """Scores a stream of tasks.
+
+    Roles: `model`, `tokens`, and `episodes` if a reading searches for the nearest documents.
+    """
 
     name = "evaluate-tasks"
     kind = "matrix"
@@ -129,7 +132,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
         among = [work.candidates[split][number] for number in numbers.tolist()] if work.candidates else None
         answers = work.reader.answers(reading, documents, which, among, inside=split == TRAIN)
         if work.accepted:
-            # A range may cut a dialogue: where goals are scored, numbers are chosen by F1.
+            # A range may cut a dialogue, so goals cannot be scored here: settings are then chosen by F1.
             by: Score = "exact" if job.config.scores(work.plan.order)[task] == "exact" else "f1"
             right = scores_of(
                 by, list(map(str, answers)), [work.accepted[split][number] for number in numbers.tolist()]
@@ -185,9 +188,9 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
 
 def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, tokens: Artifact) -> list[str]:
-    """The documents that each reading learns for an example, for all of them, and how long training took for as many.
+    """The cost of each reading: documents learnt for each example, and the time training took for the same number.
 
-    A reading that learns nothing, or once for all, has no price.
+    A reading that does not learn for each example has no price.
     """
     train, found = tokens.metrics["splits"][TRAIN], list[str]()
     examples = len(plan.places) * sum(plan.counts)
@@ -202,14 +205,14 @@ def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, token
 
 
 def documents_kept(model: Artifact, tokens: Artifact) -> int:
-    """Documents in memory after the last task: those that the model's method kept, or all that were learnt."""
+    """Number of documents in memory after the last task: the documents that the method kept, or all training ones."""
     if KEPT in model.manifest.files:
         return len(load_file(model.file(KEPT))["rows"])
     return int(tokens.metrics["splits"][TRAIN]["documents"])
 
 
 def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
-    """Raises: UsageError for a reading that asks for more documents than memory has; the usual k is what there is."""
+    """Raises: UsageError for a reading that asks for more documents than memory has; the default k always passes."""
     for reading in (reading for row in config.rows for reading in row.readings):
         if (
             isinstance(reading, Adaptation | Neighbors)
@@ -220,7 +223,7 @@ def _require_documents(config: EvaluateTasksConfig, kept: int) -> None:
 
 
 def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[str, Any]:
-    """The name of a row, and the reading that was chosen for it, where there are several."""
+    """The name of a row, and the reading chosen for it if it has several."""
     row = job.config.rows[number]
     if len(row.readings) == 1:
         return {"row": row.spelled}
@@ -228,13 +231,13 @@ def _row(job: Job[EvaluateTasksConfig], plan: StreamPlan, number: int) -> dict[s
 
 
 def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]]) -> int:
-    """The reading of a row that has most right on the tune split, by number; of equal ones the first."""
+    """Number of the reading with the most correct answers on the tuning split; the first one wins a tie."""
     right = [sum(record(key)["correct"] for key in keys) for keys in plan.tries(row).values()]
     return right.index(max(right)) if right else 0
 
 
 def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[int, int, str], list[Any]]:
-    """The answers of each row, after each place (by number), to the test of each task, range behind range."""
+    """Answers to the test of each task, in order, by (row, number of the place after which weights are read, task)."""
     found: dict[tuple[int, int, str], list[Any]] = {}
     for shard in plan.tests:
         key = shard.row, plan.places.index(shard.after), plan.order[shard.task]
@@ -243,7 +246,7 @@ def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tu
 
 
 def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[str, list[Any]]:
-    """The accepted answers to the examples of each task's test that are scored."""
+    """The accepted answers to the scored examples of each task's test."""
     accepted, numbers = read_accepted(tokens.file(answers_file(split))), tokens.zarr("tokens.zarr")[f"{split}/tasks"][:]
     names: list[str] = tokens.metrics["tasks"]
     found = {}
@@ -254,12 +257,12 @@ def _accepted_by_task(tokens: Artifact, split: str, plan: StreamPlan) -> dict[st
 
 
 def answers_in_words(model: Artifact, tokens: Artifact) -> bool:
-    """Whether answers are texts, of which several may be accepted, instead of labels."""
+    """Whether answers are texts instead of labels; several texts may be accepted."""
     return bool(tokens.metrics.get("records", "labels") in ("spans", "answers")) and not scores_text(model)
 
 
 def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> None:
-    """Raises: UsageError for scores of answers in words where there are none, or of dialogues that are not whole."""
+    """Raises: UsageError for a score of texts if answers are labels, or of goals if dialogues are not whole."""
     if not answers_in_words(model, tokens):
         if config.score:
             raise UsageError(f"--score: {model.reference} gives no answers in words: leave it out.")
@@ -279,7 +282,7 @@ def _require_scores(config: EvaluateTasksConfig, model: Artifact, tokens: Artifa
 
 
 def _require_candidates(model: Artifact, tokens: Artifact, splits: set[str]) -> None:
-    """Raises: UsageError for a model that chooses no labels; ArtifactError for a split without candidates."""
+    """Raises: UsageError if the model does not choose among labels; ArtifactError if a split has no candidates."""
     if model.config["model"]["head"]["name"] in ("language", "span"):
         raise UsageError(f"--candidates: {model.reference} chooses none of the labels: leave it out.")
     for split in sorted(splits):
@@ -290,13 +293,16 @@ def _require_candidates(model: Artifact, tokens: Artifact, splits: set[str]) -> 
 
 
 def scores_text(model: Artifact) -> bool:
-    """Whether a model scores the text of domains instead of labels."""
+    """Whether a model is scored by the perplexity of text instead of by answers."""
     head = model.config["model"]["head"]
     return bool(head["name"] == "language" and not head["answers"] and head.get("longest") is None)
 
 
 def _fitting_episodes(reference: str | None, tokens: Artifact, store: Store) -> Artifact:
-    """Raises: UsageError if none are named; ArtifactError if they are those of other documents."""
+    """Episodes of the documents that the model has learnt.
+
+    Raises: UsageError if none are named; ArtifactError if they are of other documents.
+    """
     if reference is None:
         making = tokens.advise("build-episodes", "ENCODER", "--tokens", tokens.reference)
         raise UsageError(f"--memory looks for the nearest documents: name their keys with --episodes ({making}).")

@@ -11,16 +11,16 @@ from typing import Any
 
 
 def slug(text: str) -> str:
-    """A text as part of a file's name: small letters, digits and single hyphens."""
+    """A text as part of a file name: lower-case letters, digits and single hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "figure"
 
 
 Numbers = list[Sequence[Any]]
-"""The columns of a table, then its rows."""
+"""The column names of a table, then its rows."""
 
 
 def csv_text(numbers: Sequence[Sequence[Any]]) -> str:
-    """A table as CSV; floats with all their digits, None as nothing."""
+    """A table as CSV; floats with all digits, None as an empty field."""
     sink = io.StringIO()
     csv.writer(sink, lineterminator="\n").writerows(numbers)
     return sink.getvalue()
@@ -28,13 +28,13 @@ def csv_text(numbers: Sequence[Sequence[Any]]) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """Points (x, y) from left to right; those that are no finite number are left out."""
+    """Points (x, y) from left to right; points that are not finite are left out."""
 
     label: str
     points: Sequence[tuple[float, float | None]]
     dashed: bool = False
     look: int | None = None
-    """Number of its colour and sign; None: its place among the lines."""
+    """Number of the line's colour and sign; None: its place among the lines."""
 
     @property
     def finite(self) -> list[tuple[float, float]]:
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Level:
-    """A value across the whole chart: the model without memory. What lies above its double is cut off."""
+    """A horizontal line across the chart, for the model without memory; values above its double are cut off."""
 
     label: str
     value: float
@@ -57,11 +57,11 @@ class Lines:
     across: str
     up: str
     ticks: Sequence[float] | None = None
-    """Where numbers stand on the axis across, which is then logarithmic if they reach far; None: at round ones."""
+    """Ticks of the horizontal axis, which is then logarithmic if they span a wide range; None: at round numbers."""
     percent: bool = False
-    """Whether numbers upwards are shares."""
+    """Whether numbers on the vertical axis are shares."""
     even: bool = False
-    """Whether the axis upwards is never logarithmic."""
+    """Whether the vertical axis is always linear."""
     level: Level | None = None
 
     @property
@@ -76,12 +76,12 @@ class Lines:
 
 @dataclass(frozen=True)
 class Series:
-    """One value a group, or a part of a histogram; None where there is none."""
+    """One value for each group, or for each bin of a histogram; None if there is none."""
 
     label: str
     values: Sequence[float | None]
     intervals: Sequence[tuple[float, float] | None] = ()
-    """Confidence intervals of bars; none: not known."""
+    """Confidence intervals of bars; empty if not known."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Shares of what lies between each two of the edges, an outline a series, and a mean."""
+    """Shares of each bin between two edges, one outline for each series, and a mean."""
 
     edges: Sequence[float]
     series: Sequence[Series]
@@ -134,26 +134,26 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a heat map: its name, and a label for each of its values; none: they are only counted."""
+    """One side of a heat map: its name, and a label for each value; without labels, values are only counted."""
 
     name: str
     labels: Sequence[str]
     turned: bool = False
-    """Whether labels read upwards."""
+    """Whether labels are rotated to read upwards."""
 
 
 @dataclass(frozen=True)
 class SmallerIsBetter:
-    """Colours from the smallest value, finer near it, to `limit`: what lies above is worse than doing without."""
+    """Colours from the smallest value, finer near it, to `limit`; a value above it is worse than no memory."""
 
     limit: float
     label: str = ""
-    """Label of the limit; empty where no value is better than none."""
+    """Label of the limit; empty if no value is better than no memory."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Colours from 0 to 1, and what these two stand for."""
+    """Colours from 0 to 1, and the labels of both ends."""
 
     zero: str
     one: str
@@ -161,7 +161,7 @@ class Share:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A value above 0 for each place across and upwards, `values[across][up]`; infinite where there is none."""
+    """A value above 0 for each cell, `values[column][row]`, rows from the bottom; infinite if there is none."""
 
     values: Sequence[Sequence[float]]
     across: Side
@@ -181,7 +181,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Box:
-    """One node of a graph: two lines of words, those it comes from (of the same graph), and how it looks."""
+    """One node of a graph: two lines of text, its sources in the same graph, and its style."""
 
     key: str
     head: str
@@ -189,12 +189,12 @@ class Box:
     sources: Sequence[str]
     look: str = ""
     tooltip: str = ""
-    """Shows under the pointer."""
+    """Text of the tooltip."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Boxes, each after its sources: what comes from what."""
+    """A graph of boxes and their sources; each box comes after its sources."""
 
     boxes: Sequence[Box]
 
@@ -209,20 +209,20 @@ class Graph:
 
 @dataclass(frozen=True)
 class Chart:
-    """Something to show, and what to say of it."""
+    """A plot with a title and a caption."""
 
     name: str
-    """Name of its files, without suffix."""
+    """Name of the chart's files, without suffix."""
     title: str
     caption: str
-    """The finding in a sentence or two; also the text for readers who do not see the drawing."""
+    """The finding in one or two sentences; also the alternative text of the drawing."""
     plot: Lines | Bars | Histogram | HeatMap | Graph
 
     @property
     def csv(self) -> str:
-        """The numbers drawn."""
+        """The drawn numbers as CSV."""
         return csv_text(self.plot.numbers)
 
     def labelled(self, label: str) -> "Chart":
-        """The same beside others of its kind: the label stands in its title and name."""
+        """The same chart with a label in title and name, to be shown next to charts of its kind."""
         return replace(self, name=f"{self.name}-{slug(label)}", title=f"{label}: {self.title}")

@@ -19,9 +19,9 @@ Curve = tuple[Report, Mapping[str, Any]]
 
 
 def curve_charts(reports: Sequence[Report]) -> list[Chart]:
-    """A chart for each amount and each scored text, of the curves with two points or more.
+    """A chart for each setting and each scored text, of all curves with at least two points.
 
-    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name where there are several.
+    `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name if there are several.
     """
     several = len({report.scored for report in reports}) > 1
     charts = []
@@ -32,7 +32,7 @@ def curve_charts(reports: Sequence[Report]) -> list[Chart]:
 
 
 def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
-    """Share of tokens whose word is among the best K neighbours, over K."""
+    """Charts of the share of tokens that are among the values of the best K neighbours, over K."""
     measured = (("retrieval_accuracy", ""), ("retrieval_accuracy_by_chance", BY_CHANCE))
     accuracies = [
         (report, f"{report.scored}{what}", shares)
@@ -64,7 +64,7 @@ def accuracy_chart(name: str, title: str, accuracies: Sequence[tuple[Report, str
 
 
 def _groups(reports: Sequence[Report]) -> dict[tuple[str, str], list[Curve]]:
-    """Curves of two points or more, by the amount and the text that was scored."""
+    """Curves of at least two points, by the setting and the scored text."""
     groups: dict[tuple[str, str], list[Curve]] = {}
     for report in reports:
         for curve in report.metrics.get("curves") or ():
@@ -105,7 +105,7 @@ def _level(curves: Sequence[Curve]) -> Level | None:
 def frequency_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     """Make `loss-by-frequency`: the change of each row of a report against the first row.
 
-    Changes are in nats. As shares of perplexity, the rarest words' reach hundreds of percent and hide all others.
+    Changes are in nats. As shares of perplexity, the changes of the rarest words would hide all others.
     """
     frequency = metrics.get("frequency_buckets")
     if not frequency:
@@ -133,7 +133,7 @@ def _bucket_chart(name: str, metrics: Mapping[str, Any], rows: Sequence[Mapping[
 
 
 def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
-    """Note on the groups that have too few tokens for a bar; empty where there are none."""
+    """Note on the groups that have too few tokens for a bar; empty if there are none."""
     few = [
         f"{label} ({count:,} token{'s'[: count != 1]})"
         for label, count in zip(labels, tokens, strict=True)
@@ -143,7 +143,7 @@ def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
 
 
 def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float | None]:
-    """Changes of a row against the first, nats a token; None where a bucket has too few tokens, or nothing is known."""
+    """Changes of a row against the first, nats per token; None for buckets of too few tokens, or if not known."""
     held = zip(frequency["buckets"], row["nll"], frequency["rows"][0]["nll"], strict=True)
     return [
         None if None in (nll, first) or bucket["tokens"] < FEW_TOKENS else nll - first for bucket, nll, first in held
@@ -161,7 +161,7 @@ def weight_charts(metrics: Mapping[str, Any]) -> list[Chart]:
 
 
 def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Chart]:
-    """Perplexity against the share of tokens searched for, and the same for tokens chosen by chance."""
+    """Perplexity against the share of tokens searched for, and the same for tokens chosen at random."""
     points = [point for point in learned["searches"] or () if point["perplexity"] is not None]
     if len(points) < 3:
         return []
@@ -186,7 +186,7 @@ def _searches(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Ch
 
 
 def _by_chance(searched: float, first: Mapping[str, float], last: Mapping[str, float]) -> float:
-    """Perplexity expected where tokens to search for are chosen by chance: nats lie between those of both ends."""
+    """Perplexity expected if the tokens to search for are chosen at random: nats are interpolated between both ends."""
     share = searched / last["searched"]
     return math.exp((1 - share) * math.log(first["perplexity"]) + share * math.log(last["perplexity"]))
 
@@ -212,7 +212,7 @@ def _weights(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> list[Cha
 
 
 def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """Charts that `metrics.json` has numbers for; the same numbers give the same charts."""
+    """All charts for which `metrics.json` has numbers; the same numbers give the same charts."""
     alone = [Report(metrics, scored(metrics))]
     return [
         *weight_charts(metrics),
@@ -224,13 +224,13 @@ def report_charts(metrics: Mapping[str, Any]) -> list[Chart]:
 
 ROWS = "rows"
 Kind = tuple[str, str, str, tuple[tuple[str, str], ...]]
-"""Text, model, row, and corpora that the row reads: what reports of one line have in common."""
+"""Text, model, row, and corpora that the row reads: the same for all reports on one line."""
 
 
 def datastore_charts(reports: Sequence[Report]) -> list[Chart]:
     """`perplexity-by-rows`, `bleu-by-rows`: the first memory of each report over the rows of its datastore.
 
-    None where no two reports of one model, text, memory and corpora read datastores of different sizes.
+    Empty unless reports of one model, text, memory and corpora read datastores of different sizes.
     """
     groups: dict[Kind, list[Report]] = {}
     for report in reports:
@@ -243,9 +243,9 @@ def datastore_charts(reports: Sequence[Report]) -> list[Chart]:
 
 
 def _corpora(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Corpus and split of each text that a row reads, as its control names them.
+    """Corpus and split of each text that a row reads, as named by its control.
 
-    Datastores of two domains make no curve: that one is larger says nothing.
+    Datastores of two domains make no curve, since their sizes cannot be compared.
     """
     control = row.get("control") or {"texts": []}
     return tuple(sorted((text["corpus"], text["split"]) for text in control["texts"]))
@@ -269,7 +269,7 @@ def _charts(name: str, groups: Mapping[Kind, Sequence[Report]]) -> Iterator[Char
 
 
 def _points(name: str, reports: Sequence[Report]) -> list[tuple[float, float]]:
-    """Rows of the datastore, and the measure of the first memory, in rising order; the last report of each size."""
+    """Pairs (rows of the datastore, measure of the first memory), ascending; the last report of each size."""
     found = {
         report.metrics["tuning"]["largest"]["k"]: report.metrics["rows"][1][name]
         for report in reports

@@ -1,4 +1,4 @@
-"""Vega-Lite specifications of charts; `stages.charts.figure` has them drawn."""
+"""Vega-Lite specifications of charts; `stages.charts.figure` draws them."""
 
 import json
 import math
@@ -14,15 +14,15 @@ Spec = dict[str, Any]
 
 WIDTH, HEIGHT = 460, 230
 CELL = 15
-"""Height of a cell, and its least width."""
+"""Height and minimum width of a cell, in pixels."""
 LETTER = 6.8
-"""Width of a letter of a legend, about."""
+"""Approximate width of a letter in a legend, in pixels."""
 POINTS_DRAWN = 400
 """Maximum number of points of a line in the drawing."""
 MOST_MARKED = 24
-"""Maximum number of points of a line that has a sign at each."""
+"""Maximum number of points of a line with a sign at every point."""
 HIGHEST = 2
-"""Where the axis upwards ends, in levels: what explodes must leave the rest to be seen."""
+"""End of the vertical axis, in levels, so that a value that explodes leaves the rest visible."""
 DASHED, SOLID = [6, 4], [1, 0]
 SIGNS = (
     "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
@@ -32,23 +32,23 @@ SIGNS = (
     "M0,1.2L1.1,-.85H-1.1Z",
     "M-.37,-1.15H.37V-.37H1.15V.37H.37V1.15H-.37V.37H-1.15V-.37H-.37Z",
 )
-"""Circle, square, triangle, diamond, triangle on its tip, cross: told apart without colour."""
+"""Circle, square, triangle, diamond, triangle on its tip, cross: distinct without colour."""
 DASH = "M-3,0H3"
 BLOCK = "M-2,-1.4H2V1.4H-2Z"
 STAR = "M0,-1L.27,-.32L1,-.32L.42,.15L.63,.87L0,.43L-.63,.87L-.42,.15L-1,-.32L-.27,-.32Z"
 PLAIN, PERCENT = {"labelExpr": "format(datum.value, ',.6~r')"}, {"format": ".3~p"}
 SIGNED = {"labelExpr": "datum.value ? format(datum.value, '+,.3~r') : '0'"}
-"""Axes' numbers in the language of d3-format; an expression, since a logarithmic axis drops numbers of a format."""
+"""Format of the numbers on axes (d3-format); an expression, since a logarithmic axis with a format drops numbers."""
 AS_IT_IS: Spec = {"type": "nominal", "scale": None}
-"""An encoding whose data says how it looks."""
+"""An encoding without a scale: values are colours and shapes themselves."""
 NEAR = 0.05
-"""Share of an axis within which two numbers across would touch."""
+"""Share of the horizontal axis within which two numbers would touch."""
 A_ROUNDING = 1 + 1e-6
-"""Above the limit: a cell that equals the plain model is not worse than it."""
+"""Factor on the limit, so that a cell equal to the plain model does not count as worse."""
 
 CONFIG: Spec = {
     "background": None,
-    # The library brings the first, so a picture is the same on every machine; the others have letters as wide.
+    # The library ships the first font, so images are the same on every machine; the others have letters of equal width.
     "font": "Liberation Sans, Arial, Helvetica, sans-serif",
     "padding": {"left": 3, "right": 3, "top": 3, "bottom": 10},
     "view": {"stroke": None},
@@ -79,7 +79,7 @@ class Look(NamedTuple):
 
 
 def lines_spec(plot: Lines) -> Spec:
-    """Lines, each with a colour and a sign of its own; what lies above the axis is cut off.
+    """Lines, each with its own colour and sign; values above the axis are cut off.
 
     >>> from stages.charts.data import Line
     >>> lines_spec(Lines([Line("loss", [(1, 2.5), (2, 2.25)])], "step", "nats"))["layer"][0]["data"]["values"]
@@ -102,7 +102,7 @@ def lines_spec(plot: Lines) -> Spec:
     written = percent if plot.percent else number
     layers, signs = [], []
     for (look, line), style, has_signs in zip(drawn, looks, marked, strict=False):
-        # A point far above the axis is drawn near it: an SVG's coordinates know no 1e300.
+        # A point far above the axis is drawn nearer to it, since coordinates in SVG cannot be 1e300.
         path = [{"x": x, "y": min(y, 9 * top)} for x, y in thinned(line.finite)]
         mark = {"type": "line", "clip": True, "strokeJoin": "round", "strokeDash": style.dash}
         layers.append(layer(path, mark | {"stroke": style.colour}, x, y))
@@ -117,7 +117,7 @@ def lines_spec(plot: Lines) -> Spec:
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> list[tuple[float, float]]:
-    """At most `most` points that look the same: the first, the last, and the extremes of equal stretches.
+    """At most `most` points with the same appearance: the first, the last, and the extremes of equal stretches.
 
     >>> thinned([(0, 1.0), (1, 9.0), (2, 2.0), (3, 0.0), (4, 5.0)], most=4)
     [(0, 1.0), (1, 9.0), (3, 0.0), (4, 5.0)]
@@ -128,13 +128,13 @@ def thinned(points: Sequence[tuple[float, float]], most: int = POINTS_DRAWN) -> 
     kept = [points[0], points[-1]]
     for part in range(stretches):
         held = points[part * len(points) // stretches : (part + 1) * len(points) // stretches]
-        # Extremes, no means: a spike in a loss must be seen.
+        # Extremes instead of means, so that a spike in a loss stays visible.
         kept += [min(held, key=lambda p: p[1]), max(held, key=lambda p: p[1])]
     return sorted(dict.fromkeys(kept))
 
 
 def bars_spec(plot: Bars) -> Spec:
-    """One bar a series in each group, with a whisker over its interval; names that lack room are turned."""
+    """One bar for each series in each group, with a whisker for its interval; names without room are rotated."""
     looks = [Look(one.label, SERIES[place % len(SERIES)], BLOCK) for place, one in enumerate(plot.series)]
     bars = [
         {"x": group, "y": value, "series": place, "fill": looks[place].colour}
@@ -168,7 +168,7 @@ def bars_spec(plot: Bars) -> Spec:
 
 
 def histogram_spec(plot: Histogram) -> Spec:
-    """Steps from edge to edge, those of the first series filled, and the mean as a line upwards."""
+    """Steps from edge to edge, filled for the first series, and the mean as a vertical line."""
     looks = [Look(one.label, SERIES[place % len(SERIES)], DASH) for place, one in enumerate(plot.series)]
     edges = list(plot.edges)
     x = _quantity("x", plot.across, PLAIN | {"tickCount": 7}, {"zero": False, "nice": False})
@@ -189,7 +189,7 @@ def histogram_spec(plot: Histogram) -> Spec:
 
 
 def heat_map_spec(plot: HeatMap) -> Spec:
-    """Cells, labels on both sides, and what the colours mean; a star in the best cell, where smaller is better."""
+    """Cells, labels on both sides, and a key of the colours; a star in the best cell, if smaller is better."""
     columns, rows = len(plot.values), len(plot.values[0])
     cells: list[Spec] = [
         {"x": x, "y": y, "fill": colour_of(value, plot), "words": _words(plot, x, y)}
@@ -210,7 +210,7 @@ def heat_map_spec(plot: HeatMap) -> Spec:
 
 
 def _best(plot: HeatMap, colours: SmallerIsBetter, shown: set[str], across: Spec, up: Spec) -> Iterator[Spec]:
-    """A star in the best cell, and what the colours that are shown mean."""
+    """A star in the best cell, and a key of the colours in use."""
     x, y = best(plot.values)
     smallest = f"best {number(plot.values[x][y])}"
     star = {"type": "point", "shape": STAR, "size": 150, "fill": LIGHT["paper"], "stroke": LIGHT["ink"]}
@@ -229,13 +229,13 @@ def signed(value: float) -> str:
 
 
 def best(values: Sequence[Sequence[float]]) -> tuple[int, int]:
-    """The place of the smallest, the first of equals."""
+    """Column and row of the smallest value; the first one wins a tie."""
     places = [(across, up) for across, column in enumerate(values) for up in range(len(column))]
     return min(places, key=lambda place: values[place[0]][place[1]])
 
 
 def colour_of(value: float, plot: HeatMap) -> str:
-    """The colour of a cell; where smaller is better, levels are finer near the best."""
+    """The colour of a cell; if smaller is better, levels are finer near the best value."""
     if isinstance(plot.colours, Share):
         return SHARES[round(min(max(value, 0.0), 1.0) * (len(SHARES) - 1))]
     limit = plot.colours.limit * A_ROUNDING
@@ -244,13 +244,13 @@ def colour_of(value: float, plot: HeatMap) -> str:
     if value > limit:
         return LIGHT["worse"]
     smallest = min(min(column) for column in plot.values)
-    # The root makes levels finer near the best, where settings that matter lie together.
+    # The root makes levels finer near the best value, where the settings that matter are close together.
     share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
     return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
 
 
 def fitted(label: str) -> str:
-    """A label that is longer than a line without its middle: beginnings are often alike, ends tell series apart."""
+    """A label without its middle if it is longer than a line; its end, which usually distinguishes series, stays."""
     most = int(WIDTH / LETTER)
     head = most // 3
     return label if len(label) <= most else f"{label[:head]}…{label[len(label) - (most - head - 1) :]}"
@@ -263,7 +263,7 @@ def _framed(looks: Sequence[Look], *layers: Spec) -> Spec:
 
 
 def layer(values: Sequence[Spec], mark: Spec, x: Spec | None, y: Spec | None, **encoding: Any) -> Spec:
-    """A layer with its own data; its words show under the pointer."""
+    """A layer with its own data; the field `words` is shown as a tooltip."""
     has_words = bool(values) and "words" in values[0]
     axes = {name: axis for name, axis in (("x", x), ("y", y)) if axis is not None}
     words = {"description": {"field": "words"}} if has_words else {}
@@ -282,7 +282,7 @@ def _rule(at: Spec, **axes: Spec) -> Spec:
 
 
 def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
-    """A layer without data that has the legend: the library joins those of channels with one domain."""
+    """A layer without data that has the legend; the library joins the legends of channels with the same domain."""
     labels = [fitted(look.label) for look in looks]
     columns = max(1, min(len(looks), int((WIDTH + 50) / (46 + LETTER * max(map(len, labels))))))
     legend = {"columns": columns, "labelExpr": f"{json.dumps(labels)}[datum.index]", "orient": orient}
@@ -292,7 +292,7 @@ def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
         "strokeDash": [look.dash for look in looks],
         "shape": [look.sign for look in looks],
     }
-    domain = [f"series {place}" for place in range(len(looks))]  # no numbers: those of a colour key would be joined
+    domain = [f"series {place}" for place in range(len(looks))]  # names: numbers would be joined with a colour key
     encoding = {
         channel: {"field": "key", "type": "nominal", "legend": legend, "scale": {"domain": domain, "range": values}}
         for channel, values in ranges.items()
@@ -301,7 +301,7 @@ def _legend(looks: Sequence[Look], orient: str = "top") -> Spec:
 
 
 def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
-    """A legend of the colours of cells, and what both ends are."""
+    """A legend of the colours of cells, with a label at both ends."""
     legend = {"type": "gradient", "orient": "bottom", "gradientLength": 200, "gradientThickness": 11}
     legend |= {
         "labelExpr": f"datum.index ? (datum.index < {len(colours) - 1} ? '' : {json.dumps(one)}) : {json.dumps(zero)}",
@@ -313,7 +313,7 @@ def _colour_key(colours: Sequence[str], zero: str, one: str) -> Spec:
 
 
 def _side(side: Side, room: float = math.inf) -> Spec:
-    """The axis of one side of a heat map; where labels are wider than their room, every second, third, … is shown."""
+    """The axis of one side of a heat map; if labels are too wide, only every second, third, … is shown."""
     longest = max(map(len, side.labels), default=0)
     every = 1 if side.turned else max(1, math.ceil(LETTER * longest / room))
     shown = [label if place % every == 0 else "" for place, label in enumerate(side.labels)]
@@ -323,7 +323,7 @@ def _side(side: Side, room: float = math.inf) -> Spec:
 
 
 def _words(plot: HeatMap, x: int, y: int) -> str:
-    """The text under the pointer."""
+    """The text of a cell's tooltip."""
     value = plot.values[x][y]
     places = (f"{side.name} {side.labels[place]}".strip() for side, place in ((plot.across, x), (plot.up, y)))
     return f"{', '.join(place for place in places if place)}: {number(value) if math.isfinite(value) else 'diverged'}"

@@ -1,4 +1,4 @@
-"""Two reports of one text whose tokenizers differ, compared by the word and by the character."""
+"""Comparison of two reports on one text whose tokenizers differ, per word and per character."""
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -20,12 +20,12 @@ from stages.text.tokens import open_split
 
 @dataclass(frozen=True)
 class Side:
-    """One of two reports, its text cut into the parts that are resampled."""
+    """One of two reports, with its text cut into the parts that are resampled."""
 
     scores: TokenScores
     places: Places
     offsets: np.ndarray
-    """Where documents, or paragraphs, begin, then where the last ends, int64 [P + 1]; P is the same on both sides."""
+    """Offsets of documents or paragraphs, then the end of the last, int64 [P + 1]; P is equal on both sides."""
 
     def nll(self) -> np.ndarray:
         """Negative log-likelihoods summed over each part, nats, float64 [P]."""
@@ -38,7 +38,7 @@ def compare_text(
 ) -> dict[str, Any]:
     """Compare two reports on the same text; see `stages/comparison/settings.py` for the fields.
 
-    Raises: UsageError if blocks of tokens are asked for, ArtifactError if no length of the documents is known.
+    Raises: UsageError if blocks of tokens are asked for; ArtifactError if no length of the documents is known.
     """
     if settings.block_tokens is not None:
         raise UsageError("Blocks of tokens do not line up where tokenizers differ: leave --block-tokens out.")
@@ -71,8 +71,10 @@ def compare_text(
 
 
 def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
-    """Cut both reports into the units that are resampled: documents, or groups of them as in a report's own
-    intervals; paragraphs where one document holds all scored tokens."""
+    """Cut both reports into the units that are resampled.
+
+    These are documents, or groups of them, as in a report's own intervals; paragraphs if there is only one document.
+    """
     both = [(scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)]
     places = both[0][1]
     if places.documents_with_tokens() > 1 or a.counted == "last-word":
@@ -88,7 +90,7 @@ def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
 
 
 def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
-    """Words and characters of each part, int64 [P] each, as far as one of the tokenizers tells; or its passages."""
+    """Words and characters of each part, int64 [P] each, if either tokenizer knows them; or last words as words."""
     if a.scores.counted == "last-word":
         return {"word": _passages(a, b)}
     found: dict[str, np.ndarray] = {}
@@ -105,7 +107,7 @@ def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
 
 
 def _passages(a: Side, b: Side) -> np.ndarray:
-    """Whether the last word of each document counts, 0 or 1, int64 [D]."""
+    """Number of last words that count in each document, 0 or 1, int64 [D]."""
     of_a, of_b = (_documents_scored(side.places) for side in (a, b))
     if not np.array_equal(of_a, of_b):
         raise ArtifactError(
@@ -123,7 +125,7 @@ def _documents_scored(places: Places) -> np.ndarray:
 
 
 def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Units whose perplexity means something: no words where white space sets none apart, if characters are known."""
+    """Units with a meaningful perplexity: without words if white space does not separate them."""
     found = {unit["unit"]: unit for unit in per}
     if found.keys() != {"word", "character"}:
         return per
@@ -134,7 +136,7 @@ def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _means(count: int, nll_a: float, nll_b: float, interval: tuple[float, float] | None) -> dict[str, Any]:
-    """Means over `count` words or characters, and how they differ; ratios are of exp(nats a unit)."""
+    """Means over `count` words or characters, and their difference; ratios are of exp(nats per unit)."""
     difference = (nll_b - nll_a) / count
     return {
         "count": count,
@@ -151,11 +153,11 @@ UNITS = ("word", "character")
 
 
 def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress = unheard) -> dict[str, np.ndarray]:
-    """Words and characters of the parts of a split, int64 [P] each, as tokenize counts them.
+    """Numbers of words and characters in the parts of a split, int64 [P] each, as tokenize counts them.
 
-    Words are those between white space, plus one a line; the tokens of a word tokenizer are just these. Elsewhere
-    tokens are turned back into text. A length is left out if it does not add up to that of the whole split: then
-    the tokens do not tell (`<unk>` may stand for any text).
+    Words are separated by white space, plus one for each line: these are the tokens of a word tokenizer. Tokens of
+    other tokenizers are decoded. A length is left out if its sum differs from the length of the whole split, since
+    `<unk>` may stand for any text.
 
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
@@ -177,13 +179,13 @@ def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress
         spelled = word_spelling(tokenizer)
     except UsageError:
         return {}
-    # It stands for no text: documents end without a character.
+    # `<eos>` stands for no text: documents end without a character.
     spelled[tokenizer.eos_id] = b""
     ids: Any = np.asarray(open_split(tokens.zarr("tokens.zarr"), split).ids[:])
     parts = np.zeros((len(offsets) - 1, 2), np.int64)
     for number, (start, stop) in enumerate(pairwise(offsets)):
         text = b"".join(spelled[id] for id in ids[start:stop].tolist()).decode("utf-8", "replace")
-        # As tokenize counts: a last line without its end is a line.
+        # As in tokenize, a last line without a line break counts as a line.
         unended = bool(text) and not text.endswith("\n")
         parts[number] = len(words(text)) + text.count("\n") + unended, len(text)
         progress(int(stop), int(offsets[-1]), "tokens turned into text")

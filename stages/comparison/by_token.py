@@ -42,11 +42,11 @@ class Group:
     """Tokens that B gives more probability than A."""
     lost: int
     interval: tuple[float, float] | None
-    """Interval of the difference of the two means; None where a single unit has such tokens."""
+    """Confidence interval of the difference of the two means; None if too few units have tokens of the group."""
 
     @property
     def difference(self) -> float:
-        """Mean NLL of B minus that of A."""
+        """Mean NLL of B minus mean NLL of A."""
         return self.nll_b - self.nll_a
 
 
@@ -58,19 +58,19 @@ class Tally:
 
     @classmethod
     def of(cls, pairs: PairedTokens, units: int, groups: np.ndarray, count: int) -> "Tally":
-        """Add up tokens of U units; `groups` int64 [n] is the group of each, of `count`."""
+        """Sum over the tokens of U units; `groups`, int64 [n], has the group of each token, below `count`."""
         cells, (_, a, b) = pairs.units * count + groups, pairs
         columns = (None, a, b, b < a, b > a)
         return cls(np.array([np.bincount(cells, one, units * count).reshape(units, count) for one in columns]))
 
     @property
     def totals(self) -> np.ndarray:
-        """Differences summed over each unit's tokens of each group, nats, [U, G]."""
+        """Sums of differences over the tokens of each unit and group, nats, [U, G]."""
         differences: np.ndarray = self.sums[2] - self.sums[1]
         return differences
 
     def groups(self, bootstrap: Bootstrap, progress: Progress = unheard) -> list[Group | None]:
-        """Figures of each group, all intervals from the same draws; None for groups without tokens."""
+        """Figures of each group, with all intervals from the same draws; None for groups without tokens."""
         weights = self.sums[0]
         held = weights.any(axis=1)
         intervals = bootstrap.intervals(self.totals[held], weights[held], progress)
@@ -84,10 +84,10 @@ def _group(sums: np.ndarray, interval: tuple[float, float] | None) -> Group:
 
 
 def position_range(positions: np.ndarray) -> np.ndarray:
-    """Range of positions that each token is in, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
+    """Number of the range that holds each position, int64 [n]: 0 … 15, 16 … 31, 32 … 63 and so on, doubling.
 
     Args:
-        positions: tokens of the document before each, int64 [n].
+        positions: number of tokens before each token in its document, int64 [n].
     """
     return np.frexp(positions // FIRST_RANGE)[1].astype(np.int64)
 
@@ -98,7 +98,7 @@ def range_bounds(number: int) -> tuple[int, int]:
 
 
 def largest(values: np.ndarray, most: int) -> np.ndarray:
-    """The rows with the largest values above 0, int64; of equal ones, those that came first.
+    """The rows with the largest values above 0, int64; earlier rows win ties.
 
     >>> largest(np.array([0.5, -1.0, 2.0, 0.5]), most=2).tolist()
     [2, 0]
@@ -125,11 +125,11 @@ BUCKETS = len(BOUNDS) + 1
 def token_rows(
     a: TokenScores, b: TokenScores, rows: np.ndarray, places: Places, around: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Scored tokens as JSON, with what probes say of them (`NAME_a`, `NAME_b`).
+    """Scored tokens as JSON, with the columns of probes (`NAME_a`, `NAME_b`).
 
     Args:
         rows: numbers of scored tokens, int64 [n], in any order.
-        around: tokens of context before and after; None: as many as fill a line.
+        around: number of tokens of context before and after; None: enough to fill a line.
     """
     at = rows if places.chosen is None else places.chosen[rows]
     log_p_a, log_p_b = (np.asarray(scores.log_p.take(rows), np.float64) for scores in (a, b))
@@ -162,14 +162,14 @@ def compare_tokens(
 ) -> dict[str, Any]:
     """Compare two reports on the same tokens; see `stages/comparison/settings.py` for the fields.
 
-    Raises: ArtifactError if the reports turn out not to hold scores of the same tokens.
+    Raises: ArtifactError if the scores of the reports are not for the same tokens.
     """
     places = scored_places(a.tokens, a.split, a.counted)
     units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
     frequencies = find_frequencies("train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split)
     targets, at, n = same_targets(a, b), places.read(0, len(places)), len(places)
     pairs = PairedTokens(units.of(at), a.nll(0, n), b.nll(0, n))
-    # Every token is in three groups: all, its bucket of frequency, its range of positions.
+    # Every token is in three groups: all tokens, its bucket of frequency, its range of positions.
     buckets_of = np.zeros(n, np.int64) if frequencies is None else frequencies.bucket_of[targets]
     ranges_of, bootstrap = position_range(places.positions(at)), settings.bootstrap
     grouped = (np.zeros(n, np.int64), 1), (buckets_of, BUCKETS), (ranges_of, int(ranges_of.max()) + 1)

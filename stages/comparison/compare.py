@@ -1,6 +1,6 @@
-"""Which of two reports is better, by how much, how surely, and where; and whether they can be compared at all.
+"""Comparison of two reports: which is better, by how much, with what confidence, and where.
 
-Two streams of tasks stand side by side: average, forgetting and transfer, and the accuracy on each test.
+Two streams of tasks are compared too: average, forgetting and transfer, and the score on each test.
 """
 
 import csv
@@ -37,7 +37,7 @@ from stages.web import marked
 def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings) -> dict[str, Any] | None:
     """BLEU of the compared rows of two reports, with a paired bootstrap over sentences; JSON.
 
-    Returns: None where one has no translations, or they are of other sentences, or counted otherwise.
+    Returns: None if one has no translations, or if sentences, references or settings of BLEU differ.
     """
     if not all(TRANSLATIONS in report.manifest.files for report in (a, b)):
         return None
@@ -55,21 +55,24 @@ def compare_translations(a: Artifact, b: Artifact, settings: ComparisonSettings)
 
 
 def _lines(report: Artifact) -> list[dict[str, Any]]:
-    """The sentences of a report; `str.splitlines` would cut at characters that stand in a text, such as U+2028."""
+    """The translated sentences of a report.
+
+    Lines are read from the file: `str.splitlines` would also cut at characters inside a text, such as U+2028.
+    """
     with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
 TABLE_HEAD = "token,document,position,log_p_a,log_p_b,difference"
-"""Columns that a table of tokens begins with."""
+"""First columns of a table of tokens."""
 LENGTHS = ("documents", "paragraphs", "characters", "bytes", "words")
 
 
 def same_tokens(a: TokenScores, b: TokenScores) -> bool:
-    """Whether both score the same tokens; False: tokens of another tokenizer, of the same text.
+    """Whether both score the same tokens; False: the same text, in tokens of another tokenizer.
 
-    Raises: ArtifactError, naming both reports, if splits, scored tokens or texts are not the same.
+    Raises: ArtifactError, naming both reports, if splits, scored tokens or texts differ.
     """
     for name, of_a, of_b in (("splits", a.split, b.split), ("scored tokens", a.counted, b.counted)):
         if of_a != of_b:
@@ -89,7 +92,7 @@ def same_tokens(a: TokenScores, b: TokenScores) -> bool:
 
 
 def _same_bytes(a: Artifact, b: Artifact, split: str) -> bool:
-    """Whether ids, documents and tokenizer are the same; other splits may differ."""
+    """Whether a split has the same ids, documents and tokenizer in both; other splits may differ."""
     if a.record == b.record:
         return True
     return tokenizer_digest(a) == tokenizer_digest(b) and array_digests(a, split) == array_digests(b, split)
@@ -106,11 +109,11 @@ def _require_same_text(a: TokenScores, b: TokenScores) -> None:
 
 
 def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
-    """How the text of a split differs, in words; None if it is the same, paragraph by paragraph.
+    """A description of how the text of a split differs; None if it is the same, paragraph by paragraph.
 
-    Text was counted and hashed before it was tokenized: neither letter case nor vocabulary has a part in it.
+    Text was counted and hashed before it was tokenized, so letter case and vocabulary play no part.
     """
-    # Counts stand in the manifest; hashes, which are read, come after them.
+    # Counts are in the manifest and cost nothing; hashes must be read, so they come second.
     for name in LENGTHS:
         of_a, of_b = (tokens.metrics["splits"][split][name] for tokens in (a, b))
         if of_a != of_b:
@@ -125,7 +128,7 @@ def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
 
 
 def _first_other(a: Any, b: Any) -> int | None:
-    """The first row in which two arrays of one length differ."""
+    """The first row in which two arrays of equal length differ; None if none does."""
     for start in range(0, int(a.shape[0]), PARAGRAPHS_AT_ONCE):
         stop = start + PARAGRAPHS_AT_ONCE
         other = np.flatnonzero(np.asarray(a[start:stop]) != np.asarray(b[start:stop]))
@@ -135,21 +138,21 @@ def _first_other(a: Any, b: Any) -> int | None:
 
 
 def _document_ends(split: TokenSplit) -> np.ndarray:
-    """The paragraph with which each document ends, int64 [D]."""
+    """Number of the last paragraph of each document, int64 [D]."""
     return np.searchsorted(np.asarray(split.paragraph_ends[:]), np.asarray(split.doc_offsets[1:]))
 
 
 def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard) -> dict[str, Any]:
-    """Compare report B with report A: token by token, or by text where only their tokenizers differ.
+    """Compare report B with report A: token by token, or by text if only their tokenizers differ.
 
-    Differences are of B minus A in negative log-likelihood (nats): negative where B is better.
+    A difference is B minus A in negative log-likelihood (nats): negative where B is better.
 
     Args:
         a, b: reports with token scores.
-        settings: what is compared, and how the bootstrap draws.
-        progress: hears how many tokens are read, and how often units are drawn.
+        settings: the row to compare, the units, and the draws of the bootstrap.
+        progress: called with the number of tokens read, and of samples drawn.
     Returns: JSON; its fields are in `stages/comparison/settings.py`.
-    Raises: ArtifactError if one has no token scores, or they are of other tokens and another text.
+    Raises: ArtifactError if one has no token scores, or if they score different texts.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
     compare_scores = compare_tokens if same_tokens(scores_a, scores_b) else compare_text
@@ -181,10 +184,10 @@ def _report_facts(scores: TokenScores) -> dict[str, Any]:
 
 
 def against_baseline(report: Artifact) -> dict[str, Any] | None:
-    """The first memory row of a report compared, token by token, with the model alone of its baseline.
+    """Compare the first memory row of a report, token by token, with the model alone of its baseline.
 
-    Returns: as of `compare_tokens`, with the names of both `rows`; None where there is no baseline, or one of the
-        two reports has no token scores.
+    Returns: the result of `compare_tokens`, with the names of both `rows`; None if there is no baseline, or if one of
+        the two reports has no token scores.
     """
     if "baseline" not in report.manifest.inputs:
         return None
@@ -199,7 +202,7 @@ TOKENS_WRITTEN = 1 << 14
 
 
 def check_token_table(option: str, path: Path) -> None:
-    """Raises: UsageError if a file is there that is no table of `write_token_table`, which has no mark but its head."""
+    """Raises: UsageError if a file is there that `write_token_table` did not write; its first line is the only mark."""
     if path.exists() and not marked(path, TABLE_HEAD):
         raise UsageError(f"{option} {path} is there and was not written by memlm; name another file.")
 
@@ -207,13 +210,13 @@ def check_token_table(option: str, path: Path) -> None:
 def write_token_table(
     path: Path, a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard
 ) -> int:
-    """Write a line a token, in the order of the split; returns how many.
+    """Write a line for each token, in the order of the split; returns the number of lines.
 
     Columns: `token` (its number in the split), `document`, `position` (in the document), `log_p_a`, `log_p_b`,
-    `difference` (log_p_a - log_p_b, so negative where B is better), what probes tell of each, and
+    `difference` (log_p_a - log_p_b, so negative where B is better), the columns of probes, and
     `name` (of the document), `before`, `text`, `after`.
 
-    Raises: UsageError if tokens are not the same; as `compare`; OSError.
+    Raises: UsageError if tokens are not the same; ArtifactError, as `compare`; OSError.
     """
     scores_a, scores_b = (open_scores(report, settings.reading) for report in (a, b))
     if not same_tokens(scores_a, scores_b):
@@ -233,13 +236,13 @@ def write_token_table(
         writer = csv.DictWriter(text, list(first))
         writer.writeheader()
         writer.writerows(chain([first], written))
-        # The file is closed by who opened it, once all of it is on the disk.
+        # `replacing` closes the file itself, once all of it is on the disk.
         text.detach()
     return len(places)
 
 
 def require_same_tasks(a: Artifact, b: Artifact) -> None:
-    """Raises: ArtifactError for matrices of other tasks or measures."""
+    """Raises: ArtifactError if two matrices have different tasks or measures."""
     tasks, measures = zip(
         *((sorted(m["tasks"]), (m.get("score"), m.get("candidates"), _by_task(m))) for m in (a.metrics, b.metrics)),
         strict=True,
@@ -251,11 +254,11 @@ def require_same_tasks(a: Artifact, b: Artifact) -> None:
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Readings of the same name, or the first of both, with their figures: of A, of B, and B - A; JSON.
+    """Figures of A, of B, and B - A, for readings of the same name, or else for the first reading of each; JSON.
 
-    `control` is the same of the most frequent label, where there is one.
+    `control` has the same figures for the most frequent label, if there is one.
 
-    Raises: ArtifactError if they are of other tasks.
+    Raises: ArtifactError if their tasks or measures differ.
     """
     require_same_tasks(a, b)
     found_a, found_b = a.metrics, b.metrics
@@ -273,7 +276,7 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
 
 
 def _control(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """The scores of the most frequent label on the tests of both, in the form of a row."""
+    """The scores of the most frequent label on the tests of both, in the form of a row; empty if unknown."""
     first, second = frequent_label_by_task(a), frequent_label_by_task(b)
     if not (first and second):
         return {}
@@ -283,7 +286,7 @@ def _control(a: Artifact, b: Artifact) -> dict[str, Any]:
 
 
 def _by_task(found: Mapping[str, Any]) -> dict[str, str]:
-    """The score of each task, where answers are in words."""
+    """Name of the score of each task, if answers are texts."""
     return dict(zip(found["tasks"], found["scores"], strict=True)) if "scores" in found else {}
 
 

@@ -1,4 +1,4 @@
-"""A comparison in sentences and in tables, for terminals and pages."""
+"""Sentences and tables about a comparison, for terminals and pages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
@@ -35,7 +35,7 @@ def report_line(name: str, report: Facts) -> str:
 
 
 def against(report: Facts) -> str:
-    """`, no better than counting in what it reads (24.7)`; empty where no trigram was counted."""
+    """`, no better than counting in what it reads (24.7)`; empty if no trigram was counted."""
     value, limit = report["against_counting"]
     if limit is None:
         return ""
@@ -46,7 +46,7 @@ def against(report: Facts) -> str:
 
 
 def text_lines(found: Facts) -> Iterator[str]:
-    """Everything but the two reports."""
+    """Sentences about everything except the two reports."""
     scored = "last words of passages" if found["score"] == "last-word" else "all tokens"
     if found["paired_on"] == "tokens":
         yield f"{found['split']}, {scored}: {found['tokens']:,} tokens, each read by both"
@@ -70,7 +70,7 @@ def text_lines(found: Facts) -> Iterator[str]:
 
 
 def verdict(found: Facts) -> str:
-    """`knn-lm (B) is better than plain (A) on test`, where the interval does not hold 0; else that nothing is sure."""
+    """`knn-lm (B) is better than plain (A) on test`, if the interval excludes 0; else that neither is better."""
     facts = found if found["paired_on"] == "tokens" else found["per"][0]
     first, second = (f"{found[name]['row']} ({name.upper()})" for name in ("a", "b"))
     if not facts["interval"]:
@@ -82,7 +82,7 @@ def verdict(found: Facts) -> str:
 
 
 def baseline_values(found: Facts) -> dict[str, str]:
-    """Words about a report and its baseline: the ratio of two perplexities, and its interval."""
+    """Values of the remark on a report and its baseline: the ratio of two perplexities, and its interval."""
     (first, row), drawn = found["rows"], found["bootstrap"]
     interval = f" ({100 * drawn['confidence']:.4g}% interval)" if found["interval"] else ""
     return {"row": row, "first": first, "ratio": ratio(found), "interval": interval}
@@ -107,7 +107,7 @@ def _factor(value: float | None) -> str:
 
 
 def interval_text(edges: Sequence[float] | None) -> str:
-    """`[-0.1311, -0.1150]`; empty where there is none."""
+    """`[-0.1311, -0.1150]`; empty without an interval."""
     return "" if edges is None else f"[{edges[0]:+.4f}, {edges[1]:+.4f}]"
 
 
@@ -115,7 +115,7 @@ GROUP = ("tokens", "nats A", "nats B", "B - A", "B wins")
 
 
 def group_tables(found: Facts) -> Iterator[Table]:
-    """Where the difference lies, by frequency and by position; or, of two tokenizations, by unit of text."""
+    """Tables of the difference by frequency and by position; or by unit of text, if tokenizers differ."""
     if found["paired_on"] != "tokens":
         yield _units_table(found)
         return
@@ -130,19 +130,19 @@ def group_tables(found: Facts) -> Iterator[Table]:
 
 
 def position_label(group: Facts) -> str:
-    """`16-31`."""
+    """Label of a range of positions: `16-31`."""
     return f"{group['from']:,}-{group['to']:,}"
 
 
 def top_tokens(found: Facts) -> Iterator[tuple[str, Sequence[Facts]]]:
-    """The tokens that B wins and loses most, each list with its title."""
+    """The tokens on which B wins and loses most, each list with its title."""
     if found["paired_on"] == "tokens":
         yield "Tokens that B wins most", found["most_won"]
         yield "Tokens that B loses most", found["most_lost"]
 
 
 def token_figures(token: Facts) -> dict[str, str]:
-    """Figures of a token, by header: the difference, both probabilities, and what probes recorded."""
+    """Figures of a token, by header: the difference, both probabilities, and the columns of probes."""
     figures = {
         "nats": f"{token['difference']:+.2f}",
         "p(A)": f"{exp(token['log_p_a']):.2g}",
@@ -158,7 +158,7 @@ def _probed(token: Facts) -> dict[str, str]:
 
 
 def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
-    """Why figures stand in parentheses, and why there is no interval, where some do and some have none."""
+    """Notes on figures in parentheses and on missing intervals, if there are any."""
     notes = [FEW_NOTE] if any(group["tokens"] < FEW_TOKENS for group in groups) else []
     if any(group["interval"] is None for group in groups):
         notes.append(f"no interval: such tokens stand in fewer than {FEWEST_UNITS} {bootstrap['unit']}s")
@@ -166,7 +166,7 @@ def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
 
 
 def _group(facts: Facts) -> list[str]:
-    """How many tokens it has, and its figures, in parentheses where they are of few."""
+    """Number of tokens of a group, and its figures, in parentheses if the tokens are few."""
     figures = _figures(facts)
     if facts["tokens"] < FEW_TOKENS:
         figures = [f"({figure})" if figure else "" for figure in figures]

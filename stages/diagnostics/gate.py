@@ -1,4 +1,4 @@
-"""SPALM's gate: how far it opens, what its neighbours are worth, a passage token by token."""
+"""Probe of SPALM's gate: how far it opens, what its neighbours are worth, a passage token by token."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 BINS = 50
-"""Equal parts of [0, 1] in which gates are counted."""
+"""Number of equal bins of [0, 1] in the histogram of gates."""
 GROUPS = 32
-"""Groups of neighbouring dimensions, at most, in which a passage's gates are shown."""
+"""Maximum number of groups of neighbouring dimensions in which a passage's gates are shown."""
 
 
 KINDS = {"values": "all dimensions", "tokens": "mean of a token"}
 LONGEST_LABEL = 16
-"""Characters of a token's text that a heat map has room for."""
+"""Maximum number of characters of a token in a heat map."""
 
 
 def _histogram(gate: Mapping[str, Any], split: str) -> Chart:
@@ -75,7 +75,7 @@ def _passage(passage: Mapping[str, Any]) -> Chart:
 
 
 def spelled(text: str) -> str:
-    """A token that can be drawn: short, with a sign for each space, control characters as escapes."""
+    """A token's text for drawing: shortened, with a visible sign for spaces, and control characters escaped."""
     shown = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
     return "".join(
         "␣" if sign == " " else sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in shown
@@ -83,7 +83,7 @@ def spelled(text: str) -> str:
 
 
 class GateWatch(LayerWatch):
-    """Collects, block after block, what is reported of a gate."""
+    """Collects the figures of a gate, block by block."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class GateWatch(LayerWatch):
         passage: range,
     ) -> None:
         """Args:
-        numbers: of neighbours of which perplexity is reported; the first is what the gate reads.
+        numbers: numbers of neighbours for which perplexity is reported; the first is the number that the gate reads.
         passage: tokens that are shown.
         """
         super().__init__([], model, start, counted)
@@ -123,11 +123,11 @@ class GateWatch(LayerWatch):
         self.more["passage"] += self._shown(block, gate, neighbors)
 
     def kept(self, numbers: np.ndarray) -> Any:
-        """None for what is no finite number."""
+        """A sum as JSON; in lists, None stands for a number that is not finite."""
         return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
 
     def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:
-        """The tokens of the passage that lie in a block: probability, gate in groups of dimensions, neighbours."""
+        """The tokens of the passage in a block: probability, gate by groups of dimensions, neighbours."""
         from stages.retrieval.gate_reader import nearest
 
         rows = _within(self._passage, block.encoded.start, len(block.log_p))
@@ -144,7 +144,7 @@ class GateWatch(LayerWatch):
 
 
 def _scored(block: ScoredBlock, neighbors: Tensor, k: int) -> Tensor:
-    """log p of a block's targets, [n], with its k best neighbours let in."""
+    """log p of a block's targets, [n], if the gate reads the k best neighbours."""
     import torch
 
     from stages.retrieval.gate_reader import nearest
@@ -155,7 +155,7 @@ def _scored(block: ScoredBlock, neighbors: Tensor, k: int) -> Tensor:
 
 
 def histogram(gate: Tensor) -> Tensor:
-    """How many gates of any shape lie in each of BINS equal parts of [0, 1], int64 [BINS], on the CPU."""
+    """Number of gates, of any shape, in each of BINS equal bins of [0, 1], int64 [BINS], on the CPU."""
     import torch
 
     bins = (gate.float() * BINS).long().clamp_(0, BINS - 1)
@@ -171,7 +171,7 @@ def grouped(gate: Tensor) -> Tensor:
 
 
 def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
-    """Place of the first neighbour that holds the target, int64 [n]; K where none of K does.
+    """Place of the first neighbour whose token is the target, int64 [n]; K if none of K is.
 
     >>> import torch
     >>> first_matches(torch.tensor([[5, 7, 7], [1, 2, 3]]), torch.tensor([7, 7])).tolist()
@@ -185,14 +185,17 @@ def first_matches(neighbors: Tensor, targets: Tensor) -> Tensor:
 
 
 def _within(passage: range, first: int, length: int) -> slice:
-    """Which of `length` tokens from `first` on lie in the passage."""
+    """The part of `length` tokens from `first` on that is in the passage."""
     start, stop = (min(max(edge - first, 0), length) for edge in (passage.start, passage.stop))
     return slice(start, stop)
 
 
 @dataclass(frozen=True)
 class GateProbe(SummingProbe):
-    """`numbers`: of neighbours of which perplexity is reported; `passage`: tokens of `split` that are shown."""
+    """Probe of the gate.
+
+    `numbers`: numbers of neighbours for which perplexity is reported. `passage`: tokens of `split` that are shown.
+    """
 
     columns: ClassVar[tuple[str, ...]] = ("gate",)
 
@@ -237,12 +240,12 @@ class GateProbe(SummingProbe):
         return [inf if one is None else one for one in kept] if isinstance(kept, list) else kept
 
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-        """Perplexity against the number of neighbours; none where no other number was asked for."""
+        """Perplexity against the number of neighbours; empty if no other number was asked for."""
         points = metrics["by_neighbors"]
         return [{"row": row, "over": "neighbors", "points": points}] if len(points) > 2 else []
 
     def files(self, records: Records) -> dict[str, Any]:
-        """`passage.json`: tokens that follow each other, their gates, and their neighbours beside them."""
+        """`passage.json`: consecutive tokens, each with its gate and its neighbours."""
         label = token_text(self.tokens).label
         tokens = [
             {

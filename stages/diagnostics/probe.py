@@ -1,6 +1,6 @@
-"""The interface of a probe, and probes that look at layers while a model reads.
+"""The interface of a probe, and probes that observe layers while a model reads.
 
-Free of torch at import: a page is made after the work.
+Does not import torch, since pages are drawn without a model.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 
 Options = Mapping[str, Any]
-"""Values by the names of an evaluation's settings; None: not asked for."""
+"""Values by name of an evaluation's setting; None: not asked for."""
 Records = Sequence[Mapping[str, Any]]
 """Records of a probe, one for each range of a split, in order."""
 
 
 class Probe(ABC):
-    """A file of `stages.diagnostics`: what a method or a layer shows of itself. An instance is open for one model."""
+    """A diagnostic of a method or a layer, one for each file of `stages.diagnostics`. An instance is for one model."""
 
     columns: ClassVar[tuple[str, ...]]
-    """Names of what is reported of every token."""
+    """Names of the figures reported for every token."""
 
     # Before the work
 
     @classmethod
     @abstractmethod
     def open(cls, read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> Self | None:
-        """The probe of the evaluated model; None where it has nothing to show.
+        """The probe of the evaluated model; None if it does not apply.
 
         Args:
-            read: what the evaluation reads, by role.
-            options: as `stages.diagnostics.options.resolve_options` fills them in.
-            split: the one that is scored.
+            read: artifacts that the evaluation reads, by role.
+            options: settings completed by `stages.diagnostics.options.resolve_options`.
+            split: the scored split.
         """
 
     # The work
@@ -60,12 +60,12 @@ class Probe(ABC):
     def watch(
         self, model: LanguageModel, reader: HiddenReader | None, start: int, counted: Tensor | None
     ) -> RangeProbe:
-        """Watch a range from token `start` on; before the model reads it, so layers can be watched at work.
+        """Start watching a range that begins at token `start`; called before the model reads it.
 
         Args:
-            model: the one that is evaluated.
-            reader: lets memory into the range's hidden states; None: the model has none.
-            counted: bool [n], tokens that figures are about; None: all.
+            model: the evaluated model.
+            reader: reads memory into the range's hidden states; None: no memory enters them.
+            counted: bool [n], tokens that count in figures; None: all.
         """
 
     @abstractmethod
@@ -73,11 +73,14 @@ class Probe(ABC):
         """Compute the entry under the probe's name in `metrics.json`."""
 
     def curves(self, metrics: Mapping[str, Any], row: str) -> list[dict[str, Any]]:
-        """Perplexity of the model alone, the table's `row`, against what the probe varied; as `curves` of a report."""
+        """Perplexity of the model alone, the table's `row`, against the setting that the probe varied.
+
+        In the form of a report's `curves`.
+        """
         return []
 
     def files(self, records: Records) -> dict[str, Any]:
-        """Content of JSON files of the report, by their names."""
+        """Content of additional JSON files of the report, by file name."""
         return {}
 
     # After it
@@ -85,35 +88,35 @@ class Probe(ABC):
     @classmethod
     @abstractmethod
     def summary(cls, metrics: Mapping[str, Any]) -> str:
-        """One line of what stands under the probe's name in `metrics.json`."""
+        """One line that sums up the probe's entry in `metrics.json`."""
 
     @classmethod
     @abstractmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        """Its charts, as far as there are numbers.
+        """Charts of the probe; none if there are no numbers.
 
         Args:
             metrics: the content of `metrics.json`.
-            files: of other JSON files of the report, by their names.
+            files: content of other JSON files of the report, by file name.
         """
 
 
 Sums = Mapping[str, Any]
-"""Sums of one layer over all counted tokens, arrays by name, and its constants."""
+"""Sums over all counted tokens, and constants, of one layer: arrays by name."""
 
 
 class Calls:
-    """Records observations of some of a model's modules, call after call."""
+    """Records observations of some modules of a model, one for each call."""
 
     def __init__(
         self, modules: Iterable[nn.Module], look: Callable[[Any, Any, Any], Any], device: torch.device
     ) -> None:
         """Args:
-        look: makes what is kept of a module, what it was given, and what it gave.
-        device: where the modules work.
+        look: computes the observation to keep, from a module, its inputs and its output.
+        device: device of the modules.
         """
         self.seconds = 0.0
-        """Time spent on observing; the model's calls last longer by this."""
+        """Seconds spent on observing, which the model's own time includes."""
         self._look, self._held, self._device = look, list[list[Any]](), device
         self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
 
@@ -129,20 +132,20 @@ class Calls:
         return keep
 
     def take(self) -> list[list[Any]]:
-        """Hand out and clear the observations of each module, call after call."""
+        """Return and clear the observations of each module, in the order of calls."""
         taken = [list(held) for held in self._held]
         for held in self._held:
             held.clear()
         return taken
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop observing: remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
 
 class SummingProbe(Probe):
-    """A probe whose records are those of a `LayerWatch`."""
+    """A probe whose records come from a `LayerWatch`."""
 
     def sums(self, records: Records) -> list[Sums]:
         """The sums of each layer over all ranges."""
@@ -150,7 +153,7 @@ class SummingProbe(Probe):
         return [{name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]} for each in by_layer]
 
     def read(self, kept: Any) -> Any:
-        """Numbers as they were before `LayerWatch.kept`."""
+        """The inverse of `LayerWatch.kept`: the numbers of a sum that was stored as JSON."""
         return kept
 
 
@@ -158,7 +161,7 @@ class SummingProbe(Probe):
 class LayerProbe(SummingProbe):
     """A probe of one kind of layer.
 
-    `blocks`: those that have it, counted from 1. `chosen`: its settings.
+    `blocks`: numbers of the blocks with the layer, counted from 1. `chosen`: settings of the layer.
     """
 
     name: ClassVar[str]
@@ -181,7 +184,7 @@ class LayerProbe(SummingProbe):
 
     @classmethod
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
-        """The blocks of a model that have the layer."""
+        """Numbers of the blocks of a model that have the layer."""
         if isinstance(model, AttentionConfig) and isinstance(getattr(model, cls.place), cls.settings):
             return model.blocks_with(cls.place)
         return ()
@@ -207,28 +210,28 @@ class LayerProbe(SummingProbe):
 
     @abstractmethod
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """The figures of one block, JSON, over this many tokens."""
+        """The figures of one block, JSON, from sums over `tokens` tokens."""
 
     @classmethod
     def charts(cls, metrics: Mapping[str, Any], files: Mapping[str, Any]) -> list[Chart]:
-        """Charts of the blocks that have anything to show; none without."""
+        """Charts of the blocks that have numbers to draw; empty if none has."""
         reported = metrics.get(cls.name) or {"blocks": []}
         blocks = [one for one in reported["blocks"] if cls.is_shown(one)]
         return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
 
     @classmethod
     def is_shown(cls, block: Mapping[str, Any]) -> bool:
-        """Whether there are numbers of a block that can be drawn."""
+        """Whether a block has numbers that can be drawn."""
         return True
 
     @classmethod
     @abstractmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        """Charts of some blocks of what is reported under the probe's name."""
+        """Charts of `blocks`; `reported` is the probe's whole entry in `metrics.json`."""
 
 
 BINS = 20
-"""Equal parts of [0, 1] in which tokens are counted."""
+"""Number of equal bins of [0, 1] in histograms."""
 EDGES = [place / BINS for place in range(BINS + 1)]
 
 
@@ -241,15 +244,16 @@ def histogram_of_blocks(
 
 
 class LayerWatch(RangeProbe):
-    """Adds up, block after block, what some layers do with the tokens that count.
+    """Sums what some layers do with the counted tokens, block by block.
 
-    Its record: how many `tokens`, by layer the sums by name, and what `more` says, such as `constants` of layers.
+    Its record has the number of `tokens`, the sums of each of `layers` by name, and `more`: `constants` of layers,
+    for example.
     """
 
     def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
         """Args:
         start: the first token of the range.
-        counted: bool [n], tokens that figures are about; None: all.
+        counted: bool [n], tokens that count in figures; None: all.
         """
         self.layers, self.model = layers, model
         self.more: dict[str, Any] = {}
@@ -264,25 +268,25 @@ class LayerWatch(RangeProbe):
         return watched
 
     def look(self, module: Any, given: Any, output: Any) -> Any:
-        """Makes the part of a call that is kept: of a module, what it was given, and what it gave."""
+        """The observation to keep of a call, from a module, its inputs and its output."""
         return output
 
     @abstractmethod
     def see(self, block: ScoredBlock) -> None:
-        """Add what the layers did with a block, by `add` and `column`."""
+        """Add what the layers did with a block, through `add` and `column`."""
 
     def calls(self) -> Iterator[tuple[int, list[Any]]]:
-        """The number of each layer, and what was kept of it since the block before, call after call."""
+        """The number of each layer, and its observations since the last block, in the order of calls."""
         return enumerate(self._calls.take())
 
     def rows(self, block: ScoredBlock) -> Tensor | slice:
-        """Which tokens of a block count."""
+        """Index of the tokens of a block that count."""
         if self._counted is None:
             return slice(None)
         return self._counted[block.encoded.start - self._start : block.encoded.stop - self._start]
 
     def by_token(self, block: ScoredBlock, positions: Sequence[Tensor]) -> Tensor:
-        """The rows of a block's counted tokens among what was kept call after call, [B, n, …] each."""
+        """The rows of a block's counted tokens; `positions` holds the observations of each call, [B, n, …]."""
         import torch
 
         return block.encoded.of_tokens(torch.cat(list(positions), 1))[self.rows(block)]
@@ -294,12 +298,12 @@ class LayerWatch(RangeProbe):
             self._sums[layer][name] = self._sums[layer].get(name, 0.0) + number
 
     def column(self, **values: Tensor) -> None:
-        """Numbers of a block's counted tokens, [c] each."""
+        """Append figures of a block's counted tokens, [c] each, to the columns of these names."""
         for name, value in values.items():
             self._columns.setdefault(name, []).append(value.float())
 
     def mean_column(self, name: str, layers: Sequence[Tensor]) -> None:
-        """The mean over layers of numbers of a block's counted tokens, [c] each."""
+        """Append the mean over layers of a figure of a block's counted tokens, [c] for each layer."""
         import torch
 
         self.column(**{name: torch.stack(list(layers)).mean(0)})

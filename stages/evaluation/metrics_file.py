@@ -1,4 +1,4 @@
-"""The content of a report's `metrics.json`, and the row of another report above its own."""
+"""The content of a report's `metrics.json`, with the row of a baseline above its own rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
@@ -35,7 +35,7 @@ def metrics_of(
     probes: Mapping[str, Probe],
     shown: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The content of `metrics.json`, from what the shards of the scored split left, and what `probes` have `shown`."""
+    """The content of `metrics.json`, from the `records` of the scored split's shards, and the figures of `probes`."""
     totals, counts = report.Totals.of(records), _counts(job, plan)
     first = GATED if reads_neighbors(job.inputs["model"]) else PLAIN
     names = [first, *(row.name for row in memory)]
@@ -88,7 +88,7 @@ def metrics_of(
 
 
 def _matched(plan: Plan, tokens: int) -> dict[str, Any] | None:
-    """Shares of tokens in long matches, and the texts that these were looked for in."""
+    """Shares of tokens in long matches, and the texts that were matched; None if nothing was."""
     matched, words = plan.breakdown.matched, plan.breakdown.last_words
     if matched is None:
         return None
@@ -102,7 +102,7 @@ def _learned_weight(
     records: Sequence[Mapping[str, Any]],
     totals: report.Totals,
 ) -> dict[str, Any]:
-    """Figures of the first row's learned weight; empty where it is not learned."""
+    """Figures of the first row's learned weight; empty if no weight is learned."""
     learned = weights.learned()
     if learned is None:
         return {}
@@ -111,7 +111,7 @@ def _learned_weight(
 
 
 def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]:
-    """The row of the same weights without a neighbour: the control of what the gate reads; none without a gate."""
+    """The row of the same model without a neighbour, the control of a gate; empty without a gate."""
     for found in (shown.get("gate") or {}).get("by_neighbors", ()):
         if not found["neighbors"]:
             nll = inf if found["nll"] is None else found["nll"]
@@ -121,10 +121,10 @@ def _gate_shut(shown: Mapping[str, Any], counts: Counts) -> list[dict[str, Any]]
 
 
 def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
-    """Differences in form between the model's training text and a split; of an imported model none.
+    """Differences in form between the model's training text and a split; none for an imported model.
 
     Args:
-        scored: metrics of the tokens of that split.
+        scored: metrics of the tokens that the split belongs to.
     """
     splits = model.input("tokens").metrics["splits"]
     if TRAIN not in splits or "steps" not in model.config:
@@ -134,7 +134,7 @@ def form(model: Artifact, scored: Mapping[str, Any], split: str) -> list[str]:
 
 
 def _document_ends(job: Job[EvaluateConfig]) -> float | None:
-    """Share of the scored split's tokens that are the `<eos>` of a document; None where documents have none."""
+    """Share of the scored split's tokens that are the `<eos>` of a document; None if documents end without one."""
     tokens, split = job.inputs["tokens"].metrics, job.inputs["tokens"].metrics["splits"][job.config.split]
     if job.config.score != "all" or tokens["eos_after"] != "document":
         return None
@@ -148,9 +148,9 @@ def _controls(
     orders: Sequence[int],
     shut: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Controls of the rows, by name: trigrams, and the figures of n-grams of other orders.
+    """Controls of the rows, by name: trigrams, and figures of n-grams of other orders.
 
-    A row of `shut` reads nothing but what its model learned.
+    The control of a row of `shut` counts in the training text alone.
     """
     reads = {name: counting.reads(row) for name, row in zip(names, (None, *memory), strict=True)}
     reads |= {row["row"]: Reads() for row in shut}
@@ -166,7 +166,7 @@ def _controls(
 
 
 def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
-    """Perplexity at the end of training, where valid is another split of this text, read as the first row is."""
+    """Perplexity on `valid` at the end of training; None if it is not comparable with the first row."""
     model, config = job.inputs["model"], job.config
     method = model.config["method"]
     known = method in METHODS and not METHODS.settings(method).evaluation.trained_with_memory
@@ -177,7 +177,7 @@ def _valid_perplexity(job: Job[EvaluateConfig]) -> float | None:
 
 
 def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[str, float]:
-    """How often one of this many rows of the datastore would be right, were they drawn at random."""
+    """Retrieval accuracy of K rows of the datastore drawn at random, by K in `at`."""
     tokens, words = job.inputs["tokens"], plan.breakdown.last_words
     ids: Any = tokens.zarr("tokens.zarr")[f"{job.config.split}/ids"]
     counted = ids if words is None else ids[:][words.scored(0, ids.shape[0])]
@@ -191,7 +191,7 @@ def _by_chance(job: Job[EvaluateConfig], plan: Plan, at: Sequence[int]) -> dict[
 
 
 def _change_intervals(job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]) -> dict[str, Any] | None:
-    """Intervals of each row's change against the first, or the baseline's where that kept its scores."""
+    """Intervals of each row's change against the first row, or the baseline's; None if they cannot be computed."""
     files, shards = plan.unit_files, plan.scoring
     if files is None:
         return None
@@ -203,7 +203,7 @@ def _change_intervals(job: Job[EvaluateConfig], plan: Plan, names: Sequence[str]
 
 
 def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:
-    """How long what is scored is: the split, or the last words of its passages."""
+    """Counts of the scored text: the split, or the last words of its passages."""
     words = plan.breakdown.last_words
     if words is None:
         return Counts.of(job.inputs["tokens"].metrics["splits"][job.config.split])
@@ -211,16 +211,16 @@ def _counts(job: Job[EvaluateConfig], plan: Plan) -> Counts:
 
 
 SETTINGS = ("segment_length", "batch_tokens", "accumulate", "label_smoothing", "clip_norm", "lora")
-"""Settings of training, besides the sizes of the model, that change a perplexity without any memory."""
+"""Settings of training, besides the sizes of the model, that change the perplexity of a model alone."""
 GROUPS = ("optimizer", "schedule")
-"""Groups of settings, of which each changes it."""
+"""Groups of settings that change it, too."""
 FIGURES = ("parameters", "steps", "tokens")
 OWN_MEMORY = frozenset((*NEIGHBOR_SETTINGS, "attention", "segment_length"))
-"""Settings of a model that are its memory, or follow from training."""
+"""Settings of a model that belong to its memory, or follow from training."""
 
 
 def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
-    """The first row of another report, to stand above those of `model`, and how its model differs; JSON."""
+    """The first row of another report, shown above the rows of `model`, and how its model differs; JSON."""
     made, theirs = report.metrics, report.input("model")
     outside = made.get("outside_repeated_paragraphs")
     return {
@@ -234,7 +234,7 @@ def baseline_row(report: Artifact, model: Artifact) -> dict[str, Any]:
 
 
 def _differences(own: Artifact, theirs: Artifact) -> Iterator[str]:
-    """Differences of two models besides their memory, as phrases: `backbone transformer-xl, not transformer`."""
+    """Phrases for the differences of two models, except in memory: `backbone transformer-xl, not transformer`."""
     kinds = [model_of(model).model_dump(mode="json") for model in (own, theirs)]
     if kinds[0]["backbone"] != kinds[1]["backbone"]:
         yield _phrase("backbone", kinds[0]["backbone"], kinds[1]["backbone"])

@@ -1,4 +1,4 @@
-"""Opens what an evaluation reads: the model, its memories and probes, and the rows of the table."""
+"""Opening of the model that an evaluation reads, with its memories and probes, and of the rows of the table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -53,16 +53,16 @@ def open_range_reader(
     exclude: str = "self",
     last_words: Mapping[str, LastWords] | None = None,
 ) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
-    """Load the model, and what completed readings need; with the rows of these readings.
+    """Load the model and everything that completed readings need; returns the reader and the rows of these readings.
 
     Args:
-        read: artifacts by role, as `stages.lineage.evaluation` finds them.
-        windows: how the model reads.
-        by_document: whether windows and carried state begin anew at every document.
-        options: those of probes, resolved.
-        split: that is scored.
-        exclude: rows that tokens of the datastore's own text do not find, where an index is searched.
-        last_words: of each split, the tokens that alone count.
+        read: artifacts by role, as in `stages.lineage.evaluation`.
+        windows: windows in which the model reads.
+        by_document: whether windows and carried state start again at every document.
+        options: resolved options of probes.
+        split: the scored split.
+        exclude: name of the rule for rows that tokens of the datastore's own text do not find in an index.
+        last_words: by split, the only tokens that count; None: all count.
     """
     reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
     model = load_model(read["model"].path, device, windows)
@@ -92,7 +92,7 @@ def open_range_reader(
 def open_rows(
     read: Mapping[str, Artifact], readings: Sequence[Reading], windows: WindowSettings, device: torch.device
 ) -> tuple[MemoryRow, ...]:
-    """The rows of `open_range_reader`, to plan by and to report; neither model nor index nor values are read."""
+    """The rows of `open_range_reader`, for plans and reports; opens no model, no index and no values."""
     datastore = None
     if "datastore" in read:
         keys, values = stored_keys(read["datastore"]), torch.empty(0, dtype=torch.int32, device=device)
@@ -118,7 +118,7 @@ def _rows(
 
 
 def _matched_text(read: Mapping[str, Artifact], exclude: str) -> MatchedText | None:
-    """The text of the exact index that is read, if one is."""
+    """The text of the exact index, if one is read."""
     if EXACT not in read:
         return None
     tokens, held = read["tokens"], text_splits(read[EXACT], read["tokens"])
@@ -127,13 +127,13 @@ def _matched_text(read: Mapping[str, Artifact], exclude: str) -> MatchedText | N
 
 
 def is_lossless(read: Mapping[str, Artifact]) -> bool:
-    """Whether the distances of the neighbours that are read are those of the stored keys."""
+    """Whether distances of neighbours are computed from the stored keys, without loss."""
     return bool(read["index"].metrics["lossless"] or ("neighbors" in read and read["neighbors"].config["exact"]))
 
 
 def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split: str) -> dict[str, Probe]:
-    """Probes that have something to show of the model, by name; see `open_range_reader`."""
-    import_outside()  # where no work was planned, as in a worker process, nobody has yet
+    """Probes that apply to the model, by name; arguments as in `open_range_reader`."""
+    import_outside()  # a worker process plans no work, so outside probes are not imported yet
     opened = {name: PROBES.load(name).open(read, options, split) for name in PROBES.names()}
     return {name: probe for name, probe in opened.items() if probe is not None}
 
@@ -141,7 +141,7 @@ def open_probes(read: Mapping[str, Artifact], options: Mapping[str, Any], split:
 def _hidden_memory(
     read: Mapping[str, Artifact], options: Mapping[str, Any], datastore: Datastore | None
 ) -> HiddenMemory | None:
-    """Open the memory that enters the model's hidden states; values of a shared datastore are in memory once."""
+    """Open the memory that enters the model's hidden states; it shares the values of `datastore`, if given."""
     if MODELS_OWN not in read:
         return None
     # without the last value, -1, which stands for a missing neighbour
@@ -152,7 +152,7 @@ def _hidden_memory(
 def _external_memory(
     read: Mapping[str, Artifact], readings: Sequence[Reading], model: LanguageModel, reader: SplitReader, exclude: str
 ) -> ExternalMemory:
-    """The datastore that readings look into, and where neighbours in it come from."""
+    """The datastore of the readings, and the source of its neighbours: stored ones, or a search."""
     index, k = read["index"], max(reading.neighbors for reading in readings)
     metric = index.config["metric"]
     lossless, counts = is_lossless(read), row_counts(index)
@@ -174,11 +174,11 @@ def _external_memory(
 def open_similar_pairs(
     read: Mapping[str, Artifact], reading: Reading, model: LanguageModel, reader: SplitReader
 ) -> ExternalMemory:
-    """The pairs that a completed reading finds, all in memory.
+    """The pairs that a completed reading searches, all in memory.
 
     Args:
-        read: artifacts by role; the pairs are those of `PAIRS`.
-        reader: how the model reads splits.
+        read: artifacts by role; `PAIRS` has the pairs.
+        reader: the way the model reads splits.
     """
     tokens, key = read[PAIRS], reading.key
     assert key is not None, "the reading is completed"
@@ -196,7 +196,7 @@ def open_similar_pairs(
 
 
 def datastore_of(values: torch.Tensor, width: int, reading: Reading) -> Datastore:
-    """Tokens int32 [N + 1] whose keys are made anew for each sentence: none is stored."""
+    """A datastore of values int32 [N + 1] without stored keys: keys are computed again for each sentence."""
     return Datastore(StoredKeys(np.empty((0, width), np.float32), 1), values, metric_of(reading), lossless=True)
 
 

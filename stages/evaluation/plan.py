@@ -1,6 +1,6 @@
-"""How the work of an evaluation is cut, and what it needs on disk: passes over a split, part behind part.
+"""Plan of an evaluation: passes over the splits, cut into parts, and the disk space that they need.
 
-No model is read to plan; ids are, of what is reported.
+Planning reads no model. It reads the ids of the reported split.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,34 +36,34 @@ SCORE = "score"
 
 @dataclass(frozen=True)
 class Part(TokenRange):
-    """Tokens of a split, and what is done: a range is observed or scored, a choice is made from all of the split.
+    """A task on a range of a split: its tokens are observed or scored, or a choice is made from the whole split.
 
-    To be translated, or tried a candidate on, are sentences [start, stop).
+    For the tasks `translate` and `try`, [start, stop) counts sentences instead of tokens.
     """
 
     task: Literal["sample", "observe", "try", "choose", "score", "translate"]
     row: int = 0
-    """Row whose memory is read in a translation; 0: the model alone."""
+    """Row whose memory is read while translating; 0: the model alone."""
     candidate: int = 0
-    """Number of the settings that are tried."""
+    """Number of the candidate settings that are tried."""
 
 
 @dataclass(frozen=True)
 class RangePass:
-    """A pass over a split of `tokens` tokens, in parts of `step`, each with the state that the one before it left."""
+    """A pass over a split of `tokens` tokens, in parts of `step` tokens; each part starts from the state before it."""
 
     name: str
     words: str
-    """Shown while it runs, before the name of the split."""
+    """Words shown while the pass runs, before the name of the split."""
     contexts: bool
-    """Whether features of contexts are computed, if a weight needs them."""
+    """Whether features of contexts are computed, where a weight needs them."""
     split: str
     tokens: int
     step: int
     reach: int
-    """Positions that readings reach back from a token, 0 for none."""
+    """Largest distance, in tokens, that readings reach back from a token; 0 for none."""
     chained: bool
-    """Whether a part resumes from what the one before it read."""
+    """Whether a part resumes from the state of the part before it."""
 
     @property
     def parts(self) -> list[Part]:
@@ -72,12 +72,12 @@ class RangePass:
 
     @property
     def choice(self) -> Part:
-        """The shard behind all parts, which chooses by what they left."""
+        """The shard after all parts, which chooses settings from their observations."""
         return Part(f"{self.name}-choice", 0, self.tokens, "choose", phase=f"{self.name}-choice")
 
     @property
     def sample(self) -> Part:
-        """A look at short ranges of the split, before the first pass over it."""
+        """The shard that reads short ranges of the split, before the first pass over it."""
         return Part("sample", 0, self.tokens, "sample", phase="sample")
 
     def number(self, part: Part) -> int:
@@ -92,25 +92,25 @@ class RangePass:
         output: ShardOutput,
         where: PredictedGain | None = None,
     ) -> RangeResult:
-        """Read a part with the model, resuming from the one before it; `where` says which tokens are searched for."""
+        """Read a part with the model, resuming from the part before it; `where` selects the tokens to search for."""
         carried = self._carried_into(part, reader, states)
         probed = self.name == SCORE
         result = reader.read(
             self.split, part.start, part.stop, carried, probed=probed, contexts=self.contexts, where=where
         )
-        # no later part reaches back to this state, so its file may go
+        # no later part reaches back to this state, so its file can be deleted
         idle = self.number(part) - self._parts_back - 1
         states.keep(output, part.key, result.after, idle=self._part(idle).key if idle >= 0 else None)
         return result
 
     def state_bytes(self, of_one: int) -> int:
-        """Size of the states on disk when there are most: those to resume from, and of two parts under way."""
+        """Peak size of the states on disk: the states to resume from, and the states of two parts under way."""
         return (self._parts_back + 1 + 2) * of_one
 
     def _carried_into(self, part: Part, reader: RangeReader, states: StateStore) -> CarriedState:
-        """The state before a part: in memory, if this process computed the part before.
+        """The state before a part: from memory, if this process computed the part before.
 
-        Else it is made again from the last saved state, by reading the tokens behind it once more.
+        Otherwise it is rebuilt: the tokens after the last saved state are read once more.
         """
         number = self.number(part)
         latest = states.after(self._part(number - 1).key) if number else None
@@ -120,13 +120,13 @@ class RangePass:
         carried, lost = CarriedState(reached * self.step), list[TokenRange]()
         if reader.carries_state:
             carried, lost = states.latest(map(self._part, reversed(range(reached))))
-        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: others round differently
+        for earlier in (*lost, *map(self._part, range(reached, number))):  # cut as before: other cuts round differently
             carried = reader.past(self.split, earlier.start, earlier.stop, carried)
         return carried
 
     @property
     def _parts_back(self) -> int:
-        """Parts before one whose positions its readings may reach."""
+        """Number of earlier parts that the readings of a part may reach."""
         return ceil(self.reach / self.step)
 
     def _part(self, number: int) -> Part:
@@ -138,9 +138,9 @@ class RangePass:
 
 
 ENTRIES_PER_SHARD = 1 << 23
-"""Neighbours that a shard reads: 100 MB of ids and distances."""
+"""The most neighbours that a shard reads: 100 MB of ids and distances."""
 INPUTS_PER_SHARD = 1 << 18
-"""Inputs of overlapping windows whose representations a shard keeps."""
+"""The most inputs of overlapping windows whose representations a shard keeps."""
 MOST_TOKENS_PER_SHARD = 1 << 15
 SENTENCES_PER_SHARD = 256
 BLEU_SENTENCES = 200
@@ -149,22 +149,22 @@ BLEU_SENTENCES = 200
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[Part]):
-    """The splits that are read, and the figures that are reported.
+    """The splits to read, and the figures to report.
 
-    Every pass of the tuning split is followed by a choice.
+    A choice follows every pass over the tuning split.
     """
 
     tuning: tuple[RangePass, ...]
-    """Passes of the tuning split, in order; none if nothing is tuned."""
+    """Passes over the tuning split, in order; none if nothing is tuned."""
     scoring: RangePass
     tries: list[Part]
-    """Translations with each candidate, where BLEU chooses."""
+    """Parts that translate with each candidate, if BLEU chooses the settings."""
     last_words: dict[str, LastWords] | None
-    """The tokens that alone count, of every split that is read; None: all."""
+    """Tokens that count, by split, if only last words do; None: all tokens count."""
     breakdown: Breakdown
     scores: ScoreFiles | None
     unit_files: UnitFiles | None
-    """Files that intervals of changes are made from; None: nothing is compared."""
+    """Files from which confidence intervals of changes are computed; None: nothing is compared."""
 
     def pass_of(self, part: Part) -> RangePass:
         """The pass that a part belongs to."""
@@ -174,7 +174,7 @@ class Plan(ShardPlan[Part]):
 
 
 def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
-    """How the work is cut; last words, repeated paragraphs and frequencies are found here, in the ids of the text."""
+    """Plan the work; finds last words, repeated paragraphs and frequencies in the ids of the text."""
     config, read = job.config, job.inputs.artifacts
     if config.tune_split == config.split:
         job.reporter.warning(f"Memory is tuned on {config.split!r}, the split that is scored.")
@@ -214,7 +214,7 @@ def plan_evaluation(job: Job[EvaluateConfig]) -> Plan:
 
 
 def translations(job: Job[EvaluateConfig], rows: int) -> list[Part]:
-    """Parts of the split that are translated, once with each row; none without a beam."""
+    """Parts that translate the split, once with each row; none without a beam."""
     split, config = job.inputs["tokens"].metrics["splits"][job.config.split], job.config
     starts = range(0, split["documents"] if config.beam else 0, SENTENCES_PER_SHARD)
     return [
@@ -246,13 +246,13 @@ def _tries(job: Job[EvaluateConfig], policies: Sequence[WeightPolicy]) -> list[P
 
 
 def rows_of_report(job: Job[EvaluateConfig]) -> tuple[MemoryRow, ...]:
-    """Rows of the table below the model."""
+    """Rows of the report below the model's own."""
     config = job.config
     return open_rows(job.inputs.artifacts, config.readings, config.windows, resolve_device(job.execution.device))
 
 
 def probes_of(job: Job[EvaluateConfig]) -> dict[str, Probe]:
-    """Probes that have something to show of the model."""
+    """Probes that apply to the model, by name."""
     return open_probes(job.inputs.artifacts, job.config.probe_options, job.config.split)
 
 
@@ -261,21 +261,21 @@ def tokens_of(job: Job[EvaluateConfig], split: str) -> int:
 
 
 def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
-    """Tokens of one shard of a resolved configuration; whole strides, at least one, where there are windows."""
+    """Number of tokens in a shard, for a resolved configuration; with windows, a positive multiple of the stride."""
     config = job.config
     stride, context = config.stride or 1, config.context or 1
     entries = max([1, *(reading.neighbors for reading in config.readings)])
-    # by settings alone, so that a shard is the same on every machine
+    # from settings alone, so that shards are the same on every machine
     most = min(MOST_TOKENS_PER_SHARD, ENTRIES_PER_SHARD // entries)
     if stride < context and any(reading.reads_windows for reading in config.readings):
         most = min(most, INPUTS_PER_SHARD * stride // context)
-    # a shard ends where a window does, or tokens would be scored with other contexts than in one piece
+    # a shard ends where a window does: otherwise tokens would be scored with other contexts
     unit = shard_unit(job.inputs["model"], stride)
     return max(1, most // unit) * unit
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
-    """Size of the states that the model, and another that makes search keys, carry from part to part."""
+    """Size in bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
     read = job.inputs.artifacts
     tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
     own = state_bytes(read["model"], job.config.windows, tokens)
@@ -287,7 +287,7 @@ def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
 
 
 def _last_words(job: Job[EvaluateConfig]) -> dict[str, LastWords] | None:
-    """The tokens that alone count, of every split that is read; None: all."""
+    """Tokens that count, by split, if only last words do; None: all tokens count."""
     if job.config.score == "all":
         return None
     splits = {split for split in (job.config.split, job.config.tune_split) if split is not None}

@@ -1,4 +1,4 @@
-"""Ranges of a split as a model reads them, with all that memories on top of it look at."""
+"""Reading of a range of a split: the model's scores, and everything that memories on top of it need."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ from stages.suffixes.matches import SortedContexts
 
 @dataclass(frozen=True)
 class ExternalMemory:
-    """A datastore, how its neighbours are found, and what makes search keys as its own were made."""
+    """A datastore, the retrieval of its neighbours, and the encoder that makes search keys as its keys were made."""
 
     datastore: Datastore
     retrieval: Retrieval
@@ -38,7 +38,7 @@ class ExternalMemory:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds that reading a range took: in the model, in the search for neighbours, and in carrying the past."""
+    """Seconds spent on a range: in the model, in the search for neighbours, and in carrying the past."""
 
     model: float
     search: float
@@ -53,7 +53,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class RangeResult:
-    """A range with its neighbours, what is carried past it, and what each probe saw of it."""
+    """A range with its neighbours, the state after it, and the observations of each probe."""
 
     scored_range: ScoredRange
     after: CarriedState
@@ -63,24 +63,27 @@ class RangeResult:
 
 @dataclass(frozen=True)
 class MatchedText:
-    """The text of an exact index; `own`: offsets of documents of the splits that it is; `exclude`: rows not found."""
+    """The text of an exact index.
+
+    `own`: document offsets of the splits that are this text. `exclude`: name of the rule for rows that are not found.
+    """
 
     contexts: SortedContexts
     own: Mapping[str, np.ndarray]
     exclude: str
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
-        """Rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None: they may find all."""
+        """Ranges of rows that tokens [start, stop) of a split may not find, int64 [n, 2]; None: they may find all."""
         return forbidden_rows(self.exclude, start, stop, self.own[split]) if split in self.own else None
 
 
 @dataclass(frozen=True)
 class RangeReader:
-    """A model, the way it reads a split, and what rows of memory on top need of it.
+    """A model, the way it reads a split, and the needs of the rows of memory on top.
 
-    `external` is there where a row reads a datastore, `hidden_memory` where memory enters the model's hidden states.
-    `last_words`: of each split, the tokens that alone count, and whose hidden states are kept; None: all count.
-    `probes`: by name, those that the model has something to show for. `matched`: where a row reads an exact index.
+    `external`: set if a row reads a datastore. `hidden_memory`: set if memory enters the model's hidden states.
+    `last_words`: by split, the only tokens that count, and whose hidden states are kept; None: all count.
+    `probes`: probes that apply to the model, by name. `matched`: set if a row reads an exact index.
     """
 
     model: LanguageModel
@@ -111,8 +114,8 @@ class RangeReader:
         Args:
             probed: whether probes watch.
             contexts: whether features of contexts are computed, if they are needed.
-            where: the tokens that neighbours are found for, by these features; None: all.
-            searches: whether neighbours are found at all.
+            where: predicts from these features which tokens are worth a search; None: all are searched for.
+            searches: whether neighbours are searched for at all; stored ones are read anyway.
         """
         counted = None
         if self.last_words is not None:
@@ -142,12 +145,12 @@ class RangeReader:
         forbidden = None if self.matched is None else self.matched.forbidden(split, start, stop)
         scored_range = ScoredRange(scored, carried, places, counted, found, queries, context, forbidden)
         seen = {name: probe.observation() for name, probe in probes.items()}
-        # what probes take is theirs: rows of a report are compared by what they cost
+        # the time of probes is taken off, since rows of a report are compared by their cost
         model -= sum(one.seconds for one in seen.values())
         return RangeResult(scored_range, after, Seconds(model, search, past), seen)
 
     def read_separately(self, split: str, ranges: Sequence[tuple[int, int]]) -> list[ScoredRange]:
-        """Score some ranges of tokens as `read` does each, nothing carried to them; an index is searched once."""
+        """Score ranges of tokens as `read` does, each without a past; an index is searched once for all of them."""
         retrieval = None if self.external is None else self.external.retrieval
         each = not isinstance(retrieval, IndexSearch)
         parts = [self.read(split, *one, CarriedState(one[0]), searches=each).scored_range for one in ranges]
@@ -157,24 +160,24 @@ class RangeReader:
         return [replace(part, found=of_part) for part, of_part in zip(parts, found, strict=True)]
 
     def past(self, split: str, start: int, stop: int, carried: CarriedState) -> CarriedState:
-        """Read tokens [start, stop) again for the state after them; no probe watches, and no memory enters."""
+        """The state after tokens [start, stop), read again without probes and without memory."""
         scored = self._score(split, start, stop, carried)
         encoder_state = self._queries(split, scored, carried)[1] if self._encoder_carries_state else None
         return carried.after(scored, self.needs.reach, self.needs.keys, encoder_state)
 
     @property
     def carries_state(self) -> bool:
-        """Whether the model, or another that makes search keys, carries a state from range to range."""
+        """Whether the model, or a separate encoder of search keys, carries a state from range to range."""
         own = self.model.config.carries_state or self.split_reader.in_pieces
         return own or self._encoder_carries_state
 
     @property
     def beginning(self) -> CarriedState:
-        """The past of the first token of a split: nothing, which a window that is read in pieces goes on from, too."""
+        """The empty past before the first token of a split; a window that is read in pieces resumes from it, too."""
         return CarriedState(state={} if self.split_reader.in_pieces else None)
 
     def recomputing_seconds(self, scored_range: ScoredRange, row: MemoryRow) -> float:
-        """Seconds that recomputing distances from stored keys took for a row; later rows find them there."""
+        """Seconds to recompute distances from stored keys for a row; later rows reuse them."""
         if self.external is None:
             return 0.0
         keys = self.external.datastore.keys
@@ -191,7 +194,7 @@ class RangeReader:
         probes: Sequence[RangeProbe] = (),
         contexts: bool = False,
     ) -> LMScores:
-        """Score with the model and what enters its hidden states; keep the keys that readings need, as before that."""
+        """Score with the model and the memory in its hidden states; keep the keys that readings need."""
         encoder = self._encoder
         own = () if encoder is None or encoder.model is not self.model else (encoder.key,)
         return score_blocks(
@@ -206,7 +209,7 @@ class RangeReader:
         )
 
     def _context(self, split: str, scored: LMScores) -> Tensor:
-        """Features of each context, float [n, 3]: those of `stages.retrieval.weights.learned.CONTEXT`."""
+        """Features of each context, float [n, 3], as listed in `stages.retrieval.weights.learned.CONTEXT`."""
         assert scored.certainty is not None
         before = torch.from_numpy(self.split_reader.before(split, scored.start, scored.stop))
         counts = torch.zeros(len(before), device=scored.log_p.device)
@@ -219,19 +222,19 @@ class RangeReader:
 
     @property
     def _encoder(self) -> KeyEncoder | None:
-        """The encoder of search keys, for a search or for distances from the stored keys; None: none are needed."""
+        """The encoder of search keys, for a search or for distances from stored keys; None if no keys are needed."""
         if self.external is None or not (self.external.retrieval.needs_keys or self.needs.exact):
             return None
         return self.external.encoder
 
     @property
     def _encoder_carries_state(self) -> bool:
-        """Whether search keys are made by another model, which carries a state."""
+        """Whether a separate model makes the search keys, and carries a state."""
         encoder = self._encoder
         return encoder is not None and encoder.model is not self.model and encoder.carries_state
 
     def _queries(self, split: str, scored: LMScores, carried: CarriedState) -> tuple[np.ndarray | None, State]:
-        """Search keys float32 [n, d], if any are needed, and the state of the model that made them if another."""
+        """Search keys float32 [n, d], if needed, and the state of the separate model that made them, if any."""
         encoder = self._encoder
         if encoder is None:
             return None, None

@@ -1,4 +1,4 @@
-"""The weights of all rows of an evaluation: a fold over passes of the tuning split, and its figures."""
+"""The weights of all rows of an evaluation: a fold over passes of the tuning split; and figures of the tuning."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ SAMPLE_TOKENS = 128
 
 @dataclass(frozen=True)
 class ArrayFiles:
-    """Arrays by name in several files, read one file at a time, as often as they are asked for."""
+    """Arrays by name in several files; each iteration reads them again, one file at a time."""
 
     paths: Sequence[Path]
 
@@ -37,7 +37,7 @@ class ArrayFiles:
 
 
 class RowWeights:
-    """The policies of all rows, as far as the records of a draft hold what was chosen."""
+    """The policies of all rows, with the choices in the records of a draft."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class RowWeights:
         passes: Sequence[RangePass],
     ) -> None:
         """Args:
-        folder: the draft's.
-        record: what a shard noted, by its key.
-        passes: of the tuning split; none if all numbers are given.
+        folder: folder of the draft.
+        record: returns the record of a shard, by its key.
+        passes: passes over the tuning split; none if all numbers are given.
         """
         self._folder, self._record, self._rows, self._passes = folder, record, rows, passes
         self._policies: dict[str | None, list[WeightPolicy]] = {}
@@ -62,8 +62,8 @@ class RowWeights:
         return self._passes[0].name
 
     def policies(self, before: str | None = None) -> list[WeightPolicy]:
-        """The policy of every row, with the choices made before a pass, or, for None, all of them."""
-        # made once a pass, since a fitted network is read from its record
+        """The policy of every row, with the choices made before a pass; None: with all choices."""
+        # opened once for each pass, since a fitted network is read from its record
         if before not in self._policies:
             spreads = self._record(self._passes[0].sample.key)["spreads"] if self._passes else None
             policies = open_policies(self._rows, bool(self._passes), spreads)
@@ -77,16 +77,16 @@ class RowWeights:
         return self._policies[before]
 
     def sample(self, reader: RangeReader) -> dict[str, Any]:
-        """The record of the first shard: the spread of scores, which default numbers are measured in.
+        """The record of the first shard: the spread of scores, the unit of default candidates.
 
-        Looks at a few short ranges of the split; nothing is carried to them.
+        It reads a few short ranges of the split, each without a past.
         """
         first = self._passes[0]
         sample = reader.read_separately(first.split, sample_ranges(first.tokens))
         return {"spreads": [[source.spread(sample) for source in row.sources] for row in self._rows]}
 
     def observe(self, part: Part, block: ScoredRange, output: ShardOutput) -> None:
-        """Leave what each policy keeps of a range; the record has the model's own sum."""
+        """Write the observations of each policy for a range; the record has the model's own sum."""
         for number, policy in self._taking_part(part.phase):
             with output.add(_file(part, number)).open("wb") as file:
                 np.savez(file, **policy.observe(part.phase, block))  # type: ignore[arg-type]
@@ -94,10 +94,10 @@ class RowWeights:
         output.record |= {"plain_nll": -float(log_p.sum(dtype=torch.float64)), "tokens": len(log_p)}
 
     def choose(self, over: RangePass, settled: Mapping[int, int]) -> dict[str, Any]:
-        """The record of the shard behind a pass: a choice for every row that took part.
+        """The record of the shard after a pass: a choice for every row that took part.
 
         Args:
-            settled: by row, the candidate that was found best otherwise than by likelihood.
+            settled: by row, the best candidate by another measure than likelihood.
         """
         chosen: list[Mapping[str, Any] | None] = [None] * len(self._rows)
         for number, policy in self._taking_part(over.name):
@@ -109,19 +109,19 @@ class RowWeights:
         return {"rows": chosen}
 
     def _taking_part(self, step: str) -> list[tuple[int, WeightPolicy]]:
-        """Numbers of the rows that a pass is for, with their policies."""
+        """Numbers and policies of the rows that take part in a pass."""
         policies = enumerate(self.policies(step))
         return [(n, policy) for n, policy in policies if step in [one.name for one in policy.passes]]
 
     # Figures for the report
 
     def learned(self) -> Mapping[str, Any] | None:
-        """The record of the requested row's weights of each context; None where it has one for all."""
+        """The record of the requested row's learned weights by context; None if one weight serves all contexts."""
         policies = self.policies()
         return policies[0].choices.get(WEIGH.name) if policies else None
 
     def files(self) -> dict[str, Any]:
-        """More files of the report, JSON: what was fitted for the first row, and its choices, for `restored`."""
+        """Additional files of the report, JSON: the fitted network of the first row, and its choices for `restored`."""
         policies, learned = self.policies(), self.learned()
         files = dict(policies[0].files) if policies else {}
         if learned is not None and learned["network"] is not None:
@@ -132,7 +132,7 @@ class RowWeights:
         return files
 
     def tuned(self) -> Tuned | None:
-        """Figures of the model alone and of every row on the tuning split; None where nothing was tuned."""
+        """Figures of the model alone and of every row on the tuning split; None if nothing was tuned."""
         if not self._passes:
             return None
         tokens, plain = self._plain()
@@ -140,17 +140,17 @@ class RowWeights:
         return Tuned(self._passes[0].split, perplexity(plain, tokens), rows)
 
     def _plain(self) -> tuple[int, float]:
-        """The tokens of the tuning split that count, and the model's own sum over them, in nats."""
+        """The number of counted tokens of the tuning split, and the model's own sum over them, in nats."""
         records = [self._record(part.key) for part in self._passes[0].parts]
         return sum(record["tokens"] for record in records), sum(record["plain_nll"] for record in records)
 
     def memories(self) -> list[list[dict[str, Any]]]:
-        """The readings of every row, the plain model first, with their hyperparameters; JSON."""
+        """The readings of every row, with their hyperparameters, the model alone first; JSON."""
         split = self._passes[0].split if self._passes else None
         return [[], *(policy.describe(split) for policy in self.policies())]
 
     def curves(self) -> list[tuple[str, str, list[dict[str, Any]]]]:
-        """For every memory row: its name, the name of its amount, and its settings at each amount."""
+        """For every memory row: its name, the unit of its cut-offs (`k`, `size`), and its settings at each cut-off."""
         named = [(policy.row.name, policy.row.sources[0].about.amount, policy) for policy in self.policies()]
         return [(name, amount, policy.describe_curve()) for name, amount, policy in named]
 

@@ -1,4 +1,4 @@
-"""Scoring of a range: by the model alone, and by every row with the weights of its policy; sums for the report."""
+"""Scoring of a range by the model alone and by every row, with the weights of its policy; sums for the report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from stages.retrieval.weights.policy import Weight, WeightPolicy
 
 @dataclass(frozen=True)
 class RowScores:
-    """c counted tokens read by a row: columns of numbers a token, and `sums` over all of them.
+    """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over all tokens.
 
     Columns: `log_p` [c] and `log_p_mem` [c, readings] in nats; `first_matches` [c], place of the first entry of the
     first reading that is right; `correct` [c], whether the target is the argmax, where last words count; `weights` [c]
@@ -44,20 +44,20 @@ class RowScores:
 
 @dataclass(frozen=True)
 class RangeScores:
-    """A range of the scored split: c counted tokens by the model alone, and by each row.
+    """Scores of a range for c counted tokens, by the model alone and by each row.
 
-    `targets` int64; columns of the model alone as of a row: `log_p` and `log_z` [c], float32, and `correct`.
+    `targets`: int64 [c]. `columns` of the model alone: `log_p` and `log_z`, float32 [c], and `correct`, as in a row.
     """
 
     targets: Tensor
     columns: Mapping[str, Tensor]
     rows: list[RowScores]
     seconds: list[float]
-    """The model alone, then every row with all that it needs."""
+    """Seconds of the model alone, then of every row with all that it needs."""
     observations: Mapping[str, Observation] = field(default_factory=dict)
     """Observations of each probe, by its name."""
     searches: int | None = None
-    """Tokens that neighbours were searched for, where others follow pointers."""
+    """Number of tokens that were searched for, if the others follow pointers."""
 
     @property
     def log_p(self) -> Tensor:
@@ -70,15 +70,15 @@ class RangeScores:
 
 
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
-    """Sums of tokens [start, stop) that the report needs, JSON; see `stages.evaluation.figures.report.Totals`.
+    """Sums over tokens [start, stop) for the report, JSON; see `stages.evaluation.figures.report.Totals`.
 
-    Sums are in float64; None stands for one that is not a finite number.
+    Sums are in float64; None stands for a sum that is not finite.
 
     Args:
-        scores: of the c tokens of them that count.
+        scores: scores of the c counted tokens.
     """
     each: list[RangeScores | RowScores] = [scores, *scores.rows]
-    # sums in float64: of a million float32 numbers the last would be lost
+    # sums in float64: in float32, the last of a million numbers would be lost
     nll, accuracy, words = scores.nll(), breakdown.accuracy, breakdown.last_words
     targets = scores.targets.cpu().numpy()
     counted: Any = slice(None) if words is None else words.scored(start, stop)
@@ -103,7 +103,7 @@ def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdow
 
 
 def _sums(some: np.ndarray, nll: Sequence[np.ndarray]) -> dict[str, Any]:
-    """How many tokens some are, bool [c], and the nats of each row over them."""
+    """Number of the tokens marked in `some`, bool [c], and the nats of each row over them."""
     return {"tokens": int(some.sum()), "nll": [finite(float(one[some].sum())) for one in nll]}
 
 
@@ -119,7 +119,7 @@ def _by_frequency(
 
 
 def _learned(rows: Sequence[RowScores]) -> dict[str, Any]:
-    """Size of the first row's learned weights, and gains by searches; empty where nothing is learned."""
+    """Histogram of the first row's learned weights, and gains by searches; empty if nothing is learned."""
     record: dict[str, Any] = {}
     if rows and "weights" in rows[0].columns:
         weights = _numpy(rows[0].columns["weights"].double())
@@ -207,9 +207,9 @@ def _correct(
     log_z: Tensor,
     memory: tuple[WeightPolicy, Sequence[Retrieved], Sequence[Weight]] | None = None,
 ) -> Tensor:
-    """Whether each target is the argmax once memory, if any is retrieved, is read; bool [c]."""
+    """Whether each target is the argmax of the final distribution, with memory if there is any, bool [c]."""
     correct = [targets.new_empty(0, dtype=torch.bool)]
-    # a whole distribution a token is too large for all tokens at once
+    # distributions of all tokens at once would not fit into memory
     step = max(1, DENSE_SCORES // (model.config.vocab_size or 1))
     for start in range(0, len(hidden), step):
         part = slice(start, start + step)

@@ -28,11 +28,11 @@ from stages.translation.translator import Translator, open_translator
 
 MOST_CHANGED = 20
 SAMPLES = 1000
-"""Resamples behind the interval of a difference in BLEU, each of which takes two BLEU."""
+"""Number of resamples for the interval of a difference in BLEU; each takes two computations of BLEU."""
 
 
 def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightPolicy | None, split: str) -> Translator:
-    """The translator of a split with a row; with the model alone for None."""
+    """The translator of a split with the policy of a row; None: with the model alone."""
     config, external, memory, key = job.config, reader.external, None, None
     if policy is not None:
         assert external is not None
@@ -44,7 +44,7 @@ def open_row(job: ShardJob[EvaluateConfig], reader: RangeReader, policy: WeightP
 
 
 def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part: Part, output: ShardOutput) -> None:
-    """Translate some sentences, and leave a line of each."""
+    """Translate the sentences of a shard, and write a line for each."""
     sources = sentences(job, job.config.split, "source", part.start, part.stop)
     before = 0 if translator.memory is None else translator.memory.searches
     started = time.perf_counter()
@@ -61,7 +61,7 @@ def translate_shard(job: ShardJob[EvaluateConfig], translator: Translator, part:
 
 
 def evidence_columns(evidence: Evidence) -> dict[str, list[Any]]:
-    """Evidence of the tokens of a translation, JSON: six digits of a number, all of a row."""
+    """Evidence for the tokens of a translation, JSON: numbers with six digits, row numbers in full."""
     columns = {name: column.tolist() for name, column in evidence._asdict().items()}
     return {n: some if n == "row" else [float(f"{value:.6g}") for value in some] for n, some in columns.items()}
 
@@ -72,8 +72,8 @@ def write_translations(
     """Write all translations; returns their figures, and the sentences that the first memory changed most.
 
     Args:
-        names: of the rows, the model alone first.
-    Returns: None where nothing is translated.
+        names: names of the rows, the model alone first.
+    Returns: None if nothing is translated.
     """
     if not job.config.beam:
         return None
@@ -108,7 +108,7 @@ def _figures(
     plain: Sequence[Mapping[str, Any]],
     references: Sequence[str],
 ) -> dict[str, Any]:
-    """Figures of one row; `change`: of its BLEU against that of the model alone."""
+    """Figures of one row; `change`: difference of its BLEU from the BLEU of the model alone."""
     texts, others = ([one["text"] for one in some] for some in (row, plain))
     records = [job.draft.record(part.key) for part in parts]
     seconds, searches = (sum(record[name] for record in records) for name in ("seconds", "searches"))
@@ -132,7 +132,7 @@ def _changed(
     references: Sequence[str],
     rows: Sequence[Sequence[Mapping[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Sentences whose chrF the first memory changed most, with the pairs that gave its tokens more than the model."""
+    """Sentences whose chrF the first memory changed most, with the pairs that made their tokens likelier."""
     scores = [sentence_chrf([one["text"] for one in row], references, job.config.bleu) for row in rows[:2]]
     gains = np.subtract(scores[1], scores[0])
     pairs = pair_texts(job.inputs.artifacts, text)
@@ -153,8 +153,8 @@ def _changed(
 
 
 def _neighbors(line: Mapping[str, Any], pairs: PairTexts, text: TokenText) -> list[dict[str, Any]]:
-    """The pairs behind tokens that memory made likelier, the largest gain first, each pair once."""
-    tokens = [*line["tokens"], text.eos]  # the end has no evidence where it was cut
+    """The pairs that made tokens likelier, the largest gain first, each pair once."""
+    tokens = [*line["tokens"], text.eos]  # a translation that was cut has no evidence for its end
     gains = np.exp(line["log_p"]) - np.exp(line["log_p_model"])
     found: dict[int, dict[str, Any]] = {}
     for place in np.argsort(-gains, kind="stable").tolist():
@@ -171,7 +171,7 @@ def _lines(job: Job[EvaluateConfig], part: Part) -> Iterator[str]:
 
 
 def sentences(job: ShardJob[EvaluateConfig], split: str, side: str, start: int, stop: int) -> list[np.ndarray]:
-    """Tokens of sentences [start, stop) of a split, `<eos>` at the end."""
+    """Tokens of sentences [start, stop) of a split, each with `<eos>` at the end."""
     arrays: Any = job.inputs["tokens"].zarr("tokens.zarr")
     ids, offsets = {"source": ("source_ids", "source_offsets"), "target": ("ids", "doc_offsets")}[side]
     borders = np.asarray(arrays[f"{split}/{offsets}"][start : stop + 1])
@@ -187,7 +187,7 @@ def _file(part: Part) -> str:
 
 
 def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWeights, part: Part) -> dict[str, Any]:
-    """The record of a shard: BLEU of the first sentences, translated with a row at one point of its grid."""
+    """The record of a shard: BLEU of the first sentences, translated with one candidate of a row's grid."""
     split, policy = job.config.tune_split, weights.policies(weights.first)[part.row - 1]
     assert split is not None and isinstance(policy, Grid), "numbers of a grid are tuned"
     translator = open_row(job, reader, policy.at(policy.candidates[part.candidate]), split)
@@ -199,7 +199,7 @@ def try_point(job: ShardJob[EvaluateConfig], reader: RangeReader, weights: RowWe
 
 
 def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
-    """The candidate of each row, from 0, that has the highest BLEU, the first of equals; none where none was tried."""
+    """The candidate with the highest BLEU, by row from 0; the first one wins a tie; empty if none was tried."""
     return {row: scores.index(max(scores)) for row, scores in _scores(job, plan).items()}
 
 

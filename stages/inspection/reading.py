@@ -1,6 +1,6 @@
-"""A model with its memories at selected numbers, ready to be asked; and the entries that a prediction was read from.
+"""A model with its memories at selected numbers, ready to answer questions; and the entries behind each prediction.
 
-Shapes: n positions, k entries a position.
+Shapes: n positions, k entries for each position.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,13 +38,13 @@ from stages.text.tokens import open_split
 
 @dataclass(frozen=True)
 class ReadEntries:
-    """Entries of one kind that n positions read in one of the readings.
+    """Entries of one kind that n positions read, in one of the readings.
 
     `places` int64 [n, k]: rows of the artifact of a `role`, or, where that is empty, positions of the text itself; -1
     where missing.
-    `values` int64 [n, k]: the tokens that they hold, -1 where missing.
-    `weights` float [n, k]: shares of the reading's memory; those of all its kinds together sum to 1.
-    `carried` float [n, k]: shares of the final distribution: what each adds to the probability of its token.
+    `values` int64 [n, k]: tokens of the entries, -1 if missing.
+    `weights` float [n, k]: shares of the reading's memory; over all kinds of entries they sum to 1.
+    `carried` float [n, k]: shares of the final distribution, which each entry adds to the probability of its token.
     """
 
     reading: int
@@ -54,12 +54,12 @@ class ReadEntries:
     weights: Tensor
     carried: Tensor
     matched: Tensor | None = None
-    """Tokens that the context of each entry shares, [n, k]; None: representations are compared."""
+    """Number of tokens that each entry's context shares with the position's, [n, k]; None: keys are compared."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the final distributions: `model` [n] and `memories` [n, readings], which sum to 1."""
+    """Shares of the final distributions, `model` [n] and `memories` [n, readings]; together they sum to 1."""
 
     model: Tensor
     memories: Tensor
@@ -69,7 +69,7 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
     """The entries of a range, for a few positions at a time, in order.
 
     Args:
-        policy: the readings, and the numbers they are read with.
+        policy: the readings, with their numbers.
         scored_range: the range; all of its tokens count.
     """
     for rows, retrieved in policy.reading_row.retrieve(scored_range):
@@ -90,10 +90,10 @@ def read_entries(policy: WeightPolicy, scored_range: ScoredRange) -> Iterator[tu
 
 
 def _shares(each: Sequence[OfReading]) -> Shares:
-    """How much of the final distribution the model and each reading's memory make up."""
+    """The shares of the model and of each reading's memory in the final distribution."""
     left = torch.ones_like(each[0].kept)
     memories = []
-    # From the last reading back: each leaves to those before it what it does not take itself.
+    # Backwards from the last reading: each leaves the rest of its share to the readings before it.
     for one in reversed(each):
         memories.append((1 - one.kept) * left)
         left = left * one.kept
@@ -101,7 +101,7 @@ def _shares(each: Sequence[OfReading]) -> Shares:
 
 
 def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) -> Tensor:
-    """Positions of the split that recent entries are of, int64 [n, k]: the nearest first; -1 where missing."""
+    """Positions in the split of recent entries, int64 [n, k], the nearest first; -1 if missing."""
     values = part.entries.values
     own = scored_range.lm.start + places[:, None]
     back = 1 + torch.arange(values.shape[1], device=values.device)
@@ -109,38 +109,38 @@ def _positions(part: MatchedEntries, scored_range: ScoredRange, places: Tensor) 
 
 
 MEASURED_TOKENS = 64
-"""Tokens whose neighbours say how far scores spread."""
+"""Number of tokens whose neighbours measure the spread of scores."""
 TEMPERATURE_FRACTION = 0.1
-"""τ of neighbours where nobody says, in that spread."""
+"""Default τ of neighbours, as a fraction of that spread."""
 BLOCK_TOKENS = 4096
-"""Tokens of the past that are read at a time."""
+"""Number of past tokens that are read at a time."""
 
 
 @dataclass(frozen=True)
 class MemoryReader:
-    """A model with at most one row of readings, and the weights that they are read with, None of the plain model."""
+    """A model with at most one row of readings, and the policy of their weights; None for the model alone."""
 
     read: Mapping[str, Artifact]
     range_reader: RangeReader
     policy: WeightPolicy | None
     memories: list[dict[str, Any]]
-    """The readings with their numbers, as reports tell them; `numbers` says where these come from."""
+    """The readings with their numbers, in the form of a report; `numbers` names the source of the numbers."""
     text: TokenText
 
     def read_range(
         self, split: str, start: int, stop: int, carried: CarriedState, *, probed: bool = False
     ) -> RangeResult:
-        """Read tokens [start, stop) of a split, with all that the weights need."""
+        """Read tokens [start, stop) of a split, with everything that the weights need."""
         where = None if self.policy is None else self.policy.searches_where
         return self.range_reader.read(split, start, stop, carried, probed=probed, contexts=True, where=where)
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
-        """Read the entries of each token of a range, for a few tokens at a time; the plain model has none."""
+        """Read the entries of each token of a range, for a few tokens at a time; the model alone has none."""
         if self.policy is not None:
             yield from read_entries(self.policy, scored_range)
 
     def corpus_of(self, datastore: Artifact) -> SplitText:
-        """The text that a datastore was made of, or that an exact index or pairs hold: token i is row i."""
+        """The text of a datastore, of an exact index or of pairs: token i is row i."""
         if datastore.kind == "tokens":
             return SplitText.of(datastore.zarr("tokens.zarr"), PAIRS_SPLIT, self.text)
         if datastore.kind == "index":
@@ -152,18 +152,18 @@ class MemoryReader:
         return SplitText(rows.text_name, rows.text.ids, rows.text.doc_offsets, self.text, rows.names)
 
     def of_passage(self, passage: Passage, first: int | None = None) -> "MemoryReader":
-        """The same, which reads a passage in place of splits, and keeps hidden states.
+        """The same reader for a passage instead of splits; it keeps hidden states.
 
         Args:
-            first: the input before the passage; None: what stands before a split.
+            first: the input before the passage; None: the same input as before a split.
         """
         every = {PASSAGE: LastWords(np.array([[0, LONGEST]]))}
         return replace(self, range_reader=replace(_of_passage(self.range_reader, passage, first), last_words=every))
 
     def carried(self, split: str, start: int) -> CarriedState:
-        """The past of a token that readings and states need, by reading as much of the split before it.
+        """The past of a token that readings and states need; reads the tokens of the split before it.
 
-        No memory enters hidden states: what is kept of a position is from before that.
+        No memory enters hidden states, since the kept states of a position are from before memory enters.
         """
         reader = replace(self.range_reader, hidden_memory=None, probes={})
         past = reader.beginning if reader.carries_state else CarriedState(max(0, start - reader.needs.reach))
@@ -173,7 +173,7 @@ class MemoryReader:
 
 
 def load_reader(found: Resolved, request: Request) -> MemoryReader:
-    """Load what a request came to."""
+    """Load the model and the memories of a resolved request."""
     device, text = resolve_device(request.device), token_text(found.read["tokens"])
     reader, rows = open_range_reader(
         found.read,
@@ -201,13 +201,13 @@ def _policy(row: MemoryRow, reader: RangeReader, found: Resolved) -> WeightPolic
 
 
 def _without_tuning(memory: dict[str, Any], numbers: str) -> dict[str, Any]:
-    """A reading as a report describes it, but for how it was tuned."""
+    """A reading in the form of a report, without the fields about tuning."""
     tuning = ("tuned", "tune_split", "interior")
     return {name: value for name, value in memory.items() if name not in tuning} | {"numbers": numbers}
 
 
 def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> RangeReader:
-    """The same with a passage in place of all splits."""
+    """The same reader with a passage instead of all splits."""
     external, hidden = reader.external, reader.hidden_memory
     eos = reader.split_reader.corpus.eos if first is None else first
     corpus = Corpus(passage, eos)
@@ -220,7 +220,7 @@ def _of_passage(reader: RangeReader, passage: Passage, first: int | None) -> Ran
 
 
 def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[ReadingGrid]:
-    """The numbers of a row; temperatures that were left open are measured in how far scores spread."""
+    """The numbers of a row; open temperatures are set from the spread of scores."""
     grids = row.grids([1.0] * len(row.sources))
     if all(source.reading.temperature != "tune" for source in row.sources):
         return grids
@@ -236,17 +236,17 @@ def _grids(row: MemoryRow, reader: RangeReader, tokens: Artifact) -> list[Readin
 def _measured(source: Source, grid: ReadingGrid, sample: list[ScoredRange]) -> ReadingGrid:
     if source.reading.temperature != "tune":
         return grid
-    # In four digits, as a person would type it again.
+    # Rounded to four digits, so that a user can type the number again.
     return grid.at_temperature(float(f"{TEMPERATURE_FRACTION * source.spread(sample):.4g}"))
 
 
 def continuation_scores(
     reader: MemoryReader, context: Sequence[int], continuation: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Score tokens behind others, as one passage behind a lone `<eos>`, with all memories.
+    """Score a continuation after a context, as one passage that begins with `<eos>`, with all memories.
 
-    A model that reads windows reads one: the last L inputs, L its context, of which `<eos>` may not be one; a longer
-    continuation is read in more. Of a backbone that carries state all of the text counts.
+    A model with windows of L inputs reads the last L inputs, perhaps without `<eos>`; a longer continuation is read in
+    several windows. A backbone that carries state reads the whole text.
 
     Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether no token is likelier, bool [c].
     """
@@ -260,13 +260,13 @@ def continuation_scores(
 
 
 def text_log_prob(reader: MemoryReader, ids: Sequence[int]) -> float:
-    """Summed log-probability of a text behind a lone `<eos>`, nats, read in windows as an evaluation reads a split."""
+    """Summed log-probability of a text after `<eos>`, in nats, read in windows like a split in an evaluation."""
     log_p, _ = _scored(reader.of_passage(Passage(ids)), 0, len(ids))
     return float(log_p.sum())
 
 
 def _scored(reader: MemoryReader, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens [start, stop) of a passage."""
+    """Log-probabilities of tokens [start, stop) of a passage, and whether each is the argmax."""
     log_p, best = [np.zeros(0)], [np.zeros(0, bool)]
     carried = reader.carried(PASSAGE, start) if start else CarriedState()
     policies = [] if reader.policy is None else [reader.policy]

@@ -1,6 +1,6 @@
-"""Artifacts that a question about a model reads, from the references that a user gives. Free of torch.
+"""Artifacts and settings of a question about a model, from the references that a user gives. Does not import torch.
 
-A text that is no split of the corpus gets the shape of one, so that it is read as splits are.
+A text from outside the corpus gets the shape of a split, so that it is read like one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +30,13 @@ from stages.retrieval.sources.settings import resolve_reading
 from stages.retrieval.weights import CHOICES
 
 PASSAGE = "passage"
-"""Name of the split."""
+"""Name of the split that holds a text from outside the corpus."""
 LONGEST = 1 << 40
-"""Tokens that no passage has."""
+"""Number of tokens declared for a passage: more than any has."""
 
 
 class Passage:
-    """A growing row of tokens, one document, with the arrays that a split of a tokens artifact has."""
+    """A growing sequence of tokens, one document, with the arrays of a split of a tokens artifact."""
 
     def __init__(self, ids: Sequence[int] = ()) -> None:
         self._held = np.array([*ids, 0], np.int64)
@@ -56,14 +56,14 @@ class Passage:
 
     def append(self, id: int) -> None:
         """Add a token."""
-        # Twice as long each time: n tokens are written in time n.
+        # The array doubles when full, so appending n tokens takes time proportional to n.
         if self._length == len(self._held):
             self._held = np.concatenate((self._held, np.zeros_like(self._held)))
         self._held[self._length] = id
         self._length += 1
 
     def cut(self, length: int) -> None:
-        """Keep this many tokens."""
+        """Keep the first `length` tokens."""
         self._length = length
 
     def put_last(self, id: int) -> None:
@@ -72,7 +72,7 @@ class Passage:
 
 
 def with_passage(tokens: Artifact) -> Artifact:
-    """A tokens artifact that also tells of a split `passage`, of any length."""
+    """The tokens artifact with an additional split `passage` in its metrics, of any length."""
     splits = tokens.metrics["splits"] | {PASSAGE: {"tokens": LONGEST}}
     manifest = tokens.manifest.model_copy(update={"metrics": tokens.metrics | {"splits": splits}})
     return Artifact(tokens.store, tokens.path, manifest)
@@ -81,7 +81,7 @@ def with_passage(tokens: Artifact) -> Artifact:
 def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
     """The readings of `--memory` options.
 
-    Raises: UsageError for numbers that are still to be chosen.
+    Raises: UsageError if a number would have to be tuned.
     """
     readings = parse_readings(specs)
     for reading in readings:
@@ -94,9 +94,9 @@ def given_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
 
 
 def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
-    """The readings of a report's main row, with the numbers that its evaluation selected on.
+    """The readings of a report's main row, with the numbers that its evaluation selected.
 
-    With weights of each context these are its readings as they were tuned; `reported_choices` has the rest.
+    If weights are learned by context, the readings are as they were before tuning; `reported_choices` has the choices.
     Raises: ArtifactError if another model was evaluated.
     """
     if not model.matches(report.manifest.inputs["model"]):
@@ -114,7 +114,7 @@ def reported_readings(report: Artifact, model: Artifact) -> tuple[Reading, ...]:
 
 
 def reported_choices(report: Artifact) -> Mapping[str, Any] | None:
-    """The record that a report's weights of each context are made again from; None where it read one for all."""
+    """The record from which a report's weights by context are restored; None if it has one weight for all."""
     return report.json(CHOICES) if (report.path / CHOICES).is_file() else None
 
 
@@ -129,8 +129,10 @@ def _reading(memory: Mapping[str, Any]) -> Reading:
 
 
 def default_readings(read: Mapping[str, Artifact]) -> tuple[Reading, ...]:
-    """Default readings of these artifacts, with fixed numbers where an evaluation would tune; temperatures of
-    neighbours stay `tune`."""
+    """Default readings of these artifacts, with fixed numbers for those that an evaluation would tune.
+
+    Temperatures of neighbours stay `tune`.
+    """
     readings = parse_readings(default_memory(read))
     return tuple(_fixed(reading, number > 0, read["model"]) for number, reading in enumerate(readings))
 
@@ -146,9 +148,9 @@ def _fixed(reading: Reading, on_top: bool, model: Artifact) -> Reading:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Artifacts by role, the split, completed readings, and how the model reads.
+    """Artifacts by role, the split, completed readings, and the windows in which the model reads.
 
-    `numbers`: where those of the readings come from; `elsewhere`: a report of another datastore.
+    `numbers`: source of the readings' numbers; `elsewhere`: a report on another datastore.
     """
 
     read: dict[str, Artifact]
@@ -157,25 +159,25 @@ class Resolved:
     numbers: Literal["given", "reported", "elsewhere", "default"]
     windows: WindowSettings
     options: Mapping[str, Any]
-    """Options of probes, resolved."""
+    """Resolved options of probes."""
     by_document: bool
     choices: Mapping[str, Any] | None
-    """Choices as of `reported_choices`, where the readings are a report's."""
+    """Result of `reported_choices`, if the readings come from a report."""
     exclude: str
-    """Rows that tokens of the datastore's own text do not find where an index is searched."""
+    """Name of the rule for rows that tokens of the datastore's own text do not find in an index."""
 
 
 def find(
     request: Request, store: Store, split: str | None, *, stride: int | None = None, matches: bool = False
 ) -> Resolved:
-    """The artifacts and settings that a request comes to.
+    """Find the artifacts and settings of a request.
 
     Args:
-        split: that is read; None: a passage that is no split, whose neighbours must be searched for.
-        stride: inputs between windows where neither the request says nor the backbone carries state; None: those
-            of the report, else the context.
-        matches: whether an exact index is wanted in any case.
-    Raises: UsageError or ArtifactError where references and readings do not go together.
+        split: split to read; None: a passage from outside the corpus, whose neighbours must be searched for.
+        stride: inputs between windows, if the request has none and the backbone carries no state; None: the stride of
+            the report, else the context.
+        matches: whether an exact index is needed even if no reading asks for it.
+    Raises: UsageError or ArtifactError if references and readings do not fit together.
     """
     source = store.get(request.source, *SOURCES)
     model = language_model(source)
@@ -190,7 +192,7 @@ def find(
     memory = memory_source(source, references, store, stored)
     if memory is None and stored:
         memory = _reported_memory(report)
-    # Stored neighbours are those of splits; of any other text they are searched for.
+    # Neighbours are stored only for splits; for any other text they are searched for.
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
     read = artifacts_read(model, memory, references, store)
@@ -221,7 +223,7 @@ def find(
 
 
 def _asked(request: Request, report: Artifact | None, model: Artifact) -> tuple[Reading, ...] | None:
-    """The readings that are named, by options or a report; None: none are."""
+    """The readings named by options or by a report; None if there are none."""
     if request.memory is not None:
         return given_readings(request.memory)
     return None if report is None else reported_readings(report, model)
@@ -240,7 +242,7 @@ def _numbers(
 
 
 def _reported_memory(report: Artifact | None) -> Artifact | None:
-    """The neighbors or index that a report's evaluation read."""
+    """The neighbors or index that a report's evaluation read; None if it read neither."""
     if report is None:
         return None
     return next((report.input(role) for role in ("neighbors", "index") if role in report.manifest.inputs), None)
@@ -259,6 +261,6 @@ def _windows(
 
 
 def _options(read: Mapping[str, Artifact], report: Artifact | None, split: str | None) -> dict[str, Any]:
-    """Options of probes: those of the report; for a text that is no split nothing is stored."""
+    """Options of probes, from the report; a text from outside the corpus has no stored neighbours."""
     asked = reported_options({} if report is None else report.config)
     return resolve_options(asked, read, () if split is None else (split,))

@@ -1,4 +1,4 @@
-"""The first table: every row of every report, with its memory, and its mean where there are several seeds."""
+"""The first table: every row of every report, with its memory, and its mean over seeds if there are several."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,28 +31,28 @@ CONFIDENCE = 0.95
 
 
 class OverSeeds(NamedTuple):
-    """One row of a report, over all the reports that differ from it by their seed."""
+    """Means of one row over all reports that differ only in their seed."""
 
     first: str
-    """The first of these reports."""
+    """Reference of the first of these reports."""
     runs: int
     perplexity: float
-    """The mean."""
+    """Mean perplexity."""
     deviation: float
     change: float | None
     """Mean change of perplexity against the first row of the first group, run by run; None for that row itself."""
     interval: Sequence[float] | None
-    """Interval of that mean."""
+    """Confidence interval of that mean."""
     against_counting: tuple[float | None, float | None]
-    """Mean perplexity and that of the controls, on the same text."""
+    """Mean perplexity of the row, and of its controls, on the same text."""
 
 
 Means = Mapping[tuple[str, str], OverSeeds]
-"""Means by report and row, of reports that are there with several seeds."""
+"""Means by report and row, for reports with several seeds."""
 
 
 def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
-    """Compare groups of seeds on each text; empty where no model was trained with several seeds."""
+    """Comparisons of groups of seeds on each text; empty if no model was trained with several seeds."""
     texts: dict[tuple[str, str, str], list[Artifact]] = {}
     try:
         for report in reports:
@@ -62,12 +62,12 @@ def seed_tables(reports: Sequence[Artifact]) -> list[dict[str, Any]]:
             for held in texts.values()
             if any(len(group) > 1 for group in seed_groups(held))
         ]
-    except ArtifactError:  # models or tokens are gone: the page says so, and shows what is left
+    except ArtifactError:  # models or tokens were deleted: the page says so, and shows the rest
         return []
 
 
 def means_over_seeds(tables: Sequence[Mapping[str, Any]]) -> Means:
-    """Means over seeds, for the rows of each report."""
+    """Means over seeds, by report and row, from the result of `seed_tables`."""
     found: dict[tuple[str, str], OverSeeds] = {}
     for group in (group for table in tables for group in table["groups"] if len(group["reports"]) > 1):
         for row in group["rows"]:
@@ -103,35 +103,35 @@ class Row:
     source: Source
     name: str
     reported: Mapping[str, Any]
-    """The row as its report has it."""
+    """The row, as in the report's `metrics.json`."""
     values: Mapping[str, float | None]
-    """Values by the names of `MEASURES`; None where there is none."""
+    """Values by the names of `MEASURES`; None if not measured."""
     change: float | None = None
     """Change of perplexity against the first row of the report, or its baseline's, as a share; None for that row
     itself."""
     change_on_new_text: float | None = None
-    """The same of perplexity on text that was not read before."""
+    """The same change, of perplexity on text that was not read before."""
     interval: Sequence[float] | None = None
-    """Interval of `change` over resampled documents; None where there is none."""
+    """Confidence interval of `change` over resampled documents; None if it was not computed."""
     interval_on_new_text: Sequence[float] | None = None
     baseline: bool = False
-    """Whether it is the row of the report that this one is compared with."""
+    """Whether the row belongs to the baseline of the report."""
     best: bool = False
-    """Whether no other row on the same tokens has a smaller perplexity; of several seeds it is the mean that counts."""
+    """Whether no other row on the same tokens has a lower perplexity; with several seeds, a lower mean."""
     ties: bool = False
-    """Whether it lies above the lowest row of its report by no more than chance may give; not said of several seeds."""
+    """Whether the row may be above the lowest of its report by chance alone; False with several seeds."""
     over_seeds: OverSeeds | None = None
-    """None where there is no other seed."""
+    """Means over seeds; None if there is no other seed."""
 
     @property
     def memories(self) -> Sequence[Mapping[str, Any]]:
-        """The readings, as the report tells them."""
+        """The readings of memory, as in the report."""
         memories: Sequence[Mapping[str, Any]] = self.reported["memories"]
         return memories
 
     @property
     def notes(self) -> list[Note]:
-        """The same in words: sources, settings, and `τ, λ tuned on valid`, empty where nothing was."""
+        """The readings in words: sources, settings, and `τ, λ tuned on valid`, if anything was tuned."""
         metrics = self.source.metrics
         return [_note(memory, metrics["tokens"] if metrics.get("score") == "all" else None) for memory in self.memories]
 
@@ -141,7 +141,7 @@ class Row:
 
     @property
     def against_counting(self) -> tuple[float | None, float | None]:
-        """Perplexity and that of its control on the same text; the means, over seeds. A baseline has no control."""
+        """Perplexity of the row and of its control on the same text, or means over seeds; a baseline has no control."""
         if self.baseline:
             return None, None
         if self.over_seeds is not None:
@@ -150,18 +150,18 @@ class Row:
 
     @property
     def typical(self) -> float:
-        """The perplexity that a row is compared by: the mean over seeds; infinite where there is none."""
+        """The perplexity by which rows are compared: the mean over seeds, if several; infinite if not known."""
         value = self.values["perplexity"] if self.over_seeds is None else self.over_seeds.perplexity
         return inf if value is None else value
 
 
 def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
-    """All rows, those of one report together, in its order; that of its baseline before them."""
+    """All rows, report by report, in the order of each report; the row of its baseline comes first."""
     rows = [_over_seeds(row, means or {}) for source in sources for row in _rows(source)]
     measured: dict[str, list[float]] = {}
     for row in rows:
         measured.setdefault(row.source.text, []).append(row.typical)
-    # one alone is not marked
+    # a single row is not marked as best
     lowest = {text: min(found) if len(found) > 1 else inf for text, found in measured.items()}
     return [replace(row, best=isfinite(row.typical) and row.typical == lowest[row.source.text]) for row in rows]
 
@@ -172,7 +172,7 @@ def _over_seeds(row: Row, means: Means) -> Row:
 
 
 class Ranking(NamedTuple):
-    """The lowest row of each report on one text, the lowest first; reports that differ by their seed are one."""
+    """The lowest row of each report on one text, sorted by perplexity; reports that differ only in seed are one."""
 
     scored: str
     rows: Sequence[Row]
@@ -182,7 +182,7 @@ TYPICAL = attrgetter("typical")
 
 
 def rankings(rows: Sequence[Row]) -> list[Ranking]:
-    """One for each text that several reports scored; a report without a finite perplexity has no place in it."""
+    """A ranking for each text that several reports scored; reports without a finite perplexity are left out."""
     texts: dict[str, dict[str, Row]] = {}
     for row in (row for row in rows if not row.baseline):
         lowest = texts.setdefault(row.source.text, {})
@@ -197,26 +197,26 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has; the loss in nats is in the CSV alone, and new text may be simply all of it."""
+    """The measures that any row has, without the loss in nats, and without new text if all of the text is new."""
     repeats = any(repeated_share(row.source.metrics) for row in rows)
     hidden = {"nll"} if repeats else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
     return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
 
 
 def shown(row: Row, measure: str) -> float | None:
-    """A figure as people are shown it: none where it means nothing."""
+    """A figure as shown in the table; None if it is meaningless."""
     value = row.values[measure]
     return shown_word_perplexity(value, row.values["bits_per_character"]) if measure == "word_perplexity" else value
 
 
 def comparison_words(rows: Sequence[Row]) -> str:
-    """Explain the settings of readers; empty where no row has any."""
+    """Explanations of the readers' settings; empty if no row has any."""
     held = {memory.get(name) for row in rows for memory in row.memories for name in ("similarity", "key")}
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in held)
 
 
 def headline_csv(rows: Sequence[Row]) -> str:
-    """The table with all digits, memories as JSON."""
+    """The table as CSV, with all digits, and memories as JSON."""
     columns = ("report", "method", "row", "corpus", "split", "score", "tokens", *MEASURES, *CHANGES, "memories")
     return csv_text([columns, *map(_line, rows)])
 
@@ -232,7 +232,7 @@ def _line(row: Row) -> list[Any]:
 
 
 def _rows(source: Source) -> list[Row]:
-    """The rows of a report, each against the first, or against that of its baseline, which then stands above them."""
+    """The rows of a report, compared with its first row, or with the row of its baseline, which then comes first."""
     metrics, baseline = source.metrics, source.metrics.get("baseline")
     _, ties = tied(metrics) or ("", ())
     own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]
@@ -265,18 +265,18 @@ def _against(first: Row, row: Row) -> Row:
 
 
 def _change(value: float | None, first: float | None) -> float | None:
-    """Change as a share; None where there is none, or one of both is not known."""
+    """Change as a share; None if there is none, or if either value is not known."""
     return value / first - 1 if value and first and value != first else None
 
 
 def _on_new_text(metrics: Mapping[str, Any]) -> dict[str, float | None]:
-    """Perplexities outside of paragraphs that were read before, by row."""
+    """Perplexities outside paragraphs that were read before, by row."""
     outside = metrics.get("outside_repeated_paragraphs") or {"rows": ()}
     return {row["row"]: row["perplexity"] for row in outside["rows"]}
 
 
 def _known(metrics: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """The texts whose paragraphs were left out."""
+    """Corpus and split of the texts whose paragraphs were left out."""
     outside = metrics.get("outside_repeated_paragraphs") or {}
     return {(text["corpus"], text["split"]) for text in outside.get("texts", ())}
 

@@ -1,4 +1,4 @@
-"""The reports that a reference leads to, and all that they were made from: how large it is, how fast it was made."""
+"""The reports that a reference leads to, and the lineage of these: sizes, times, devices."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from stages.reports.remarks.gains import trained_with_memory
 from stages.text.tokens import SPLITS
 
 RESULTS = ("report", "matrix")
-"""Kinds that a page shows."""
+"""Kinds of artifacts that a page reports on."""
 MISSING = "no longer in the store"
 OTHER_BYTES = "made again since, with other bytes"
 
@@ -27,7 +27,7 @@ class Member:
 
     reference: str
     artifact: Artifact | None
-    """None: it is gone, and with it what it was made from and with what settings."""
+    """The artifact; None if it was deleted, and with it the record of its inputs and settings."""
     names: tuple[str, ...] = ()
     inputs: dict[str, str] = field(default_factory=dict)
     """Role -> reference."""
@@ -43,16 +43,16 @@ class Member:
 
     @property
     def label(self) -> str:
-        """Name for people: its name, or its id."""
+        """First name of the artifact, or its id."""
         return self.names[0] if self.names else self.id
 
     @property
     def anchor(self) -> str:
-        """Where it stands on the page."""
+        """Anchor of the artifact on the page."""
         return self.reference.replace("/", "-")
 
     def file(self, relative: str) -> Path | None:
-        """A file of it, if it has it."""
+        """Path of a file of the artifact; None if it has no such file."""
         if self.artifact is None or relative not in self.artifact.manifest.files:
             return None
         return self.artifact.file(relative)
@@ -63,7 +63,7 @@ READ = frozenset({"model", "index", "neighbors"})
 
 
 def next_command(artifact: Artifact) -> str:
-    """The command that makes a report of an artifact, or what a report can be made from."""
+    """The command that makes a report from an artifact, or else an artifact from which a report can be made."""
     labels = artifact.kind == "model" and artifact.config.get("model", {}).get("head") is not None
     if artifact.kind in READ:
         return "evaluate-tasks" if labels else "evaluate"
@@ -71,11 +71,11 @@ def next_command(artifact: Artifact) -> str:
 
 
 def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = refuse) -> list[Artifact]:
-    """The reports named, or made from what is named; each once, its files checked.
+    """The reports named, or made from the artifacts named, each once; their files are checked.
 
     Args:
-        leave_out: hears of a report with a part that is not known here, where others are.
-    Raises: ArtifactError if there is none, a reference leads nowhere, or they have no figure in common.
+        leave_out: called with a report that has an unknown part, if there are other reports.
+    Raises: ArtifactError if there is none, a reference leads nowhere, or reports have no figure in common.
     """
     found: dict[str, Artifact] = {}
     for reference in references:
@@ -100,7 +100,7 @@ def find_reports(references: Sequence[str], store: Home, leave_out: LeaveOut = r
 
 
 def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
-    """The reports and everything above them by reference, each after all it was made from."""
+    """The reports and all their ancestors, by reference; each comes after its inputs."""
     members: dict[str, Member] = {}
     for report in reports:
         _place(report.record, report.store, members)
@@ -108,7 +108,7 @@ def lineage_of(reports: Sequence[Artifact]) -> dict[str, Member]:
 
 
 def _place(recorded: InputRecord, store: Home, members: dict[str, Member]) -> None:
-    """Add an artifact, as those made from it recorded it, and what it was made from."""
+    """Add an artifact, as recorded by the artifacts made from it, and its inputs."""
     reference = recorded.reference
     if reference not in members:
         members[reference] = _opened(reference, store, members)
@@ -131,14 +131,14 @@ def _opened(reference: str, store: Home, members: dict[str, Member]) -> Member:
 
 
 def _made_from(artifact: Artifact) -> list[Artifact]:
-    """All reports of its store whose lineage holds an artifact, the oldest first."""
+    """All reports of the store that descend from an artifact, the oldest first."""
     everything = artifact.store.artifacts()
     made_from_it = descendants(artifact.reference, everything)
     return [a for a in everything if a.kind in RESULTS and a.reference in made_from_it]
 
 
 def in_order(splits: Iterable[str]) -> list[str]:
-    """Splits as people name them: train, valid, test, then others."""
+    """Splits in the usual order: train, valid, test, then others."""
     return sorted(splits, key=lambda split: SPLITS.index(split) if split in SPLITS else len(SPLITS))
 
 
@@ -154,7 +154,7 @@ FACTS = {
     "batches": (("segments", "segments"), ("token_overlap", "token overlap")),
     "report": (("tokens", "tokens"), ("perplexity", "perplexity")),
 }
-"""The most telling metrics of each kind: names in the manifest, and in words."""
+"""The most informative metrics of each kind: names in the manifest, and labels."""
 
 
 WITH_MEMORY = " (with the memory of its training: not to be compared with that of a plain model)"
@@ -162,7 +162,7 @@ WITH_MEMORY = " (with the memory of its training: not to be compared with that o
 
 
 class ArtifactRow(NamedTuple):
-    """One line of the table; None where the store no longer tells."""
+    """One line of the table; figures are None if the artifact was deleted."""
 
     member: Member
     facts: str = ""
@@ -170,7 +170,7 @@ class ArtifactRow(NamedTuple):
     seconds: float | None = None
     speed: str = ""
     where: str = ""
-    """The device that it was made on."""
+    """The device on which it was made."""
 
     @property
     def size(self) -> str:
@@ -182,7 +182,7 @@ class ArtifactRow(NamedTuple):
 
 
 def lineage_chart(members: Sequence[Member]) -> Chart:
-    """Columns by depth: text to the left, reports to the right."""
+    """Graph of the lineage: texts on the left, reports on the right."""
     return Chart(
         "lineage",
         "Lineage",
@@ -193,7 +193,7 @@ def lineage_chart(members: Sequence[Member]) -> Chart:
 
 
 def artifacts_csv(rows: Sequence[ArtifactRow]) -> str:
-    """The table as numbers."""
+    """The table as CSV."""
     columns = ("artifact", "name", "contents", "bytes", "seconds", "speed", "device", "remark")
     named = [(r, r.member.reference, " ".join(r.member.names)) for r in rows]
     return csv_text(

@@ -1,4 +1,4 @@
-"""The title of a page: what came out, in words; and the tables of reports: rows, ranks, means over seeds, and more."""
+"""Titles of pages, which say the result in words, and the tables of reports: rows, ranks, means over seeds, BLEU."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isclose
@@ -16,12 +16,13 @@ from stages.reports.tables import Cell, Group, Table, change, figure
 
 
 def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
-    """`knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`, with its interval; or, of several,
-    `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ by their seed alone are
-    told by their mean. A row that does not beat counting has no gain: `…, no better than counting (50.00)`. One
-    that hardly beats it says so after its gain: `…, 48.1% below plain; hardly better than counting (16.44)`.
+    """Title with the lowest perplexity: `knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%] below plain`.
 
-    Where a baseline is lower than all rows, it is of the lowest that reads a memory: `trime: …, 2.5% above plain (…)`.
+    For several reports: `3 reports on test: lowest perplexity 31.48, both, 5.3% below plain`. Reports that differ only
+    in their seed count as one, with their mean. A row that does not beat counting has no gain: `…, no better than
+    counting (50.00)`. A row that hardly beats it says so after its gain: `…; hardly better than counting (16.44)`.
+
+    If a baseline is lower than all rows, the title names the lowest row with a memory: `trime: …, 2.5% above plain`.
     """
     texts = dict.fromkeys(source.scored for source in sources)
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
@@ -35,7 +36,7 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     found, unripe = f"{_perplexity(lowest)}{_of_seeds(lowest)}", "" if _loses(lowest) else _flaw(lowest)
     gain = _against(lowest, next(row for row in rows if row.source is lowest.source))
     elsewhere = lowest.over_seeds and lowest.over_seeds.first != rows[0].source.member.reference
-    if elsewhere:  # means are against the first row of the first model
+    if elsewhere:  # changes of means are against the first row of the first model
         gain = ""
     gain = _no_better(lowest) or gain
     if len(sources) > (1 if lowest.over_seeds is None else lowest.over_seeds.runs):
@@ -50,7 +51,7 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
 
 
 def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
-    """One short sentence: `neural-cache is best on corpus test, 32.4% below plain`; remarks say the rest."""
+    """The result in one short sentence: `neural-cache is best on corpus test, 32.4% below plain`."""
     text = ", ".join(dict.fromkeys(source.scored for source in sources))
     finite = [row for row in rows if not row.baseline and row.values["perplexity"] is not None]
     lowest = min(finite, key=TYPICAL, default=None)
@@ -71,7 +72,7 @@ def _perplexity(row: Row) -> str:
 
 
 def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
-    """The lowest row of a baseline, where no row of the reports themselves is as low."""
+    """The lowest row of a baseline, if it is lower than every row of the reports; else None."""
     return min((row for row in rows if row.baseline and row.typical < lowest.typical), key=TYPICAL, default=None)
 
 
@@ -80,18 +81,18 @@ def _reports(sources: Sequence[Source]) -> str:
 
 
 def _of_seeds(row: Row) -> str:
-    """` (mean of 3 seeds, sd 0.52)`; empty where there is one seed alone."""
+    """` (mean of 3 seeds, sd 0.52)`; empty for a single seed."""
     of = row.over_seeds
     return "" if of is None else f" (mean of {of.runs} seeds, sd {measured(of.deviation, 'perplexity')})"
 
 
 def _against(row: Row, first: Row) -> str:
-    """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty where the first row is the lowest.
+    """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty if the first row is the lowest.
 
-    Over seeds it is the mean.
+    Over several seeds, the change of the mean.
     """
     change, around = (row.over_seeds or row).change, (row.over_seeds or row).interval
-    if change is None or (row.over_seeds and first.baseline):  # which is not what means are against
+    if change is None or (row.over_seeds and first.baseline):  # changes of means are not against a baseline
         return ""
     if change < 0:
         return f", {_percent(-change)}{_in_brackets(-around[1], -around[0]) if around else ''} below {first.name}"
@@ -107,7 +108,7 @@ def _percent(share: float) -> str:
 
 
 def _on_new_text(row: Row, gain: str) -> str:
-    """`; on new text 5.3%`, where a gain is also that of text which was read before; not of a mean over seeds."""
+    """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds."""
     change = row.change_on_new_text
     if (
         not gain
@@ -121,22 +122,22 @@ def _on_new_text(row: Row, gain: str) -> str:
 
 
 def _loses(row: Row) -> bool:
-    """Whether counting in what the row reads finds as much, so that its gain is none."""
+    """Whether the row does not beat an n-gram that counts in the same text, so its gain is not reported."""
     return loses(*row.against_counting)
 
 
 def _no_better(row: Row) -> str:
-    """`, no better than counting (50.00)`, on new text if that is compared; empty where the row beats it."""
+    """`, no better than counting (50.00)`; empty if the row beats counting."""
     return f", no better than {_counting(row)}" if _loses(row) else ""
 
 
 def _hardly_better(row: Row) -> str:
-    """`; hardly better than counting (16.44)`, on new text if that is compared; empty where it is, or is no better."""
+    """`; hardly better than counting (16.44)`; empty if the row is clearly better, or no better."""
     return f"; hardly better than {_counting(row)}" if nearly_ties(*row.against_counting) else ""
 
 
 def _counting(row: Row) -> str:
-    """`counting on new text (22.08)`, where the compared perplexity is not that of the whole text."""
+    """`counting (50.00)`, or `counting on new text (22.08)` if perplexities on new text are compared."""
     value, limit = row.against_counting
     assert limit is not None, "there is no control"
     on_new_text = "" if isclose(inf if value is None else value, row.typical) else " on new text"
@@ -144,7 +145,7 @@ def _counting(row: Row) -> str:
 
 
 def _flaw(row: Row) -> str:
-    """` (undertrained)`, what makes less of a gain."""
+    """` (undertrained)`: the first flaw of the report that makes its gain count for less; empty without one."""
     return next((f" ({remark.short})" for remark in row.source.remarks if remark.short), "")
 
 
@@ -158,7 +159,7 @@ HEADERS = {
     NEW_TEXT: "new text",
     COUNTING_ON_NEW_TEXT: f"{COUNTING}, new text",
 }
-"""Headers of measures that are not their names."""
+"""Headers of measures whose header is not their name."""
 NOT_MEASURED = "-"
 
 
@@ -201,7 +202,7 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
 
 
 def ranking_table(ranking: Ranking) -> Table:
-    """The lowest row of each report on one text, the lowest first."""
+    """The lowest row of each report on one text, sorted by perplexity."""
     rows = []
     for row in ranking.rows:
         of = row.over_seeds
@@ -232,10 +233,10 @@ def ranking_table(ranking: Ranking) -> Table:
 
 
 def seeds_table(found: Figures, labels: Sequence[str] = ()) -> Table:
-    """Means over seeds, by `stages.evaluation.figures.seed_groups.compare_groups`.
+    """Means over seeds, from `stages.evaluation.figures.seed_groups.compare_groups`.
 
     Args:
-        labels: of the groups; none: their methods.
+        labels: names of the groups; if empty, the name of the last row of each.
     """
     groups = []
     for place, group in enumerate(found["groups"]):
@@ -265,12 +266,12 @@ def _over_seeds(row: Figures) -> tables.Row:
 
 
 def _half(edges: Sequence[float] | None, shown: Callable[[float], str]) -> str:
-    """`± 1.73`, half of an interval that has the mean in its middle."""
+    """`± 1.73`: half the width of an interval that is symmetric about the mean."""
     return "" if edges is None else f"\N{PLUS-MINUS SIGN} {shown((edges[1] - edges[0]) / 2)}"
 
 
 def bucket_table(source: Source) -> Table:
-    """Perplexity of each row by how often a token stands in a text, the most frequent first."""
+    """Perplexity of each row by the frequency of a token in a text, the most frequent first."""
     frequency = source.metrics["frequency_buckets"]
     counts = [bucket["tokens"] for bucket in frequency["buckets"]]
     few = any(TOO_FEW_TOKENS <= count < FEW_TOKENS for count in counts)
@@ -285,7 +286,7 @@ def bucket_table(source: Source) -> Table:
 
 
 def _of_few(perplexity: float | None, tokens: int) -> Cell:
-    """A perplexity of this many tokens."""
+    """A perplexity over `tokens` tokens: in brackets if they are few, left out if they are too few."""
     cell = figure(perplexity)
     if tokens < TOO_FEW_TOKENS:
         return Cell(NOT_MEASURED)
@@ -293,7 +294,7 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
 
 
 def bleu_tables(source: Source) -> list[Table]:
-    """Every candidate of each row whose numbers BLEU chose, in the order in which they were tried."""
+    """Every candidate, in the order tried, of each row whose settings were chosen by BLEU."""
     tuning = source.metrics.get("tuning", {})
     found = tuning.get(BLEU)
     if found is None:

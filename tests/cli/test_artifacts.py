@@ -50,7 +50,8 @@ def test_list_shows_kinds_names_and_parents(memlm: Memlm, made: Lineage) -> None
     assert [line.split()[0] for line in lines[1:]] == [made.tokens, made.model, made.datastore]
     assert "small" in lines[1]
     assert made.tokens in lines[2]
-    assert made.model in lines[3] and made.tokens not in lines[3], "which the model leads to"
+    # the model leads to the tokens
+    assert made.model in lines[3] and made.tokens not in lines[3]
     (entry,) = json.loads(memlm("artifacts", "list", "model", "--json").out)
     assert entry["reference"] == made.model
     assert entry["inputs"] == {"tokens": made.tokens}

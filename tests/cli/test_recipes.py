@@ -25,7 +25,8 @@ def test_a_terminal_is_not_told_the_usual_files_in_every_line(memlm: Memlm, monk
     monkeypatch.setattr("memlm_cli.commands.listings.answers_on_terminal", lambda: True)
     ended = memlm("recipes")
     assert ended.err.count("--train --valid --test") == 1
-    assert "--pretrained" in ended.out and ended.out.count("--valid") == 1, "of files that are unlike"
+    # unlike the usual ones
+    assert "--pretrained" in ended.out and ended.out.count("--valid") == 1
 
 
 def test_they_can_be_json(memlm: Memlm) -> None:

@@ -77,7 +77,7 @@ def test_by_default_it_is_written_here_and_told_on_stdout(
     assert memlm("report", "model/lm", "--store", made.store).told == []
     page = tmp_path / "memlm-report.html"
     page.write_text(page.read_text("utf-8") + " ", "utf-8")
-    assert len(memlm("report", "model/lm", "--store", made.store).told) == 1, "another page was replaced"
+    assert len(memlm("report", "model/lm", "--store", made.store).told) == 1
     (tmp_path / "memlm-report.html").write_text("mine")
     refused = memlm("report", made.report, "--store", made.store)
     assert refused.code == 2 and "memlm-report.html" in refused.err

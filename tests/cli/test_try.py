@@ -394,7 +394,8 @@ def test_a_small_file_that_is_no_text_is_said_to_be_none(
     (tmp_path / "small.txt").write_bytes(data)
     ended = memlm("try", tmp_path / "small.txt")
     assert ended.code == 3 and "bytes" not in ended.err and "small.txt" in ended.err
-    assert len(ended.told) == 1, "of a busy machine nothing is said where nothing is done"
+    # a busy machine is not mentioned where nothing is done
+    assert len(ended.told) == 1
 
 
 def test_a_page_is_not_written_over_another_file(memlm: Memlm, book: Path, tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ def test_classes_inside_others_and_in_functions_have_docstrings_too() -> None:
     assert docstring(Local.Inner, "size") == "Size of an inner one."
 
 
+def test_a_class_that_a_call_made_has_no_docstrings() -> None:
+    made = type("Made", (Settings,), {"__annotations__": {"size": int}, "__module__": __name__, "size": 1})
+    assert docstring(made, "size") == ""
+
+
 def test_options_that_were_not_given_do_not_count() -> None:
     assert nested({"optimizer.lr": 0.5, "steps": None}) == {"optimizer": {"lr": 0.5}}
 

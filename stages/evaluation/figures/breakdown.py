@@ -1,7 +1,7 @@
-"""Breakdowns of a scored split, found before any token is scored: texts read before, ends of documents, frequency.
+"""Breakdowns of a scored split, found before any token is scored: known texts, ends of documents, frequency.
 
-Tokens are grouped by how often their type stands in a text: who gains from a memory, the frequent or the rare.
-Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with a bucket more for types that are not there.
+Tokens are grouped by the frequency of their type in a text, to show which gain from a memory: frequent or rare ones.
+Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with one more bucket for types of frequency 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from stages.retrieval.rows import MemoryRow
 
 BOUNDS = (10_000, 1_000, 100, 10, 0)
-"""The types of bucket b stand more than BOUNDS[b] times, and at most BOUNDS[b - 1]; those of a last one never."""
+"""Types in bucket b occur more than BOUNDS[b] and at most BOUNDS[b - 1] times; types in the last bucket never do."""
 IDS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """The bucket of each type of a vocabulary, int64 [V], and what was counted for it."""
+    """The bucket of each type of a vocabulary, int64 [V], and the text in which types were counted."""
 
     bucket_of: np.ndarray
     counted_in: str
-    """`train` or `split`, the scored one."""
+    """`train`, or `split` for the scored split."""
     corpus: str
     """Reference of the tokens whose split was counted."""
 
     def tokens(self, targets: np.ndarray) -> list[int]:
-        """How many of some tokens, int [n], are in each bucket."""
+        """Number of tokens, among `targets` int [n], in each bucket."""
         return np.bincount(self.bucket_of[targets], minlength=len(BOUNDS) + 1).tolist()
 
     def sums(self, targets: np.ndarray, values: np.ndarray) -> list[float]:
-        """The sum of a value of each token, [n], over each bucket, in float64."""
+        """Sum over each bucket, in float64, of one value for each token [n]."""
         return np.bincount(self.bucket_of[targets], values.astype(np.float64), len(BOUNDS) + 1).tolist()
 
 
@@ -47,9 +47,9 @@ def find_frequencies(counted_in: str, read: Mapping[str, Artifact], split: str) 
     """Count the types of the vocabulary, in one pass over a split.
 
     Args:
-        counted_in: `train`: in the training split of the tokens that the model learned, or, if they have
-            none, of the scored ones; `split`: in the scored split.
-        read: what an evaluation reads, by role.
+        counted_in: `train`: the training split of the model's own tokens, or, if they have none, of the scored
+            tokens; `split`: the scored split.
+        read: artifacts that an evaluation reads, by role.
         split: the scored split.
     Returns: None if there is no training split.
     """
@@ -68,7 +68,7 @@ def _frequencies(corpus: Artifact, split: str, counted_in: str) -> Frequencies:
 
 
 def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
-    """How often each type stands among ids [T], int64 [V]; a few million ids are in memory at a time.
+    """Number of occurrences of each type among ids [T], int64 [V]; a few million ids are in memory at a time.
 
     >>> type_counts(np.array([2, 0, 2]), 4).tolist()
     [1, 0, 2, 0]
@@ -80,7 +80,7 @@ def type_counts(ids: Any, vocabulary: int) -> np.ndarray:
 
 
 def bucket_of(counts: np.ndarray) -> np.ndarray:
-    """The bucket of a type that stands so often, int64 [V]: 0 holds the most frequent.
+    """The bucket of each type, int64 [V], from its number of occurrences; bucket 0 has the most frequent types.
 
     >>> bucket_of(np.array([20_000, 500, 0])).tolist()
     [0, 2, 5]
@@ -89,7 +89,7 @@ def bucket_of(counts: np.ndarray) -> np.ndarray:
 
 
 def buckets(tokens: Sequence[int]) -> list[tuple[int, dict[str, int | None]]]:
-    """The buckets that hold tokens: number, then bounds (None: there is none) and tokens, as a report has them."""
+    """The buckets that are not empty: number, then bounds (None: unbounded) and tokens, in the form of a report."""
     bounds = zip((*BOUNDS, None), (None, *BOUNDS), tokens, strict=True)
     return [
         (number, {"more_than": more_than, "at_most": at_most, "tokens": count})
@@ -99,9 +99,9 @@ def buckets(tokens: Sequence[int]) -> list[tuple[int, dict[str, int | None]]]:
 
 
 def chance_accuracy(stored: np.ndarray, scored: np.ndarray, at: Sequence[int]) -> dict[str, float]:
-    """Share of tokens that stand among the values of K rows drawn at random, by K.
+    """Share of tokens that are among the values of K rows drawn at random, by K.
 
-    One of type v stands among them with probability 1 - (1 - p_v)^K, where p_v is the share of v in all rows.
+    A token of type v is among them with probability 1 - (1 - p_v)^K, where p_v is the share of v in all rows.
 
     Args:
         stored: rows of each type, int64 [V].
@@ -116,7 +116,7 @@ def chance_accuracy(stored: np.ndarray, scored: np.ndarray, at: Sequence[int]) -
 
 
 ACCURACY_AT = (1, 8, 64, 1024)
-"""Numbers of neighbours, beside all that are read, for which retrieval accuracy is reported."""
+"""Numbers of neighbours for which retrieval accuracy is reported, besides the number that is read."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Accuracy:
 
 
 class Repeated(NamedTuple):
-    """A text that is known, and how many counted tokens stand in it."""
+    """A known text, and the number of counted tokens in paragraphs that repeat it."""
 
     text: KnownText
     tokens: int
@@ -136,15 +136,15 @@ class Repeated(NamedTuple):
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Which tokens of a split of T are reported apart.
+    """Groups of a split's T tokens that are reported separately.
 
-    `last_words`: those that alone count, and the passages that they belong to; None: all count.
-    `parts`: bool [T] by name: `outside` (in no paragraph of a text that is known), `new` (in no long match with one),
-    `ends` (of documents); those that are not known are left out, and ends where last words alone count.
-    `unknown_id`: of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
-    `repeated`: the texts that are known, the model's and the datastores'. `matched`: what matches were found of.
-    `frequencies`: by how often their type stands in a text; None if that is not known.
-    `accuracy`: the row, and the numbers of neighbours, of which retrieval accuracy is reported.
+    `last_words`: the only tokens that count, and the passages that they belong to; None: all count.
+    `parts`: bool [T] by name: `outside` (in no paragraph of a known text), `new` (in no long match with one), `ends`
+    (of documents). Parts that are not known are left out, and `ends` if only last words count.
+    `unknown_id`: id of `<unk>`, whose tokens are the part `unknown`; None: the tokenizer has none.
+    `repeated`: known texts, of the model and of the datastores. `matched`: tokens in long matches with known texts.
+    `frequencies`: buckets by the frequency of a token's type; None if not known.
+    `accuracy`: the row, and the numbers of neighbours, for which retrieval accuracy is reported.
     """
 
     last_words: LastWords | None
@@ -157,7 +157,7 @@ class Breakdown:
 
     @property
     def outside(self) -> np.ndarray | None:
-        """Tokens in no paragraph that was read before, bool [T]."""
+        """Whether each token is in no paragraph that was read before, bool [T]; None if not known."""
         return self.parts.get("outside")
 
 
@@ -171,10 +171,10 @@ def find_breakdown(
     """Find the breakdowns of the scored split.
 
     Args:
-        read: artifacts by role, as `stages.lineage.evaluation` finds them.
-        counted_in: where the frequency of tokens is counted: `train` or `split`.
-        rows: those of the evaluator.
-        last_words: of each split, the tokens that alone count.
+        read: artifacts by role, as in `stages.lineage.evaluation`.
+        counted_in: text in which the frequency of tokens is counted: `train` or `split`.
+        rows: the evaluated rows of memory.
+        last_words: by split, the only tokens that count; None: all count.
     """
     counted = None if last_words is None else last_words[split]
     texts = known_texts(read)
@@ -197,14 +197,14 @@ def find_breakdown(
 
 
 def _count(tokens: np.ndarray, counted: LastWords | None) -> int:
-    """How many of some tokens, bool [T], count."""
+    """Number of counted tokens among `tokens`, bool [T]."""
     return int(tokens.sum() if counted is None else tokens[counted.scored(0, len(tokens))].sum())
 
 
 def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:
-    """The first row whose first reading looks into a datastore, and the numbers of neighbours reported for it.
+    """The first row whose first reading searches a datastore, and the numbers of neighbours reported for it.
 
-    None of a row that leaves searches out: where none is made no neighbour can be right.
+    Rows that leave out searches are passed over: without a search no neighbour can be right.
     """
     for number, row in enumerate(rows):
         k = row.sources[0].needs.neighbors
@@ -214,10 +214,10 @@ def find_accuracy(rows: "Sequence[MemoryRow]") -> Accuracy:
 
 
 def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
-    """Whether each of a split's T tokens ends a document, bool [T]; None where documents have no `<eos>` of their own.
+    """Whether each of a split's T tokens ends a document, bool [T]; None if documents have no `<eos>` of their own.
 
-    A token that is white space with a line break counts where `<eos>` follows it: where lines are documents there is
-    one in each, and `<eos>` is certain behind it.
+    A token of white space with a line break before `<eos>` counts, too. If lines are documents, each has such a token,
+    and `<eos>` is certain after it.
     """
     if tokens.metrics["eos_after"] != "document":
         return None
@@ -226,7 +226,7 @@ def end_tokens(tokens: Artifact, split: str) -> np.ndarray | None:
     last = offsets[1:] - 1
     # the last document of a split may be cut, and then has no end
     last = last[ids[last] == tokens.metrics["eos_id"]]
-    before = last[~np.isin(last, offsets[:-1])] - 1  # a document of <eos> alone has none
+    before = last[~np.isin(last, offsets[:-1])] - 1  # a document of <eos> alone has no token before it
     text = token_text(tokens)
     labels = {id: text.label(id) for id in np.unique(ids[before]).tolist()}
     breaks = [id for id, label in labels.items() if "\n" in label and label.isspace()]

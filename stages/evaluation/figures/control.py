@@ -1,8 +1,8 @@
-"""The control of each row: a trigram that counts on the scored tokens, against which a gain is held.
+"""The control of each row: a trigram model that its gain must beat.
 
 The control of a row counts in all the text that the row may read: the model's training text, the rows of the
-datastores and, where the row has a cache, what was scored so far. The text that is there beforehand makes one trigram
-of joined counts. What was scored makes another, which goes on counting. Both are mixed with one weight.
+datastores and, if the row has a cache, the tokens scored so far. The text known beforehand makes one trigram of
+joined counts. The scored tokens make another, which counts as it reads. Both are mixed with one weight.
 """
 
 from collections.abc import Mapping
@@ -33,23 +33,23 @@ class Reads(NamedTuple):
     """Texts that a row may read besides the training text."""
 
     datastores: tuple[Artifact, ...] = ()
-    """Datastores, exact indexes, and tokens whose pairs are found."""
+    """Datastores, exact indexes, and tokens whose pairs are searched."""
     past: Past | None = None
-    """The tokens before each that its caches hold; None: it has no cache."""
+    """Extent of the past that its caches hold, `stream` or `document`; None: the row has no cache."""
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """Texts that are counted beforehand."""
+        """References of the texts that are counted beforehand."""
         return tuple(store.reference for store in self.datastores)
 
 
 @dataclass
 class Counting:
-    """The controls of one evaluation; what two rows share is counted once.
+    """The controls of one evaluation; a text that two rows share is counted once.
 
-    `read`: what the evaluation reads, by role. `split`, `tune_split`, `reset`: its settings, resolved.
-    `outside`: bool [T], the tokens of the split in no paragraph that was read before; None: that is not known.
-    `last_words`: of the splits that are read, the tokens that alone count; None: all. `order`: tokens of an n-gram.
+    `read`: artifacts that the evaluation reads, by role. `split`, `tune_split`, `reset`: its resolved settings.
+    `outside`: bool [T], whether each token is in no paragraph that was read before; None if not known.
+    `last_words`: by split, the only tokens that count; None: all count. `order`: number of tokens of an n-gram.
     """
 
     read: Mapping[str, Artifact]
@@ -64,7 +64,7 @@ class Counting:
     _weights: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
     def trigram(self) -> dict[str, Any] | None:
-        """A trigram of the text that the model learned, JSON; None where `control` has no figures."""
+        """Figures of a trigram of the model's training text, JSON; None if `control` has no figures."""
         found = self.control(Reads())
         if found is None or found["perplexity"] is None:
             return None
@@ -72,7 +72,7 @@ class Counting:
         return {**found["texts"][0], **figures}
 
     def of_order(self, order: int) -> "Counting":
-        """The same with longer or shorter n-grams; nothing is counted yet."""
+        """The same controls with longer or shorter n-grams, before anything is counted."""
         return replace(self, order=order, _p={}, _counted={}, _weights={})
 
     def reads(self, row: "MemoryRow | None") -> Reads:
@@ -92,9 +92,9 @@ class Counting:
     def control(self, reads: Reads) -> dict[str, Any] | None:
         """The control of a row, JSON.
 
-        Returns: None where counting would say nothing: of the text that the model learned, and of a row that reads
-            nothing that can be counted. There are no figures for more than MOST_TOKENS tokens, which would cost much.
-            There are none of a row that reads the scored text itself, for each token may find other rows.
+        Returns: None if counting would say nothing: the split is the training text, or the row reads no text that can
+            be counted. Figures are None for more than MOST_TOKENS tokens, which would take too long. They are also None
+            for a row that reads the scored text itself, since each token may find other rows.
         """
         texts, scored = counted_texts(self.read["model"], reads.datastores), self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):
@@ -110,7 +110,7 @@ class Counting:
         return {**found, **self._figures(-np.log(self._probability(self.split, reads, found["weight"])))}
 
     def _figures(self, nll: np.ndarray) -> dict[str, float | None]:
-        """Figures of the tokens that count, from the nats [T] of all."""
+        """Figures of the counted tokens, from the nats [T] of all tokens."""
         counts = self._that_count(self.split, len(nll))
         new = nll[counts] if self.outside is None else nll[counts][self.outside[counts]]
         return {
@@ -120,9 +120,9 @@ class Counting:
         }
 
     def _fitted_on(self) -> str | None:
-        """The split that the weight of a mixture is fitted on; None where there is none that says anything.
+        """The split on which the weight of the mixture is fitted; None if no split is fit for it.
 
-        It is the one that memory is tuned on; where nothing is tuned, `valid`.
+        It is the tuning split of memory, or `valid` if nothing is tuned.
         """
         split = self.tune_split or "valid"
         known = split in self.read["tokens"].metrics["splits"] and 0 < self._tokens(split) <= MOST_TOKENS
@@ -131,7 +131,7 @@ class Counting:
         return split if self.last_words is None or split in self.last_words else None
 
     def _weight(self, reads: Reads, tune_split: str | None) -> float:
-        """The weight of what goes on counting: the best on the tuning split."""
+        """The weight of the trigram of scored tokens that is best on the tuning split."""
         if tune_split is None:
             return EVEN
         key = (reads.past, *reads.stores)
@@ -148,7 +148,7 @@ class Counting:
         return self._beforehand(split, reads) if reads.past is None else self._counting_on(split, reads)
 
     def _beforehand(self, split: str, reads: Reads) -> np.ndarray:
-        """Probabilities by counts in the text that is there beforehand, float64 [T]."""
+        """Probabilities from counts in the text known beforehand, float64 [T]."""
         key = ("beforehand", split, *reads.stores)
         if key not in self._p:
             scored = self._stream(self._open(split), self.reset)
@@ -156,7 +156,7 @@ class Counting:
         return self._p[key]
 
     def _counting_on(self, split: str, reads: Reads) -> np.ndarray:
-        """Probabilities by counts in what was scored before each token, float64 [T]."""
+        """Probabilities from counts in the tokens scored before each token, float64 [T]."""
         key = ("counting on", split, reads.past)
         if key not in self._p:
             anew = reads.past == "document"
@@ -165,16 +165,16 @@ class Counting:
         return self._p[key]
 
     def _ngrams(self, texts: list[KnownText]) -> Ngrams:
-        """Joined counts, of which the last are kept: several splits are read with them."""
+        """Joined counts of some texts; only the last ones are kept, since several splits are read with them."""
         key = tuple((text.ids, text.tokens) for text in texts)
         if key not in self._counted:
-            self._counted.clear()  # before others are counted, since each takes much memory
+            self._counted.clear()  # before counting, so that memory holds one set of counts
             pieces = [text.open() for text in texts]
             self._counted[key] = Ngrams.count(pieces, self.order, self._start, self._vocabulary)
         return self._counted[key]
 
     def _texts(self, split: str, reads: Reads) -> list[KnownText]:
-        """Texts that are counted before a split is read: none of its own rows."""
+        """Texts that are counted before a split is read, without the split itself."""
         own = digests_of(self.read["tokens"], split)
         return [text for text in counted_texts(self.read["model"], reads.datastores) if text.ids != own]
 
@@ -186,14 +186,14 @@ class Counting:
         return int(self.read["tokens"].metrics["splits"][split]["tokens"])
 
     def _that_count(self, split: str, tokens: int) -> Any:
-        """Which tokens of a split count, as an index."""
+        """Index of the tokens of a split that count."""
         return slice(None) if self.last_words is None else self.last_words[split].scored(0, tokens)
 
     def _open(self, split: str) -> TokenSplit:
         return open_split(self.read["tokens"].zarr("tokens.zarr"), split)
 
     def _stream(self, tokens: TokenSplit, reset: str) -> Pieces:
-        """A split as it is read: as one text, or its documents each by itself."""
+        """A split as it is read: as one text, or as separate documents."""
         ids = np.asarray(tokens.ids[:])
         return Pieces.of_documents(ids, np.asarray(tokens.doc_offsets[:])) if reset == "document" else Pieces(ids)
 
@@ -207,9 +207,9 @@ class Counting:
 
 
 EVEN = 0.5
-"""The weight of each where there is no text to fit it on."""
+"""The weight of each trigram if there is no text to fit it on."""
 HALVINGS = 14
-"""Halvings of the range of weights: to 1/16,384, which moves no perplexity by a digit that is shown."""
+"""Halvings of the range of weights: to 1/16,384, too little to change a shown digit of perplexity."""
 
 
 def mixed(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
@@ -218,12 +218,12 @@ def mixed(first: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
 
 
 def best_weight(first: np.ndarray, second: np.ndarray) -> float:
-    """The weight with which the mixture gives tokens the highest likelihood, from 0 to 1.
+    """The weight of the mixture with the highest likelihood, from 0 to 1.
 
-    The log-likelihood is concave in the weight, so its slope is halved down to where it is 0.
+    The log-likelihood is concave in the weight, so bisection finds where its slope is 0.
 
     Args:
-        first, second: positive, float64 [T]; of no token the weight is that of EVEN.
+        first, second: positive probabilities, float64 [T]; for T = 0 the weight is EVEN.
 
     >>> best_weight(np.array([0.1, 0.9]), np.array([0.9, 0.1]))
     0.5

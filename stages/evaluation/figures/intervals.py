@@ -1,9 +1,8 @@
-"""Intervals of changes of perplexity: the percentile bootstrap over documents, for rows paired by document or block.
+"""Confidence intervals of changes of perplexity: a percentile bootstrap, paired by document or block.
 
 Tokens of one document resemble each other, so documents are drawn, not tokens (a cluster bootstrap). A mean is a
 ratio of sums, since documents differ in length. Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap,
-chapters 8 and 13. `memlm compare` draws in the same way; no scores of tokens need to be kept for a report's own
-intervals.
+chapters 8 and 13. `memlm compare` draws in the same way. A report's own intervals need no saved scores of tokens.
 """
 
 from collections.abc import Sequence
@@ -26,11 +25,11 @@ DRAWS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How units are drawn: `samples` times as many as there are, with replacement."""
+    """Settings of a bootstrap: `samples` resamples, each of as many units as there are, drawn with replacement."""
 
     samples: int = 10_000
     confidence: float = 0.95
-    """Share of the resamples that an interval holds."""
+    """Share of the resamples inside an interval."""
     seed: int = 0
 
     def intervals(
@@ -40,10 +39,10 @@ class Bootstrap:
 
         Args:
             totals: float64 [U, C], the sum over each of U units for each of C means.
-            weights: float64 [U, C], how many tokens (or words, or characters) each sum is of.
-            progress: hears how many resamples are drawn.
-        Returns: per mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means, those
-            without weight left out; None for a mean that fewer than `FEWEST_UNITS` units have a part in.
+            weights: float64 [U, C], the number of tokens (or words, or characters) in each sum.
+            progress: called with the number of resamples drawn.
+        Returns: for each mean the quantiles (1 - confidence) / 2 and (1 + confidence) / 2 of the resampled means;
+            resamples without weight are left out; None for a mean with weight in fewer than `FEWEST_UNITS` units.
         """
         means = self.resampled_means(totals, weights, progress)
         enough = (weights > 0).sum(axis=0) >= FEWEST_UNITS
@@ -67,7 +66,7 @@ class Bootstrap:
         return np.concatenate(parts)
 
     def interval(self, means: np.ndarray) -> tuple[float, float] | None:
-        """The interval that holds the resampled values [samples], without NaN; None where all are NaN."""
+        """The percentile interval of the resampled values [samples], without NaN; None if all are NaN."""
         means = means[~np.isnan(means)]
         if not len(means):
             return None
@@ -76,7 +75,7 @@ class Bootstrap:
 
 
 def _times(drawn: np.ndarray) -> np.ndarray:
-    """How often each of U units is among the U draws of a row, float64 [n, U].
+    """The number of times that each of U units is among the U draws of a row, float64 [n, U].
 
     >>> _times(np.array([[0, 2, 2]])).tolist()
     [[1.0, 0.0, 2.0]]
@@ -87,7 +86,7 @@ def _times(drawn: np.ndarray) -> np.ndarray:
 
 
 GROUPS = 2
-"""All counted tokens, and those in no paragraph that was read before."""
+"""Number of groups: all counted tokens, and the tokens in no paragraph that was read before."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +96,14 @@ class UnitSums:
     nll: np.ndarray
     """Nats of each of R rows, float64 [GROUPS, R, U]."""
     tokens: np.ndarray
-    """How many there are, float64 [GROUPS, U]."""
+    """Number of tokens, float64 [GROUPS, U]."""
 
     @classmethod
     def nothing(cls, rows: int, units: int) -> "UnitSums":
         return cls(np.zeros((GROUPS, rows, units)), np.zeros((GROUPS, units)))
 
     def add(self, first: int, some: "UnitSums") -> None:
-        """Take in the sums of unit `first` and those after it."""
+        """Add the sums of consecutive units, from unit `first` on."""
         units = slice(first, first + some.tokens.shape[-1])
         self.nll[..., units] += some.nll
         self.tokens[..., units] += some.tokens
@@ -112,21 +111,21 @@ class UnitSums:
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """Files in which shards leave the sums of their documents, or blocks."""
+    """Files in which shards store the sums of their documents or blocks."""
 
     units: Units
     outside: np.ndarray | None
-    """Tokens of the split in no paragraph that was read before, bool [T]; None: that is not known."""
+    """Whether each token is in no paragraph that was read before, bool [T]; None if not known."""
     rows: int
-    """The model alone, and those of memory."""
+    """Number of rows: the model alone, and the rows of memory."""
 
     @property
     def scratch_bytes(self) -> int:
-        """Size of all these files, where no unit lies in two shards."""
+        """Size in bytes of all files, if no unit is in two shards."""
         return 8 * GROUPS * (self.rows + 1) * self.units.count
 
     def write(self, output: ShardOutput, number: int, nll: Sequence[np.ndarray], start: int, stop: int) -> None:
-        """Write the sums of shard `number`, tokens [start, stop); `nll`: nats [c] of those that count, for each row."""
+        """Write the sums of shard `number`, tokens [start, stop); `nll`: nats [c] of the counted tokens, by row."""
         chosen = self.units.places.chosen
         places = np.arange(start, stop) if chosen is None else chosen[(chosen >= start) & (chosen < stop)]
         first, found = self._sums(places, np.stack(nll))
@@ -141,7 +140,7 @@ class UnitFiles:
         return total
 
     def of_baseline(self, report: Artifact) -> UnitSums | None:
-        """The sums of another report's first row, of the same tokens; None where it kept no scores of them."""
+        """The sums of the first row of another report on the same tokens; None if it saved no token scores."""
         if not has_scores(report):
             return None
         scores, total, n = open_scores(report, "model"), UnitSums.nothing(1, self.units.count), len(self.units.places)
@@ -149,7 +148,7 @@ class UnitFiles:
         return total
 
     def _sums(self, places: np.ndarray, nll: np.ndarray) -> tuple[int, UnitSums]:
-        """The first unit of some tokens, and the sums of it and those after it; nll float64 [R, n]."""
+        """The first unit of some tokens, and the sums from that unit to their last; nll float64 [R, n]."""
         if not len(places):
             return 0, UnitSums.nothing(len(nll), 0)
         units = self.units.of(places)
@@ -167,14 +166,14 @@ def _file(number: int) -> str:
 def change_intervals(
     names: Sequence[str], sums: UnitSums, units: Units, baseline: UnitSums | None = None
 ) -> dict[str, Any] | None:
-    """Intervals of the change of each row's perplexity against the first's, had other documents been drawn; JSON.
+    """Confidence intervals of the change of each row's perplexity against the first row's; JSON.
 
     Args:
-        names: of the rows.
-        sums: of the rows.
-        baseline: of the row that all are compared with; None: the first of them.
-    Returns: for each row the `interval` of its change, that `on_new_text`, and that of its distance `above_lowest`, the
-        best of these rows. Each is in shares of perplexity, or None. None alone if there is nothing to compare.
+        names: names of the rows.
+        sums: sums of the rows.
+        baseline: sums of the row that all are compared with; None: the first of them.
+    Returns: for each row the `interval` of its change, the interval `on_new_text`, and the interval of its distance
+        `above_lowest` row. Each is in shares of perplexity, or None. None alone if there is nothing to compare.
     """
     first, rows, compared = (sums.nll[:, :1], sums.nll[:, 1:], names[1:])
     if baseline is not None:

@@ -1,12 +1,12 @@
-"""An n-gram model that is counted, not trained: interpolated Witten-Bell, what every language model should beat.
+"""An n-gram model with interpolated Witten-Bell smoothing, which every language model should beat.
 
-After a context h, which stands c(h) times in the text and before T(h) different tokens,
+After a context h, which occurs c(h) times in the text and before T(h) different tokens,
 
     p(w | h) = (c(h, w) + T(h) p(w | h without its first token)) / (c(h) + T(h)),
 
-where below the empty context stands the uniform 1/V. Nothing is tuned. Sources: Witten and Bell 1991, The
-zero-frequency problem, method C; the recursion is that of Chen and Goodman 1998, An Empirical Study of Smoothing
-Techniques for Language Modeling, section 2.5. Tokens of many groups are counted at once, with sorts instead of loops.
+where the uniform 1/V stands below the empty context. Nothing is tuned. Sources: Witten and Bell 1991, The
+zero-frequency problem, method C; recursion from Chen and Goodman 1998, An Empirical Study of Smoothing Techniques for
+Language Modeling, section 2.5. Sorts, not loops, count the tokens of many groups at once.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Counts(NamedTuple):
     types: np.ndarray
 
     def interpolated(self, below: np.ndarray) -> np.ndarray:
-        """p(w | h), float64 [n], where the shorter context gives `below`."""
+        """p(w | h), float64 [n]; `below` is the probability after the shorter context."""
         held = self.total + self.types
         return np.where(self.total > 0, (self.gram + self.types * below) / np.maximum(held, 1), below)
 
@@ -37,17 +37,18 @@ class Ngrams:
 
     orders: Sequence["_Order"]
     start: int
-    """The token before each piece of a text, which stands there n - 1 times."""
+    """The token that precedes each piece of a text, n - 1 times."""
     vocabulary: int
 
     @classmethod
     def count(cls, texts: "Sequence[Pieces]", n: int, start: int, vocabulary: int) -> "Ngrams":
-        """Count texts of N tokens in all, each below `vocabulary` (at most 2^31).
+        """Count texts of N tokens in all; ids are below `vocabulary` (at most 2^31).
 
-        It takes 70 bytes a token at most, and sorts 2 n times.
+        Counting takes at most 70 bytes a token, and sorts 2 n times.
 
         Args:
-            n: 1 or more. A context is numbered by the shorter one and the token before that: 64 bits hold any length.
+            n: order, 1 or more. The number of a context combines the shorter context's number and the token before it,
+                so 64 bits are enough for any order.
 
         >>> ngrams = Ngrams.count([Pieces(np.array([1, 2, 1]))], 2, start=0, vocabulary=4)
         >>> ngrams.p(Pieces(np.array([1, 2]))).tolist()  # after 0: (1 + 1 * 5/10) / 2; after 1: (1 + 1 * 3/10) / 2
@@ -69,7 +70,7 @@ class Ngrams:
             for begin in range(0, len(p), TOKENS_AT_ONCE):
                 part = slice(begin, begin + TOKENS_AT_ONCE)
                 back = scored.back(length, self.start, part.start, part.stop)
-                # A context or gram that the text does not have is one more than the last, which counts nothing.
+                # A context or gram that is not in the text gets the index after the last, whose count is 0.
                 shorter[part] = _find(order.contexts, shorter[part] * self.vocabulary + back)
                 gram = _find(order.grams, shorter[part] * self.vocabulary + scored.ids[part])
                 counts = Counts(order.counts[gram], order.totals[shorter[part]], order.types[shorter[part]])
@@ -82,15 +83,15 @@ class _Order:
     """Counts of the tokens after each of C contexts of one length."""
 
     contexts: np.ndarray
-    """int64 [C], ascending: the place of the context without its first token, times V, plus that token."""
+    """int64 [C], ascending: V times the place of the context without its first token, plus that token."""
     grams: np.ndarray
-    """int64 [G], ascending: the place of a context in `contexts`, times V, plus the token after it."""
+    """int64 [G], ascending: V times the place of a context in `contexts`, plus the token after it."""
     counts: np.ndarray
-    """c(h, w) of each gram, then 0 for one that the text does not have, [G + 1]."""
+    """c(h, w) of each gram, then 0 for grams that are not in the text, [G + 1]."""
     totals: np.ndarray
-    """c(h), [C + 1]; 0 for a context that the text does not have, which is the last."""
+    """c(h) of each context, then 0 for contexts that are not in the text, [C + 1]."""
     types: np.ndarray
-    """T(h), [C + 1]."""
+    """T(h) of each context, then 0, [C + 1]."""
 
     @classmethod
     def count(cls, contexts: np.ndarray, words: np.ndarray, vocabulary: int) -> "tuple[_Order, np.ndarray]":
@@ -103,13 +104,13 @@ class _Order:
 
 
 def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: bool = True) -> np.ndarray:
-    """Probability of each token of a text by n-grams of the tokens before it alone, float64 [T].
+    """Probability of each token of a text from n-grams counted in the tokens before it, float64 [T].
 
-    The first token, of which nothing is counted, has 1/V. It sorts 4 n times, and takes some 150 bytes a token.
+    The first token has probability 1/V. Counting sorts 4 n times, and takes about 150 bytes a token.
 
     Args:
-        n: 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
-        anew: whether counts begin anew where a piece begins, as contexts do.
+        n: order, 1 or more. start: token before a piece. vocabulary: V, at most 2^31.
+        anew: whether counts, like contexts, start again at each piece.
 
     >>> counting_on(Pieces(np.array([1, 1, 2])), 1, start=0, vocabulary=4).tolist()  # 1/4, (1 + 1/4) / 2, (0 + 1/4) / 3
     [0.25, 0.625, 0.08333333333333333]
@@ -118,7 +119,7 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
     if anew and stream.first is not None:
         contexts = stream.first
     for length in range(n):
-        # numbered anew at each length, so that the product with V never leaves 64 bits
+        # renumbered at each length, so that the product with V fits into 64 bits
         contexts = np.unique(contexts * vocabulary + stream.back(length, start), return_inverse=True)[1]
         total, order, begins = ranks(contexts)
         gram = ranks(contexts * vocabulary + stream.ids.astype(np.int64)).rank
@@ -131,9 +132,9 @@ def counting_on(stream: "Pieces", n: int, start: int, vocabulary: int, anew: boo
 
 
 def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Index of each value [n] in no order, int64 [n]; one more than the last where it is missing.
+    """Index in `ascending` of each unsorted value [n], int64 [n]; an index past the last if the value is missing.
 
-    Sorted first, since looking up neighbours after each other stays within the processor's cache.
+    Values are sorted first, since a search for similar values in a row stays in the processor's cache.
     """
     order = np.argsort(values)
     places = np.empty(len(values), np.int64)
@@ -145,10 +146,10 @@ def _find(ascending: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Tokens of a text; nothing is known of what is before a piece.
+    """Tokens of a text in pieces; no context crosses the beginning of a piece.
 
-    `ids` [T]: an integer a token. `first` int64 [T]: index of the first token of each one's piece, which never falls;
-    None: the text is one piece.
+    `ids`: integers [T]. `first`: int64 [T], ascending, the index of the first token of each token's piece; None: the
+    text is one piece.
     """
 
     ids: np.ndarray
@@ -156,16 +157,16 @@ class Pieces:
 
     @classmethod
     def of_documents(cls, ids: np.ndarray, offsets: np.ndarray) -> "Pieces":
-        """A piece a document.
+        """A text with one piece for each document.
 
         Args:
-            offsets: int64 [D + 1], where documents start, and the number of tokens.
+            offsets: int64 [D + 1], the start of each document, then the number of tokens.
         """
         return cls(ids, np.repeat(offsets[:-1], np.diff(offsets)).astype(np.int64))
 
     @classmethod
     def of_places(cls, ids: np.ndarray, places: np.ndarray) -> "Pieces":
-        """Some tokens of a split, and their places in it, rising, [T] each; a piece is a run of neighbours.
+        """Pieces of some tokens of a split, from their ascending places, [T] each; consecutive tokens are a piece.
 
         >>> Pieces.of_places(np.array([5, 6, 7]), np.array([2, 3, 9])).first.tolist()
         [0, 0, 2]
@@ -177,7 +178,7 @@ class Pieces:
         """The token `length` before each of tokens [begin, end), int64 [end - begin]; 0 for a length of 0.
 
         Args:
-            start: token before a piece, as often as needed.
+            start: token before a piece, repeated as needed.
 
         >>> Pieces(np.array([3, 4, 5])).back(1, start=0).tolist()
         [0, 3, 4]
@@ -192,18 +193,18 @@ class Pieces:
 
 
 class Ranks(NamedTuple):
-    """Places of n values among equal ones."""
+    """Ranks of n values among equal values."""
 
     rank: np.ndarray
     """int64 [n]: how many equal values are before each."""
     order: np.ndarray
-    """int64 [n]: the values' indices, equal ones next to each other and in their order."""
+    """int64 [n]: a stable sort of the values' indices, so that equal values are next to each other."""
     begins: np.ndarray
-    """int64 [n]: for each of `order`, the index in it where its group begins."""
+    """int64 [n]: for each entry of `order`, the index in `order` at which its group of equal values begins."""
 
 
 def ranks(values: np.ndarray) -> Ranks:
-    """Ranks of integers [n] among equal ones.
+    """Ranks of integers [n] among equal values.
 
     >>> ranks(np.array([7, 3, 7, 7])).rank.tolist()
     [0, 0, 1, 2]

@@ -1,4 +1,4 @@
-"""Which tokens of a split are scored, and where they stand: in the split, in a document, in a block of tokens.
+"""The scored tokens of a split, and their places: in the split, in a document, in a block of tokens.
 
 All are scored, or the last word of each passage alone, all its subwords, as LAMBADA asks for. Source: Paperno et al.
 2016 (LAMBADA, arXiv:1606.06031), section 3: perplexity and accuracy of the target word.
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 LONGEST_BLOCK = 512
 FEWEST_BLOCKS = 20
 SHORTEST_GROUP = LONGEST_BLOCK
-"""Tokens of the fewest consecutive documents that are drawn together, where documents are parts of a passage."""
+"""Minimum number of tokens of documents that are drawn together, if documents are parts of a passage."""
 PARTS = ("line", "blank-line")
-"""Values of `tokenize --documents` for lines or paragraphs, where a cache of one document serves the next."""
+"""Values of `tokenize --documents` that cut a passage into lines or paragraphs, which resemble their neighbours."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class LastWords:
 
     spans: np.ndarray
     unknown: int = 0
-    """Passages whose last word is not in the vocabulary: what is predicted of them is `<unk>`."""
+    """Number of passages whose last word is not in the vocabulary, so that its target is `<unk>`."""
 
     @property
     def passages(self) -> int:
-        """Documents that have a word."""
+        """Number of passages: documents that have a word."""
         return len(self.spans)
 
     @property
     def tokens(self) -> int:
-        """Subwords of all last words."""
+        """Number of subwords of all last words."""
         return int(np.diff(self.spans).sum())
 
     def scored(self, start: int, stop: int) -> np.ndarray:
-        """Which tokens of [start, stop) are scored, bool [stop - start].
+        """Whether each token of [start, stop) is scored, bool [stop - start].
 
         >>> LastWords(np.array([[2, 4]])).scored(0, 5).tolist()
         [False, False, True, True, False]
@@ -56,7 +56,7 @@ class LastWords:
     def wrong_passages(self, start: int, stop: int, correct: np.ndarray) -> list[int]:
         """Numbers of the passages with a wrong subword in tokens [start, stop), ascending.
 
-        A word may lie in several ranges: its passage is wrong if any of them says so.
+        A word may be cut by ranges: its passage is wrong if it is wrong in any of them.
 
         Args:
             correct: bool [n], whether each scored token of the range has the highest probability, in order.
@@ -65,7 +65,7 @@ class LastWords:
         return np.unique(self._passage_of(wrong)).tolist()
 
     def _passage_of(self, tokens: np.ndarray) -> np.ndarray:
-        """Number of the passage of each scored token, given by its place in the split."""
+        """Number of the passage of each scored token, from its place in the split."""
         return np.searchsorted(self.spans[:, 0], tokens, side="right") - 1
 
     def counted_unknown(self, ids: Any, unk: int) -> "LastWords":
@@ -97,7 +97,7 @@ def find_last_words(tokens: Artifact, split: str) -> LastWords:
 
 
 def is_best(log_probs: "Tensor", targets: "Tensor") -> "Tensor":
-    """Whether each target has the highest probability, bool [n]; of equals the lowest id is the best.
+    """Whether each target has the highest probability, bool [n]; the lowest id wins a tie.
 
     Args:
         log_probs: final distribution of each scored token, [n, V], natural log.
@@ -112,7 +112,7 @@ def is_best(log_probs: "Tensor", targets: "Tensor") -> "Tensor":
 
 @dataclass(frozen=True)
 class Places:
-    """Places in a split of its scored tokens."""
+    """The places of a split's scored tokens."""
 
     split: TokenSplit
     doc_offsets: np.ndarray
@@ -137,18 +137,18 @@ class Places:
         return np.searchsorted(self.doc_offsets, places, side="right") - 1
 
     def positions(self, places: np.ndarray) -> np.ndarray:
-        """Tokens of its document before each place, int64 [n]."""
+        """Number of tokens before each place in its document, int64 [n]."""
         return places - self.doc_offsets[self.documents(places)]
 
     def documents_with_tokens(self) -> int:
-        """How many documents have a scored token."""
+        """Number of documents with a scored token."""
         if self.chosen is None:
             return int(np.count_nonzero(np.diff(self.doc_offsets)))
         return len(np.unique(self.documents(self.chosen)))
 
 
 def scored_places(tokens: Artifact, split: str, counted: str) -> Places:
-    """The places of all tokens of a split, or of those of its documents' last words (`last-word`)."""
+    """The places of all tokens of a split, or of its documents' last words (`last-word`)."""
     opened = open_split(tokens.zarr("tokens.zarr"), split)
     if counted == "all":
         return places_of(opened, None)
@@ -167,7 +167,7 @@ def places_of(split: TokenSplit, words: LastWords | None) -> Places:
 class Units:
     """Units of the bootstrap: documents, groups of them, or blocks of `block_tokens` consecutive tokens of the split.
 
-    `groups`: the document with which each group begins, then how many there are, int64 [G + 1]; None: no groups.
+    `groups`: the first document of each group, then the number of documents, int64 [G + 1]; None: no groups.
     """
 
     places: Places
@@ -176,7 +176,7 @@ class Units:
 
     @property
     def count(self) -> int:
-        """Units of the split, those without a scored token included."""
+        """Number of units of the split, with or without a scored token."""
         if self.block_tokens is None:
             return len(self.places.doc_offsets if self.groups is None else self.groups) - 1
         return -(-self.places.tokens // self.block_tokens)
@@ -197,13 +197,13 @@ class Units:
 
 
 def units_of(places: Places, block_tokens: int | None, documents: str | None = None) -> Units:
-    """Documents; or blocks, if their length is given or all scored tokens lie in one document.
+    """Documents as units; or blocks, if their length is given or all scored tokens are in one document.
 
-    These blocks have LONGEST_BLOCK tokens, fewer where that leaves less than FEWEST_BLOCKS of them. Documents that are
-    parts of a passage resemble their neighbours, and are drawn in groups of SHORTEST_GROUP tokens or more.
+    If no length is given, blocks have LONGEST_BLOCK tokens, or fewer to make FEWEST_BLOCKS of them. Documents that are
+    parts of a passage resemble their neighbours. So they are drawn in groups of at least SHORTEST_GROUP tokens.
 
     Args:
-        documents: what they are, as in `tokenize --documents`.
+        documents: kind of document, as in `tokenize --documents`.
     """
     if block_tokens is None and places.documents_with_tokens() == 1:
         block_tokens = min(LONGEST_BLOCK, max(1, places.tokens // FEWEST_BLOCKS))
@@ -213,15 +213,15 @@ def units_of(places: Places, block_tokens: int | None, documents: str | None = N
 
 
 def are_parts(places: Places, documents: str | None) -> bool:
-    """Whether documents are parts of a passage, and shorter than what is drawn; last words are of passages."""
+    """Whether documents are parts of a passage, and too short to be drawn alone; False if last words are scored."""
     return documents in PARTS and places.chosen is None and len(grouped(places.doc_offsets)) < len(places.doc_offsets)
 
 
 def grouped(offsets: np.ndarray) -> np.ndarray:
-    """The part with which each group of SHORTEST_GROUP tokens or more begins, then the number of parts, int64 [G + 1].
+    """The first part of each group of at least SHORTEST_GROUP tokens, then the number of parts, int64 [G + 1].
 
     Args:
-        offsets: where parts begin, then where the last ends, int64 [P + 1].
+        offsets: the token at which each part begins, then the end of the last, int64 [P + 1].
 
     >>> grouped(np.array([0, 300, 600, 900, 1200])).tolist()
     [0, 2, 4]

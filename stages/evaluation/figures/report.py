@@ -1,4 +1,4 @@
-"""Figures of a report, from the sums that shards left: its rows, the tuning split, learned weights. Free of torch."""
+"""Figures of a report, from the sums of its shards: rows, tuning split, learned weights. Does not import torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over the counted tokens of the split; lists are row by row, the plain model first.
+    """Sums over the counted tokens of the split; lists have one entry for each row, the model alone first.
 
-    `nll`: nats; infinite where they are not a finite number. `parts`: `tokens` and `nll` of some of the tokens, by the
-    names of `Breakdown.parts`, and `unknown`. `nll_by_cutoff`: of each memory row. `bucket_nll`: of each row and bucket
-    of `bucket_tokens` tokens; None where frequencies are not known. `matches`: tokens whose target is among the best K
-    neighbours, by K. `wrong`: passages whose last word is not the likeliest, None if that was not asked for.
-    `seconds`: the model's own included.
+    `nll`: nats; infinite if not finite. `parts`: `tokens` and `nll` of parts of the tokens, by the names of
+    `Breakdown.parts`, and `unknown`. `nll_by_cutoff`: nats of each memory row, by cut-off. `bucket_nll`: nats of each
+    row and bucket of `bucket_tokens` tokens; None if frequencies are not known. `matches`: tokens whose target is among
+    the best K neighbours, by K. `wrong`: passages whose last word is not the argmax; None if not asked for.
+    `seconds`: time of each row, with the model's own.
     """
 
     tokens: int
@@ -44,9 +44,9 @@ class Totals:
 
 
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
-    """The sum of numbers, or of lists and tables of them, place by place.
+    """The sum of numbers, or of lists and tables of numbers, element by element.
 
-    A number that is None is one that is not finite, in a list; else it is not known, and neither is the sum.
+    In a list, None stands for a number that is not finite. Elsewhere it is unknown, and so is the sum.
     """
     if unknown is None and None in values:
         return None
@@ -65,12 +65,12 @@ def table(
     read_tokens: int,
     vocabulary: int,
 ) -> list[dict[str, Any]]:
-    """The rows of the report: name, figures of merit, whether they diverged, tokens a second, readings of memory.
+    """The rows of the report: name, figures of merit, whether it diverged, tokens per second, readings of memory.
 
     Args:
-        counts: of what is scored: the split, or the last words of its passages.
-        read_tokens: tokens of the split, scored or not.
-        vocabulary: number of types; a row is said to diverge where it is worse than a uniform guess among them.
+        counts: counts of the scored text: the split, or the last words of its passages.
+        read_tokens: number of tokens of the split, scored or not.
+        vocabulary: number of types; a row has diverged if it is worse than a uniform guess among them.
     """
     columns = zip(names, memories, totals.nll, totals.seconds, strict=True)
     rows = [
@@ -92,10 +92,10 @@ def table(
 def outside_repeated_paragraphs(
     names: Sequence[str], totals: Totals, repeated: Sequence["Repeated"] = ()
 ) -> dict[str, Any] | None:
-    """The rows again, on the tokens in no paragraph that stands word for word in a text that was read before.
+    """The rows again, without the tokens of paragraphs that a known text repeats word for word.
 
     Args:
-        repeated: the texts of the model and the datastores, and what was found of each.
+        repeated: the texts of the model and the datastores, each with its number of repeated tokens.
     """
     part = totals.parts.get("outside")
     if part is None:
@@ -118,7 +118,7 @@ def outside_repeated_paragraphs(
 
 
 def outside_matches(names: Sequence[str], totals: Totals, found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The rows again, on the tokens in no long match with a text that was read before; with the `found` shares."""
+    """The rows again, without the tokens in a long match with a known text; with the shares in `found`."""
     part = totals.parts.get("new")
     if part is None or found is None:
         return None
@@ -131,7 +131,7 @@ def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[st
 
 
 def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] | None:
-    """The rows again without the tokens of a part (`unknown`, `ends`), and how much of each gain comes from these."""
+    """The rows again without the tokens of a part (`unknown`, `ends`), and the share of each gain that it makes up."""
     if part not in totals.parts:
         return None
     nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]
@@ -150,12 +150,12 @@ def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] |
 
 
 def _share_of_gain(gain: float, of_unknown: float) -> float | None:
-    """Which part of a gain, in nats, some tokens have; more than 1 where the others lose; None without a gain."""
+    """The share of a gain, in nats, that comes from some tokens; above 1 if the others lose; None without a gain."""
     return finite(of_unknown / gain) if gain > 0 else None
 
 
 def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequencies | None) -> dict[str, Any] | None:
-    """The rows again, bucket by bucket of tokens whose types stand equally often in a text; those that hold any."""
+    """The rows again, by bucket of the frequency of a token's type in a text; empty buckets are left out."""
     if frequencies is None or totals.bucket_tokens is None or totals.bucket_nll is None:
         return None
     held = buckets(totals.bucket_tokens)
@@ -175,15 +175,15 @@ def frequency_buckets(names: Sequence[str], totals: Totals, frequencies: Frequen
 
 
 def retrieval_accuracy(totals: Totals) -> dict[str, float] | None:
-    """Share of tokens whose target is among the values of the best K neighbours, by K."""
+    """Share of tokens whose target is among the values of the best K neighbours, by K; None if not counted."""
     return {k: matches / totals.tokens for k, matches in totals.matches.items()} or None
 
 
 def curves(rows: Sequence[tuple[str, str, Sequence[Mapping[str, Any]]]], totals: Totals) -> list[dict[str, Any]]:
-    """Perplexity of reading fewer entries, for every row that reads one memory.
+    """Perplexity when fewer entries are read, for every row that reads one memory.
 
     Args:
-        rows: of each memory row its name, what its cut-offs count (`k`, `size`), and its settings at each.
+        rows: for each memory row its name, the unit of its cut-offs (`k`, `size`), and its settings at each cut-off.
     """
     return [
         {
@@ -203,7 +203,7 @@ HEADLINE = (
     *("word_perplexity", "unknown_rate", "diverged", "method", "memories", "rows", "curves", "retrieval_accuracy"),
     *("outside_repeated_paragraphs", "outside_matches", "frequency_buckets", "tokens_per_second", "translation"),
 )
-"""Names of the figures that a report's manifest holds, beside those of probes."""
+"""Names of the figures in a report's manifest, besides the figures of probes."""
 
 
 class TunedRow(NamedTuple):
@@ -212,15 +212,15 @@ class TunedRow(NamedTuple):
     perplexity: float | None
     """Perplexity with the chosen settings."""
     over: str
-    """Name of the first memory's amount: `k`, `size`."""
+    """Name of the setting that limits the first memory: `k`, `size`."""
     curve: Sequence[tuple[int, float | None]]
-    """Perplexity of a lone memory with every amount of it."""
+    """Pairs (value of that setting, perplexity), if the row reads one memory."""
     weights: Sequence[str]
     """Name of each memory's weight: `lambda`, `alpha`."""
     lowest: Sequence[bool]
-    """Whether the weight of each memory is the smallest of several that were tried."""
+    """Whether the weight of each memory is the smallest of several candidates."""
     off: Sequence[bool]
-    """Whether each memory changes nothing with its weight, and other weights were tried."""
+    """Whether each memory has no effect at its weight, though other weights were tried."""
 
 
 class Tuned(NamedTuple):
@@ -230,15 +230,15 @@ class Tuned(NamedTuple):
     plain: float | None
     """Perplexity of the model alone."""
     rows: Sequence[TunedRow]
-    """Rows of memory: the requested one, then, of several memories, each alone."""
+    """Rows of memory: the requested one; then each memory alone, if there are several."""
 
 
 def tuning_figures(tuned: Tuned | None, largest: Mapping[str, int]) -> dict[str, Any]:
     """The `tuning` of `metrics.json`.
 
     Args:
-        tuned: None: no number was tuned.
-        largest: of amounts (`k`, `size`) the largest that there can be.
+        tuned: None if no number was tuned.
+        largest: upper limit of each setting (`k`, `size`).
     """
     if tuned is None:
         return {"split": None, "plain": None, "rows": [], "largest": dict(largest)}
@@ -246,7 +246,7 @@ def tuning_figures(tuned: Tuned | None, largest: Mapping[str, int]) -> dict[str,
 
 
 BINS = 20
-"""Equal parts of [0, 1] in which weights are counted."""
+"""Number of equal bins of [0, 1] in the histogram of weights."""
 EDGES = [place / BINS for place in range(BINS + 1)]
 
 
@@ -261,9 +261,9 @@ def learned_figures(
     """The `learned_weight` of `metrics.json`.
 
     Args:
-        name: of the weight, as `--memory` takes it.
-        learned: the record of the network, with its gains on parts of the tuning split that it was not fitted on.
-        shards: the records of the scored split.
+        name: name of the weight, as in `--memory`.
+        learned: the record of the network, with its gains on held-out parts of the tuning split.
+        shards: the records of the scored split's shards.
         nll: summed nats of the model alone and of the row, over `tokens` tokens.
     """
     counted = [shard["weights"] for shard in shards if "weights" in shard]
@@ -284,9 +284,9 @@ def learned_figures(
 def _searches(
     gains: Mapping[str, Any] | None, shards: Sequence[Mapping[str, Any]], nll: Sequence[float], tokens: int
 ) -> list[dict[str, Any]] | None:
-    """Perplexity where fewer and fewer tokens are searched for: `asked`, the share of the tuning split, and `searched`.
+    """Perplexity by share of tokens searched for: `asked` on the tuning split, `searched` on the scored split.
 
-    None where nothing is learned of that.
+    None if no gain of searching is predicted.
     """
     if gains is None:
         return None

@@ -151,5 +151,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _reported(report: Artifact, name: str) -> Mapping[str, Any]:
+    """A row of a report. Raises: ArtifactError if its perplexity is not finite, so that no mean exists."""
     row: Mapping[str, Any] = next(row for row in report.metrics["rows"] if row["row"] == name)
+    if row["perplexity"] is None:
+        raise ArtifactError(f"Row {name} of {report.reference} has no finite perplexity, so no mean: leave it out.")
     return row

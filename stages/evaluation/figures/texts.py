@@ -1,7 +1,7 @@
-"""Texts that were read before: those that a model learned, rows of datastores, the text of an exact index.
+"""Known texts: the training text of a model, rows of datastores, the text of an exact index.
 
-And what of a scored split stands in them: paragraphs, and long matches. The match of a token ends with it. A token
-stands in a match of m tokens where one of that length covers it.
+Finds the paragraphs and the long matches that a scored split shares with them. The match of a token ends with it.
+A token is in a match of m tokens if any match of that length covers it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,34 +25,34 @@ from stages.text.tokens import TokenSplit, open_split
 LEARNED = "train"
 HASHES = "paragraph_hashes"
 MOST_TOKENS = 10_000_000
-"""Maximum number of tokens that are counted, matched, and scored: 10 s and 1 GB for each control at most."""
+"""Maximum number of tokens that are counted, matched and scored: each control then takes at most 10 s and 1 GB."""
 LENGTHS = (8, 13, 32)
-"""Lengths whose shares are reported. 13 tokens are what Brown et al. 2020 (GPT-3), appendix C, call contaminated."""
+"""Lengths of matches, in tokens, whose shares are reported. Brown et al. 2020 (GPT-3), appendix C, use 13."""
 NEW_BELOW = 13
-"""New text stands in no match of this many tokens."""
+"""Length of match, in tokens, from which text is no longer new."""
 
 Digests = frozenset[tuple[str, str]]
-"""The bytes of a split's ids, wherever they lie."""
+"""Digests of the files with a split's ids: equal for equal bytes, in any artifact."""
 
 
 class WholeSplit(NamedTuple):
-    """A split whose arrays are opened where they are read: most texts are only compared by their digests."""
+    """A split whose arrays are opened only when read: most texts are compared by their digests alone."""
 
     tokens: Artifact
     split: str
 
     @property
     def arrays(self) -> TokenSplit:
-        """Its ids and hashes."""
+        """Ids, document offsets and paragraph hashes of the split."""
         return open_split(self.tokens.zarr("tokens.zarr"), self.split)
 
 
 @dataclass(frozen=True)
 class KnownText:
-    """All of a split, or rows of it that a datastore has.
+    """A whole split, or the rows of it in a datastore.
 
-    `ids`: digests of the split's ids. `corpus`: reference of its tokens. `tokens`: how many are known.
-    `paragraphs`: digests of the hashes of its paragraphs; None if only some are stored.
+    `ids`: digests of the split's ids. `corpus`: reference of its tokens. `tokens`: number of known tokens.
+    `paragraphs`: digests of the hashes of its paragraphs; None if only some paragraphs are stored.
     """
 
     ids: Digests
@@ -63,10 +63,10 @@ class KnownText:
     held: WholeSplit | tuple[DatastoreRows, int]
     """A whole split, or a datastore and the number of its source."""
     read_by: tuple[str, ...] = ()
-    """Roles of what reads it: `model`, `datastore`, `exact`."""
+    """Roles of the artifacts that read it: `model`, `datastore`, `exact`."""
 
     def open(self) -> Pieces:
-        """The tokens that are known, each with its place in the split."""
+        """The known tokens, with their positions in the split."""
         if isinstance(self.held, WholeSplit):
             return Pieces(np.asarray(self.held.arrays.ids[:]))
         rows, source = self.held
@@ -75,7 +75,7 @@ class KnownText:
         return Pieces.of_places(np.asarray(rows.text.ids[first:end]), places)
 
     def hashes(self) -> np.ndarray:
-        """Hashes of its paragraphs that are stored, uint64 [P]."""
+        """Hashes of the stored paragraphs, uint64 [P]."""
         if isinstance(self.held, WholeSplit):
             return np.asarray(self.held.arrays.paragraph_hashes[:])
         rows, source = self.held
@@ -88,7 +88,7 @@ def digests_of(tokens: Artifact, split: str) -> Digests:
 
 
 def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
-    """All of a split."""
+    """A whole split as a known text, read by the role `reader`."""
     return KnownText(
         digests_of(tokens, split),
         tokens.reference,
@@ -101,7 +101,7 @@ def whole_split(tokens: Artifact, split: str, reader: str = "") -> KnownText:
 
 
 def _held(holder: Artifact) -> Iterator[KnownText]:
-    """The rows of a datastore, by the split that they are of; all of the text of an exact index, or of pairs."""
+    """The rows of a datastore, a text for each source split; or the whole text of an exact index, or of pairs."""
     if holder.kind == "tokens":
         yield whole_split(holder, PAIRS_SPLIT, PAIRS)
         return
@@ -116,17 +116,17 @@ def _held(holder: Artifact) -> Iterator[KnownText]:
 
 
 def learned_text(model: Artifact) -> KnownText | None:
-    """The text that a model was trained on; None of a model that learned elsewhere, whose tokens say nothing of it."""
+    """The text that a model was trained on; None for a model trained elsewhere, whose training text is not known."""
     tokens: Any = model.input("tokens")
     weights = [role for role, _ in model.manifest.outside_files if not role.startswith(f"{CODE}.")]
-    # imported weights learned elsewhere: their tokens are only those that they were imported with
+    # imported weights were trained elsewhere: their tokens are not their training text
     if weights or LEARNED not in tokens.metrics["splits"]:
         return None
     return whole_split(tokens, LEARNED)
 
 
 def counted_texts(model: Artifact, holders: Iterable[Artifact]) -> list[KnownText]:
-    """The texts of a model, datastores and exact indexes, each once: where two hold parts of one, the larger part."""
+    """The texts of a model, datastores and exact indexes, each once; if two hold parts of a text, the larger part."""
     learned = learned_text(model)
     texts = {} if learned is None else {learned.ids: learned}
     for holder in holders:
@@ -140,10 +140,10 @@ def counted_texts(model: Artifact, holders: Iterable[Artifact]) -> list[KnownTex
 
 
 def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
-    """The texts that the answers may stand in, each once: what the model learned, then what its datastores hold.
+    """The texts that may contain the answers, each once: the training text, then the texts of datastores and indexes.
 
     Args:
-        read: artifacts by role, as `stages.lineage.evaluation` finds them.
+        read: artifacts by role, as in `stages.lineage.evaluation`.
     """
     learned = read["model"].input("tokens")
     texts = [whole_split(learned, LEARNED, "model")] if LEARNED in learned.metrics["splits"] else []
@@ -161,10 +161,9 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
 
 
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
-    """Whether each token of a split lies in a paragraph whose hash is among those of a known text, bool [T].
+    """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T].
 
-    Compares the hashes of whole paragraphs: runs of lines that are not blank or, of longer runs, single lines (see
-    `stages.text.documents.mark`).
+    A paragraph is a run of lines that are not blank, or a single line of a long run (see `stages.text.documents.mark`).
     """
     arrays: Any = scored.zarr("tokens.zarr")
     repeated = np.isin(np.asarray(arrays[f"{split}/{HASHES}"][:]), known)
@@ -176,18 +175,18 @@ def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarr
 
 @dataclass(frozen=True)
 class Matched:
-    """Tokens of a split of T that stand in a match of each of LENGTHS, bool [T]; and the texts that were matched."""
+    """Whether each of T tokens is in a match, bool [T], for each of LENGTHS; and the texts that were matched."""
 
     covered: Mapping[int, np.ndarray]
     texts: Sequence[KnownText]
 
     @property
     def new(self) -> np.ndarray:
-        """Whether each token stands in no match of NEW_BELOW tokens, bool [T]."""
+        """Whether each token is in no match of NEW_BELOW tokens, bool [T]."""
         return ~self.covered[NEW_BELOW]
 
     def figures(self, counted: np.ndarray | slice) -> dict[str, Any]:
-        """Shares of the tokens that count, JSON."""
+        """Shares of the `counted` tokens in matches, JSON."""
         return {
             "shares": {str(length): float(inside[counted].mean()) for length, inside in self.covered.items()},
             "new_below": NEW_BELOW,
@@ -196,11 +195,11 @@ class Matched:
 
 
 def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
-    """Matches of a split in all texts that an evaluation reads, but for itself.
+    """Matches of a split in all texts that an evaluation reads, except the split itself.
 
     Args:
-        read: artifacts by role, as `stages.lineage.evaluation` finds them.
-    Returns: None where there is no such text, or more than MOST_TOKENS tokens of it.
+        read: artifacts by role, as in `stages.lineage.evaluation`.
+    Returns: None if there is no other text, or if the split or the texts have more than MOST_TOKENS tokens.
     """
     datastores = [datastore for datastore, _ in datastores_read(read)]
     holders = [*datastores, *(read[role] for role in (EXACT, PAIRS) if role in read)]
@@ -218,7 +217,7 @@ def find_matched(read: Mapping[str, Artifact], split: str) -> Matched | None:
 
 
 def _opened(text: KnownText) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of a text, and where its parts begin, int64 [D + 1]."""
+    """Tokens of a text, and the offsets of its documents or runs, int64 [D + 1]."""
     pieces = text.open()
     if isinstance(text.held, WholeSplit):
         return pieces.ids, np.asarray(text.held.arrays.doc_offsets[:])
@@ -229,11 +228,11 @@ def _opened(text: KnownText) -> tuple[np.ndarray, np.ndarray]:
 def longest_matches(
     ids: np.ndarray, offsets: np.ndarray, known: np.ndarray, known_offsets: np.ndarray, vocabulary: int
 ) -> np.ndarray:
-    """Tokens of the longest match that ends with each token of a text, in another text, int64 [T]; LONGEST at most.
+    """Length in tokens of the longest match that ends with each token, in a known text, int64 [T]; LONGEST at most.
 
     Args:
-        ids, offsets: integers [T] and int64 [D + 1], the text that is looked for; matches end where documents begin.
-        known, known_offsets: the same of the other text.
+        ids, offsets: integers [T] and int64 [D + 1], the text to match; no match crosses a document boundary.
+        known, known_offsets: the same for the known text.
 
     >>> text, whole = np.array([1, 2, 3, 9, 2, 3]), np.array([0, 6])
     >>> longest_matches(text, whole, np.array([2, 3, 1, 2]), np.array([0, 4]), 10).tolist()
@@ -241,21 +240,21 @@ def longest_matches(
     """
     asked, held = _inclusive(ids, offsets, vocabulary), _inclusive(known, known_offsets, vocabulary)
     places, longest = np.arange(1, len(ids) + 1), np.zeros(len(ids), np.uint8)
-    for part in ranges(len(known)):  # sorted apart, so that memory holds one
+    for part in ranges(len(known)):  # sorted separately, so that only one range is in memory
         contexts = SortedContexts(held, *sort_contexts(held, part + 1))
         longest = np.maximum(longest, contexts.locate(asked, places).longest)
-    return np.minimum(longest, asked.known[places]).astype(np.int64)  # a border that both have is no token
+    return np.minimum(longest, asked.known[places]).astype(np.int64)  # a document boundary in both is no token
 
 
 def _inclusive(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> Text:
-    """A text in which place t + 1 has token t and those before it as its context, at ends of documents, too."""
+    """A text whose context at place t + 1 ends with token t, also at the ends of documents."""
     begins = np.repeat(offsets[:-1], np.diff(offsets))
     known = np.minimum(np.arange(1, len(ids) + 1) - begins, LONGEST)
     return Text(np.append(ids, 0).astype(np.uint32), np.append(0, known).astype(np.uint8), vocabulary)
 
 
 def in_match(matches: np.ndarray, length: int) -> np.ndarray:
-    """Whether each token stands in a match of this many tokens, bool [T].
+    """Whether each token is in a match of at least `length` tokens, bool [T].
 
     >>> in_match(np.array([0, 1, 2, 1]), 2).tolist()
     [False, True, True, False]

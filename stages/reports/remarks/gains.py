@@ -1,4 +1,4 @@
-"""Conditions on the rows of a report: what a gain is against, and what it is worth."""
+"""Conditions on the rows of a report: the baseline of each gain, and whether the gain is worth anything."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from stages.numbers import joined, number, passes
 from stages.reports.remarks import FEW_UNITS, HARDLY_BETTER, NOTABLY_REPEATED, TIES_COUNTING, Figures, Finding, Values
 
 HALF = 0.5
-"""Share of the tokens whose searches a remark tells the worth of."""
+"""Share of tokens searched for, whose perplexity a remark reports."""
 
 
 def trained_with_memory(method: str) -> bool:
-    """Whether models of a method learn to be read with memory, so that none without it is a fair baseline."""
+    """Whether models of a method are trained with memory, so that without it they are no fair baseline."""
     return method in METHODS and METHODS.settings(method).evaluation.trained_with_memory
 
 
 def notably_repeated(report: Figures) -> bool:
-    """Whether so much was read before that a gain is told on new text, too."""
+    """Whether so much of the text was read before that gains are reported on new text, too."""
     return repeated_share(report) >= NOTABLY_REPEATED
 
 
@@ -27,7 +27,7 @@ def notably_repeated(report: Figures) -> bool:
 
 
 def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
-    """Where the same weights are no worse without a neighbour."""
+    """A gate whose model is no worse without any neighbour."""
     first, *others = report["rows"]
     for row in others:
         pair = first["perplexity"], row["perplexity"]
@@ -39,35 +39,35 @@ def gate_gains_nothing(report: Figures) -> Iterator[Finding]:
 
 
 def loses(value: float | None, limit: float | None) -> bool:
-    """Whether a perplexity does not beat that of its control, if there is one."""
+    """Whether a perplexity does not beat its control; False without a control."""
     return limit is not None and not _beats(value, limit)
 
 
 def nearly_ties(value: float | None, limit: float | None) -> bool:
-    """Whether a perplexity beats that of its control by less than 2 %."""
+    """Whether a perplexity beats its control, but by less than 2 %."""
     return limit is not None and _beats(value, limit) and not _beats(value, limit * TIES_COUNTING)
 
 
 def loses_to_counting(report: Figures, row: Figures) -> tuple[float | None, float] | None:
-    """Perplexity of a row and of its control, by `held_against_counting`, where the row does not beat it; else None."""
+    """Perplexities of a row and of its control (`held_against_counting`), if the row does not beat it; else None."""
     value, limit = held_against_counting(report, row)
     return (value, limit) if limit is not None and loses(value, limit) else None
 
 
 def against_counting(report: Figures) -> Iterator[Finding]:
-    """A model that is little better than a trigram of its text, and rows that give no more than their control."""
+    """A model that hardly beats a trigram of its training text, and rows that do not beat their control."""
     rows, found = _fair_rows(report, report["rows"]), _against_trigram(report)
     if found is not None:
         first, _, limit, new = found
         value = first["perplexity"]
         if not _beats(value, limit):
-            # The control of the model's own row is that trigram.
+            # The trigram is the control of the model's own row, so that row is left out.
             losing = [row["row"] for row in rows[1:] if loses_to_counting(report, row) is not None]
             yield "worse-than-trigram", _trigram_values(report, *found, losing)
             return
         if not _beats(value, limit * HARDLY_BETTER):
             yield "hardly-better-than-trigram", _trigram_values(report, *found)
-        elif counting(report["rows"][0]) is None:  # else a column shows it
+        elif counting(report["rows"][0]) is None:  # otherwise a column of the table shows it
             on_new_text = f" ({number(limit)} on new text)" if new else ""
             yield "trigram", {"limit": number(report["trigram"]["perplexity"]), "new": on_new_text}
     losses = [(row["row"], loses_to_counting(report, row)) for row in rows]
@@ -79,14 +79,14 @@ def against_counting(report: Figures) -> Iterator[Finding]:
 
 
 def row_worse_than_trigram(report: Figures, name: str) -> bool:
-    """Whether a trigram of the training text gives more than a row, on new text where some was read before."""
+    """Whether a row does not beat a trigram of the training text; on new text, if some was read before."""
     found = _against_trigram(report)
     rows = [] if found is None else [row for row in _trigram_rows(report)[0] if row["row"] == name]
     return any(not _beats(row["perplexity"], found[2]) for row in rows if found is not None)
 
 
 def _trigram_rows(report: Figures) -> tuple[Sequence[Figures], float, bool]:
-    """Rows, the trigram's perplexity, and whether both are on new text, where some of the text was read before."""
+    """Rows, the trigram's perplexity, and whether both are on new text: so if some of the text was read before."""
     counted = report["trigram"]
     if repeated_share(report) and counted["perplexity_on_new_text"] is not None:
         return report["outside_repeated_paragraphs"]["rows"], counted["perplexity_on_new_text"], True
@@ -94,7 +94,7 @@ def _trigram_rows(report: Figures) -> tuple[Sequence[Figures], float, bool]:
 
 
 def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float, bool] | None:
-    """The row that stands for the model, the others, the trigram's perplexity, and whether all are on new text."""
+    """The row of the model, the other rows, the trigram's perplexity, and whether all are on new text; or None."""
     counted = report.get("trigram")
     if not counted or counted["perplexity"] is None:
         return None
@@ -106,7 +106,7 @@ def _against_trigram(report: Figures) -> tuple[Figures, Sequence[Figures], float
 def _trigram_values(
     report: Figures, first: Figures, others: Sequence[Figures], limit: float, new: bool, losing: Sequence[str] = ()
 ) -> Values:
-    """Words for the model's row, which is little better than a trigram; `losing`: others that lose to their control."""
+    """Values of the remark on a model that hardly beats a trigram; `losing`: other rows that lose to their control."""
     rest = ""
     if len(losing) == len(others) > 1:
         rest = "; nor is any other row"
@@ -120,18 +120,18 @@ def _trigram_values(
 
 
 def _remedy(report: Figures) -> str:
-    """Advice on a weak model: more passes over its text as long as they help, else more text."""
+    """Advice on a weak model: more passes over its text while they help, then more text."""
     training = report.get("training")
     if training is None or undertrained(training):
         return "Train longer, or on more text."
     read = passes(training["passes"])
-    if training["passes"] < MOST_PASSES * NEARLY:  # validated once, perhaps, which tells nothing of what comes
+    if training["passes"] < MOST_PASSES * NEARLY:  # perhaps validated only once, which says nothing of longer training
         return f"Train on more text, for more than {read} if validation falls, or another model (memlm presets)."
     return f"Train on more text, or another model (memlm presets): after {read} longer training gains little."
 
 
 def counted_orders(report: Figures) -> Iterator[Finding]:
-    """Controls of other orders than three, where they were asked for."""
+    """Controls with n-grams of orders other than three, if they were asked for."""
     found = [(row["row"], (row.get("control") or {}).get("orders")) for row in report["rows"]]
     rows = []
     for name, orders in found:
@@ -142,7 +142,7 @@ def counted_orders(report: Figures) -> Iterator[Finding]:
 
 
 def counted_texts(report: Figures) -> Iterator[Finding]:
-    """The text that each control counts in, where rows differ by that."""
+    """The text in which each control counts, if it differs between rows."""
     rows = [row for row in report["rows"] if row.get("control")]
     counted: dict[str, list[str]] = {}
     for row in rows:
@@ -169,7 +169,7 @@ def _counted(control: Figures) -> str:
 
 
 def compared_with(report: Figures) -> Iterator[Finding]:
-    """The row that every change of the table is against, and whether it is a fair one."""
+    """The row that every change is measured against, and whether it is a fair baseline."""
     baseline = report.get("baseline")
     if baseline is not None:
         first, model, method = baseline["row"]["row"], f"{baseline['model']} ({baseline['report']})", baseline["method"]
@@ -189,7 +189,7 @@ def compared_with(report: Figures) -> Iterator[Finding]:
 
 
 def intervals(figures: Figures) -> Iterator[Finding]:
-    """How intervals were drawn, of a report or a comparison, and whether of enough units."""
+    """How the intervals of a report or a comparison were drawn, and whether there were enough units."""
     drawn = figures.get("change_intervals") or figures.get("bootstrap")
     if not drawn:
         return
@@ -212,7 +212,7 @@ def _units(drawn: Figures) -> str:
 
 
 def tied(report: Figures) -> tuple[str, list[str]] | None:
-    """The row with the lowest perplexity, and those that may lie above it by chance alone; None without such."""
+    """The row with the lowest perplexity, and the rows that may be above it by chance alone; None if there are none."""
     rows = (report.get("change_intervals") or {}).get("rows", ())
     ties = [row["row"] for row in rows if row.get("above_lowest") and row["above_lowest"][0] <= 0]
     baseline = [report["baseline"]["row"]] if report.get("baseline") else []
@@ -223,14 +223,14 @@ def tied(report: Figures) -> tuple[str, list[str]] | None:
 
 
 def ties(report: Figures) -> Iterator[Finding]:
-    """A lowest row that is not surely the best."""
+    """A lowest row that is not significantly better than another."""
     found = tied(report)
     if found is not None:
         yield "ties", {"lowest": found[0], "others": joined(found[1])}
 
 
 def undertrained_model(report: Figures) -> Iterator[Finding]:
-    """A model that was not trained to its end, on which a memory gains more."""
+    """An undertrained model, on which a memory gains more than on a converged one."""
     training = report.get("training")
     if training and undertrained(training):
         falling = ", and validation was still falling" if training["still_falling"] else ""
@@ -244,7 +244,7 @@ def undertrained_model(report: Figures) -> Iterator[Finding]:
 
 
 def learned_weight(report: Figures) -> Iterator[Finding]:
-    """The gain of a learned weight where it was not fitted, and the worth of searches."""
+    """The gain of a learned weight on held-out tokens, and the perplexity when fewer tokens are searched for."""
     figures = report.get("learned_weight")
     if not figures:
         return
@@ -272,7 +272,7 @@ def learned_weight(report: Figures) -> Iterator[Finding]:
 
 
 def pointers_followed(report: Figures) -> Iterator[Finding]:
-    """How many tokens were searched for where the others followed pointers."""
+    """The share of tokens that were searched for, if the others followed pointers."""
     share = report.get("searched_share")
     if share is not None:
         yield "pointers-followed", {"share": f"{share:.1%}"}
@@ -282,7 +282,7 @@ def pointers_followed(report: Figures) -> Iterator[Finding]:
 
 
 def over_seeds(found: Figures) -> Iterator[Finding]:
-    """Rows whose mean does not beat that of their control, or hardly does."""
+    """Rows whose mean over seeds does not beat, or hardly beats, the mean of their control."""
     for group in found["groups"]:
         pairs = {row["row"]: row["against_counting"] for row in group["rows"] if row["against_counting"] is not None}
         if beaten := [name for name, pair in pairs.items() if loses(*pair)]:
@@ -294,7 +294,7 @@ def over_seeds(found: Figures) -> Iterator[Finding]:
 
 
 def _fair_rows(report: Figures, rows: Sequence[Figures]) -> Sequence[Figures]:
-    """Rows of a model as it was trained to be read; the first stands for it."""
+    """Rows that read a model as it was trained to be read; the first represents the model."""
     return rows[1:] if len(rows) > 1 and trained_with_memory(report.get("method", "")) else rows
 
 

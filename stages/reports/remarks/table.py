@@ -1,6 +1,6 @@
-"""Every remark by its code: how severe it is, and its sentence. The conditions stand in the files beside this one.
+"""Every remark by its code, with its severity and its sentences. The conditions are in the other files of this folder.
 
-A sentence has one idea and twenty words at most, figures and names apart; a remark has two sentences at most.
+A remark has at most two sentences, each of one idea and at most twenty words, figures and names not counted.
 """
 
 from collections.abc import Sequence
@@ -208,23 +208,23 @@ REPORT: Sequence[Condition] = (
     scored_text.memory_words,
     scored_text.word_perplexity,
 )
-"""Over the content of `metrics.json`."""
+"""Conditions on the content of `metrics.json`."""
 MODEL = (tuning.long_enough, scored_text.unknown_rates)
-"""Over the metrics of a model, with the `unknown_rate` of the `split` that it is validated on."""
+"""Conditions on the metrics of a model, with the `unknown_rate` of its validation `split`."""
 COMPARISON = (gains.intervals, scored_text.unknown_rates)
-"""Over a comparison of two reports."""
+"""Conditions on a comparison of two reports."""
 SEEDS = (gains.over_seeds, scored_text.unknown_rates)
-"""Over a comparison of groups of seeds, each with its `label`."""
+"""Conditions on a comparison of groups of seeds, each with its `label`."""
 
 
 def remarks_on(conditions: Sequence[Condition], figures: Figures) -> list[Remark]:
-    """All that figures give reason for: the severest first, else in the order of the sentences."""
+    """All remarks whose conditions hold, the most severe first, then in the order of `SENTENCES`."""
     order = list(SENTENCES)
     made = [remark(code, values) for condition in conditions for code, values in condition(figures)]
     return sorted(made, key=lambda one: (-one.severity, order.index(one.code)))
 
 
 def remark(code: str, values: Values) -> Remark:
-    """A remark, the gaps of its sentence filled."""
+    """The remark of a code, with its sentence filled in."""
     severity, text, short = SENTENCES[code]
     return Remark(code, severity, text.format_map(values), short.format_map(values))
