@@ -51,7 +51,7 @@ def resolve_exclusion(
     matched: Artifact | None = None,
     paired: bool = False,
 ) -> str | None:
-    """The exclusion of rows that tokens must not find; None if no datastore contains the scored or tuned split.
+    """The exclusion of rows that tokens must not find; None if no memory contains the scored or tuned split.
 
     Args:
         exclude: the requested exclusion. None: for pairs it is `document`, because every row of a sentence reveals the
