@@ -29,8 +29,8 @@ number of tokens there."""
 GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
 """Useful passes to make before a longer part of a text is taken, and the minimum for any trial.
 
-More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 % fewer bits a character
-than six or seven (tinyshakespeare, a novel; one seed each).
+More passes over less text are worse: with equal updates, four over twice the text left 10 to 12 % fewer bits a
+character than six or seven (tinyshakespeare, a novel; one seed each).
 """
 GOOD_FOR_TWO = float(MOST_PASSES)
 """Useful passes of each model before a second one is trained: after fewer, a report calls both undertrained."""

@@ -1,4 +1,4 @@
-"""ELLE: a language model that grows before a domain, recovers its function on memory, and learns together with memory."""
+"""ELLE: a language model that grows before a domain, recovers on memory, and learns together with memory."""
 
 import math
 from collections.abc import Sequence
