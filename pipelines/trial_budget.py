@@ -24,8 +24,7 @@ TokenBytes = Callable[[int], float]
 Shares = tuple[float, float]
 """Shares of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
-"""Largest share of a whole text, for valid and for test each; of a part of one, whose rest is not read; minimum
-number of tokens there."""
+"""Largest share of a whole text for each of valid and test; of a part of a text; and minimum tokens of each."""
 GOOD_PASSES, FEWEST_PASSES = 4.0, 1.0
 """Useful passes to make before a longer part of a text is taken, and the minimum for any trial.
 
