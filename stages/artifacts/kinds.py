@@ -1,4 +1,4 @@
-"""The kinds of artifacts, the stages that make them, and the format versions that are written and read here."""
+"""The kinds of artifacts, the stages that make them, and the format versions that this memlm writes and reads."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Kind(NamedTuple):
     command: str
     """The usual command that makes one; other stages may make the same kind."""
     format_version: int
-    """Number that rises when the same settings give other bytes or names, and when a default changes."""
+    """Format version; it rises when the same settings give other bytes or names, and when a default changes."""
 
 
 KINDS = {
