@@ -208,7 +208,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25"
 
 
 def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
-    """The first and the last document of each segment, int64 [S, 2]."""
+    """Numbers of the first and the last document of each segment, int64 [S, 2]."""
     from stages.text.packing import document_spans
 
     if _is_pairs(job.inputs["tokens"]):

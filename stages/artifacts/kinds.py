@@ -43,7 +43,7 @@ STAGES = Registry(
 )
 """Settings and code of each stage, by the name of its command. A manifest names the stage that made the artifact.
 
-The settings are free of torch.
+Importing the settings does not import torch.
 """
 
 FORECASTS = Registry(
@@ -66,4 +66,4 @@ FORECASTS = Registry(
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
-"""Roles of inputs that their outputs no longer need: such artifacts may be removed."""
+"""Roles of inputs that are not needed to read the output; these artifacts may be removed."""

@@ -49,8 +49,8 @@ class Schema:
 
     metrics: type[Figures] = Figures
     arrays: Callable[[Any, str], Expected | None] = _any_array
-    """Expected form of an array, from the artifact and the array's name (`tokens.zarr/train/ids`); None: it is not
-    checked."""
+    """Expected form of an array, from the artifact and the array's name (`tokens.zarr/train/ids`); None: any shape,
+    dtype and values are accepted."""
 
 
 # Checks of values

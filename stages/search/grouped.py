@@ -55,7 +55,7 @@ KEY_SCORES = 16
 
 
 def can_group(index: Any) -> bool:
-    """Whether the lists of this index can be decoded here."""
+    """Whether `DecodedLists` can decode the lists of this index."""
     kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if type(index) not in kinds:
         return False
@@ -109,7 +109,7 @@ class GroupedSearcher(ScanningSearcher):
         try:
             return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
-            middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+            middle = len(queries) // 2  # many keys are equal, so fewer queries are searched at a time
         halves = [
             self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, pool)
             for part in (slice(None, middle), slice(middle, None))

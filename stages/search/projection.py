@@ -180,7 +180,7 @@ def multiply(
     >>> out.tolist()
     [1.0, 2.0, 1.0]
     """
-    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round to fewer digits on the way
+    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round float32 to fewer digits
     left, right, into = torch.from_numpy(queries), torch.from_numpy(keys).T, torch.from_numpy(out)
     row = first = 0
     for which, part in tiles:

@@ -132,7 +132,7 @@ def rows_of(pairs: Tensor, rows: int) -> Tensor:
     [8, -1]
     """
     if rows < 1 << 31:
-        return pairs.int()  # the lower half; that of a missing one is -1
+        return pairs.int()  # the lower 32 bits, which are -1 for a missing row
     wide = pairs & NO_ROW
     return wide.masked_fill_(wide == NO_ROW, -1)
 
