@@ -1,7 +1,7 @@
 """Stage pack-batches: tokens -> batches.
 
-Finds the most similar segments for each segment of the training split, and orders all segments so that similar ones
-follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
+Finds the segments most similar to each segment of the training split. Then it orders all segments so that similar
+ones follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
 """
 
 import time

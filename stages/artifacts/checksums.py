@@ -141,7 +141,7 @@ def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[
 
 
 def _renew_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry], stamps: dict[str, Stamp]) -> None:
-    """Stamp hashed files once they are on the disk, since a power loss could cut a file that was just copied."""
+    """Stamp hashed files once they are on the disk, since a power loss could cut a new copy."""
     new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
     with suppress(OSError):
         for path in new:

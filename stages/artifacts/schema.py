@@ -1,7 +1,7 @@
 """Schemas: types and ranges of the metrics and arrays that a stage writes, since a correct digest cannot ensure them.
 
 Each stage declares its own (`Stage.schema`). Its `Config` checks settings. Metrics are checked when an artifact is
-found, shapes of arrays when they are opened, and values when they are read, a slice at a time.
+found, and shapes of arrays when they are opened. Values are checked in each slice that is read.
 """
 
 from collections.abc import Callable

@@ -65,8 +65,8 @@ def can_group(index: Any) -> bool:
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
-    If a query finds fewer than k allowed rows in its `probe` nearest lists, the number of lists is multiplied by four
-    until it suffices or all are read.
+    A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched again in four times
+    the lists, up to all of them.
 
     Args:
         lists: the index's lists; None: they are in memory with the index.

@@ -174,8 +174,8 @@ class QueryBlock:
     def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
         """Bound on the terms of rough scores, for keys within a radius of the origin.
 
-        Under l2 a near key is no farther from the origin than the query's length plus its distance to the query. A
-        small inner product, however, may be a sum of large terms.
+        Under l2 the length of a near key is at most that of the query plus their distance. A small inner product,
+        however, may be a sum of large terms.
         """
         if self.metric == "l2":
             return self.lengths * (self.lengths + 2 * self.far)
