@@ -55,7 +55,7 @@ class Plan(Settings):
     said: list[str]
     """Lines about the text, the models and the time."""
     page: list[str] = Field(default_factory=list)
-    """Those lines that the page shows, too."""
+    """Lines of `said` that the page shows, too."""
     ample: list[str] = Field(default_factory=list)
     """Advice on more minutes, repeated with the results; empty if more minutes would not help."""
 
