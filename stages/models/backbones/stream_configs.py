@@ -144,9 +144,9 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
 
 
 class MemoryTransformerConfig(DistancesConfig, BlockSizes):
-    """A Transformer-XL with memory tokens: learned rows that read the positions before a segment, and are read in it.
+    """A Transformer-XL with memory tokens: learned rows that read earlier positions, for the segment to read.
 
-    Source: Burtsev et al. 2020 (arXiv:2006.11527), whose encoders these are decoders of.
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), whose models are encoders; these are decoders.
     """
 
     backbone: Literal["memory-transformer"] = "memory-transformer"

@@ -50,10 +50,14 @@ def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int
 def delayed(
     told: Tensor, lag: int, number: int, document_offset: Int64[Tensor, "b n"] | None, nothing: int = 0
 ) -> Tensor:
-    """Delayed rows, `lag` positions before each of the last `number`, [B, n, …]; `nothing` before a document began.
+    """Rows `lag` positions before each of the last `number` positions, [B, n, …].
 
     Args:
-        told: of these positions and at least `lag` before them, [B, m + n, …].
+        told: rows of these positions and of at least `lag` earlier ones, [B, m + n, …].
+        lag: number of positions back.
+        number: n.
+        document_offset: offset of each position within its document; None: one document.
+        nothing: value before the start of a document.
 
     >>> delayed(torch.tensor([[7, 8, 9]]), 1, 2, torch.tensor([[0, 1]]), -1).tolist()
     [[-1, 8]]
@@ -113,7 +117,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             return super()._apply(fn, recurse)
         table = self._parameters.pop("table")
         super()._apply(fn, recurse)
-        self._parameters = {"table": table, **self._parameters}  # the first, as optimizers number them
+        self._parameters = {"table": table, **self._parameters}  # first again: optimizers number parameters
         return self
 
     def apart(self) -> Apart:

@@ -93,7 +93,7 @@ class MemSizer(RecurrentAttention[Summed]):
         return Summed(x.new_zeros(len(x), self.slots, x.shape[2], dtype=self.query.weight.dtype))
 
     def going_on(self, x: Tensor, memory: Summed, place: int) -> tuple[Tensor, Summed]:
-        """The same for the next n positions [B, n, d] of a window; one by one, each takes as long as the first."""
+        """Outputs for the next n positions [B, n, d] of a window, and the memory; each position takes the same time."""
         with torch.autocast(x.device.type, enabled=False):  # low precision would lose digits of long sums
             x = x.to(self.query.weight.dtype)
             weights = self.weights(x)

@@ -129,7 +129,7 @@ class RelativeSettings(StreamAttentionSettings):
     name: Literal["relative"] = "relative"
 
     def memory_spec(self, model: "AttentionConfig", context: int) -> Nothing:
-        """Empty: it reads only the cached inputs, which every block has."""
+        """No memory: it reads only the cached inputs, which every block has."""
         return Nothing()
 
 
@@ -222,7 +222,7 @@ def remembers(model: BackboneConfig, context: int) -> bool:
 
 
 def reads_in_pieces(model: BackboneConfig) -> bool:
-    """Whether it reads a window in pieces, too, each from the state after the one before; `{}` begins the window."""
+    """Whether a model can read a window in pieces, each from the state after the previous one; `{}` is the first."""
     if not isinstance(model, AttentionConfig):
         return False
     return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))
