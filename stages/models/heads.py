@@ -122,7 +122,7 @@ class Span(nn.Module):
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(2, width), std=STD))
 
     def forward(self, hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L 2"]:
-        """Scores of each position as the first and as the last of the answer; `mask`: those that may be."""
+        """Scores of each position as first and as last of the answer; `mask`: allowed positions (None: all)."""
         scores = nn.functional.linear(hidden, self.weight)
         return scores if mask is None else scores.masked_fill(~mask[..., None], -torch.inf)
 

@@ -69,7 +69,7 @@ class Block(ChosenLayers):
 class Transformer(Backbone, Compilable):
     """Embeddings -> (f, g); carries no state from window to window.
 
-    If all attention layers are recurrent, it can also read a window in pieces, each from the state after the previous.
+    If all attention layers are recurrent, it can also read a window in pieces, and then carries a state between them.
     """
 
     def __init__(self, config: TransformerConfig) -> None:

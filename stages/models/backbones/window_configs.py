@@ -83,7 +83,7 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
 
 
 class HuggingFaceConfig(Stateless, BackboneConfig):
-    """A causal language model of transformers, with our vocabulary; only made by `import-model`."""
+    """A causal language model of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface"] = "huggingface"
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -114,7 +114,7 @@ class HuggingFaceConfig(Stateless, BackboneConfig):
 
 
 class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
-    """An encoder-decoder of transformers, with our vocabulary; only made by `import-model`."""
+    """An encoder-decoder of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
     architecture: dict[str, Any] = Field(default_factory=dict)
