@@ -56,7 +56,7 @@ class SegmentedConfig(BackboneConfig):
     way: ClassVar[Way] = "stream"
     left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
 
-    if TYPE_CHECKING:  # fields of each backbone, which says what they mean to it
+    if TYPE_CHECKING:  # fields of each backbone, which documents their meaning
         layers: int
         segment_length: int | None
         mem_length: int | None
