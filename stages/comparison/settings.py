@@ -30,7 +30,7 @@ class ComparisonSettings(Settings):
 
     @property
     def bootstrap(self) -> "Bootstrap":
-        """How intervals are made."""
+        """The bootstrap of these settings."""
         from stages.evaluation.figures.intervals import Bootstrap
 
         return Bootstrap(self.samples, self.confidence, self.seed)
