@@ -237,7 +237,7 @@ def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]
 
 
 def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[int, int, str], list[Any]]:
-    """Answers to the test of each task, in order, by (row, number of the place after which weights are read, task)."""
+    """Answers to the test of each task, in order, by (row, number of the place after training, task)."""
     found: dict[tuple[int, int, str], list[Any]] = {}
     for shard in plan.tests:
         key = shard.row, plan.places.index(shard.after), plan.order[shard.task]

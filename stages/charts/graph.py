@@ -1,7 +1,7 @@
 """Drawing of an acyclic graph from left to right, sources before the nodes that come from them.
 
-Nodes are in columns by depth. A line that passes a column gets its own place there, between the boxes (the dummy nodes
-of Sugiyama, Tagawa and Toda 1981). Each column is sorted by the mean height of the nodes' sources.
+Nodes are in columns by depth. A line that passes a column gets its own place there, between the boxes: a dummy node of
+Sugiyama, Tagawa and Toda 1981. Each column is sorted by the mean height of the nodes' sources.
 """
 
 from collections.abc import Mapping, Sequence

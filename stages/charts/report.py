@@ -1,6 +1,6 @@
 """Charts of one report, except those of probes, and charts of several reports.
 
-As in Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
+Source: Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
 """
 
 import math

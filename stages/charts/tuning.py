@@ -13,7 +13,7 @@ from stages.numbers import number
 
 @dataclass(frozen=True)
 class Axis:
-    """One hyperparameter: its name in the report, and its values; None stands for an infinite temperature."""
+    """One hyperparameter: its name in the report, and its values; None means an infinite temperature."""
 
     name: str
     values: Sequence[float | None]

@@ -254,7 +254,7 @@ def require_same_tasks(a: Artifact, b: Artifact) -> None:
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Figures of A, of B, and B - A, for readings of the same name, or else for the first reading of each; JSON.
+    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each; JSON.
 
     `control` has the same figures for the most frequent label, if there is one.
 

@@ -61,8 +61,8 @@ def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tu
     """Complete the options for the evaluated model: the number of neighbours from training, the split's first tokens.
 
     Args:
-        read: what the evaluation reads, by role.
-        splits: the one that is scored, then the one that is tuned on, if any; none: a text that is no split.
+        read: artifacts that the evaluation reads, by role.
+        splits: the scored split, then the tuning split, if any; empty: a text from outside the corpus.
     Raises: UsageError for options of a gate that the model does not have, or a passage outside the split; ArtifactError
         if the stored neighbours are too few, or hold the answers.
     """

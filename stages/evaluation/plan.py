@@ -275,7 +275,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
-    """Size in bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
+    """Bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
     read = job.inputs.artifacts
     tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
     own = state_bytes(read["model"], job.config.windows, tokens)

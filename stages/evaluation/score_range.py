@@ -72,7 +72,7 @@ class RangeScores:
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
     """Sums over tokens [start, stop) for the report, JSON; see `stages.evaluation.figures.report.Totals`.
 
-    Sums are in float64; None stands for a sum that is not finite.
+    Sums are in float64; None means a sum that is not finite.
 
     Args:
         scores: scores of the c counted tokens.

@@ -49,7 +49,7 @@ class Source:
 
     @property
     def own_text(self) -> str:
-        """`--exclude window:128` if a datastore of the scored text was read, so that its gain is not real; else empty."""
+        """`--exclude window:128` if a datastore of the scored text was read, whose gain is not real; else empty."""
         exclude = self.metrics.get("exclude")
         return f"--exclude {exclude}" if exclude else ""
 

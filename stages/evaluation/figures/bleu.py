@@ -22,7 +22,7 @@ class Scores(NamedTuple):
     chrf: float
     brevity_penalty: float
     length_ratio: float
-    """Number of tokens of the translations divided by that of the references, in tokens of BLEU."""
+    """Tokens of the translations per token of the references, as BLEU counts tokens."""
     signature: str
     chrf_signature: str
 

@@ -121,7 +121,7 @@ ACCURACY_AT = (1, 8, 64, 1024)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Retrieval accuracy is that of memory row `row`, at each number of neighbours in `at`; empty: of none."""
+    """Settings of retrieval accuracy: memory row `row`, and numbers of neighbours `at`; empty: none is reported."""
 
     row: int
     at: tuple[int, ...]

@@ -25,7 +25,7 @@ DRAWS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Settings of a bootstrap: `samples` resamples, each of as many units as there are, drawn with replacement."""
+    """Settings of a bootstrap: number of resamples; each draws all U units with replacement."""
 
     samples: int = 10_000
     confidence: float = 0.95
@@ -202,8 +202,8 @@ def _intervals(
 
     Args:
         rows: sums of nats in each of U units, float64 [G, R, U].
-        first: the same of what they are compared with, float64 [G, 1, U].
-        tokens: how many each sum is of, float64 [G, U].
+        first: the same sums of the row that they are compared with, float64 [G, 1, U].
+        tokens: number of tokens in each sum, float64 [G, U].
     """
     groups, count = rows.shape[:2]
     with np.errstate(invalid="ignore"):

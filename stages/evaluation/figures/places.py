@@ -79,9 +79,9 @@ class LastWords:
 
 
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
-    """The last word of every document of a split that has one.
+    """The last word of every document of a split; documents without a word are left out.
 
-    Raises: UsageError if the tokenizer does not tell words apart; DataError if no document has a word.
+    Raises: UsageError if the tokenizer does not separate words; DataError if no document has a word.
     """
     from stages.text.words import last_words
 

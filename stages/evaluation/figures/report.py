@@ -46,7 +46,7 @@ class Totals:
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
     """The sum of numbers, or of lists and tables of numbers, element by element.
 
-    In a list, None stands for a number that is not finite. Elsewhere it is unknown, and so is the sum.
+    In a list, None means a number that is not finite. Elsewhere it means unknown, and the sum is unknown, too.
     """
     if unknown is None and None in values:
         return None
@@ -131,7 +131,7 @@ def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[st
 
 
 def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] | None:
-    """The rows again without the tokens of a part (`unknown`, `ends`), and the share of each gain that it makes up."""
+    """The rows again without the tokens of a part (`unknown`, `ends`), and the part's share of each gain."""
     if part not in totals.parts:
         return None
     nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]

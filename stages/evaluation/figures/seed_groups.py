@@ -124,7 +124,7 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
 def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Figures of a row over the seeds.
 
-    Its change is against the first row of the first group, run by run, if each run has a partner with the same seed.
+    Its change is against the first row of the first group, run by run, if all seeds are in both.
     """
     baseline = first[0].metrics["rows"][0]["row"]
     rows = [_reported(report, name) for report in group]

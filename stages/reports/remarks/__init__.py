@@ -62,6 +62,6 @@ MATCHED = 0.01
 MANY_UNKNOWN = 0.01
 """Share of unknown tokens above which a perplexity is misleading."""
 NOTABLY_REPEATED = 0.05
-"""Share of the scored tokens in paragraphs that were read before, from which a title adds the gain on new text."""
+"""Share of the scored tokens in repeated paragraphs, from which a title adds the gain on new text."""
 NOTABLE_GAIN = 0.005
-"""Share of perplexity that the last doubling of an amount must gain, for a larger amount to be worth its time."""
+"""Share of perplexity that the last doubling of an amount must gain, so that a larger one is worth a try."""

@@ -122,7 +122,7 @@ def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, la
 
 
 def _last_doubling(points: Sequence[Figures], over: str) -> float:
-    """The share by which the last point's perplexity is below that of the point with half the amount."""
+    """The share of perplexity gained between the point with half the amount and the last point."""
     last = points[-1]
     half = [point for point in points if point[over] <= last[over] / 2] or points[:1]
     return float(1 - last["perplexity"] / half[-1]["perplexity"])
