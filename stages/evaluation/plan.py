@@ -56,7 +56,7 @@ class RangePass:
     words: str
     """Words shown while the pass runs, before the name of the split."""
     contexts: bool
-    """Whether features of contexts are computed, where a weight needs them."""
+    """Whether features of contexts are computed, for weights that need them."""
     split: str
     tokens: int
     step: int

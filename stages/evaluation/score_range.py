@@ -25,9 +25,9 @@ from stages.retrieval.weights.policy import Weight, WeightPolicy
 class RowScores:
     """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over all tokens.
 
-    Columns: `log_p` [c] and `log_p_mem` [c, readings] in nats; `first_matches` [c], place of the first entry of the
-    first reading that is right; `correct` [c], whether the target is the argmax, where last words count; `weights` [c]
-    of the last reading, where it is another for each context.
+    Columns: `log_p` [c] and `log_p_mem` [c, readings], in nats. `first_matches` [c]: place of the first reading's first
+    entry with the target. `correct` [c]: whether the target is the argmax, if last words count. `weights` [c]: weights
+    of the last reading, if they are learned by context.
     """
 
     columns: Mapping[str, Tensor]

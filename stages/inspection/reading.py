@@ -248,7 +248,7 @@ def continuation_scores(
     A model with windows of L inputs reads the last L inputs, perhaps without `<eos>`; a longer continuation is read in
     several windows. A backbone that carries state reads the whole text.
 
-    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether no token is likelier, bool [c].
+    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether each is the argmax, bool [c].
     """
     ids = [*context, *continuation]
     kept = len(ids)

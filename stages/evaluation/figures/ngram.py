@@ -196,7 +196,7 @@ class Ranks(NamedTuple):
     """Ranks of n values among equal values."""
 
     rank: np.ndarray
-    """int64 [n]: how many equal values are before each."""
+    """int64 [n]: number of equal values before each."""
     order: np.ndarray
     """int64 [n]: a stable sort of the values' indices, so that equal values are next to each other."""
     begins: np.ndarray

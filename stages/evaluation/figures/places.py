@@ -69,7 +69,7 @@ class LastWords:
         return np.searchsorted(self.spans[:, 0], tokens, side="right") - 1
 
     def counted_unknown(self, ids: Any, unk: int) -> "LastWords":
-        """The same with the number of last words that hold `<unk>`; ids [T], read in pieces."""
+        """The same last words, with the number of those that contain `<unk>`; ids [T] are read in pieces."""
         found = [np.empty(0, np.int64)]
         for start in range(0, int(ids.shape[0]), READ_AHEAD_IDS):
             piece = np.asarray(ids[start : start + READ_AHEAD_IDS])

@@ -207,7 +207,7 @@ HEADLINE = (
 
 
 class TunedRow(NamedTuple):
-    """Figures of a row on the tuning split; perplexities are None where they are not known."""
+    """Figures of a row on the tuning split; a perplexity is None if it is not known."""
 
     perplexity: float | None
     """Perplexity with the chosen settings."""
@@ -234,7 +234,7 @@ class Tuned(NamedTuple):
 
 
 def tuning_figures(tuned: Tuned | None, largest: Mapping[str, int]) -> dict[str, Any]:
-    """The `tuning` of `metrics.json`.
+    """The entry `tuning` of `metrics.json`.
 
     Args:
         tuned: None if no number was tuned.
@@ -258,7 +258,7 @@ def learned_figures(
     nll: Sequence[float],
     tokens: int,
 ) -> dict[str, Any]:
-    """The `learned_weight` of `metrics.json`.
+    """The entry `learned_weight` of `metrics.json`.
 
     Args:
         name: name of the weight, as in `--memory`.

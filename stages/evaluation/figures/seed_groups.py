@@ -12,7 +12,7 @@ from stages.evaluation.fields import counting, held_against_counting
 
 
 class Spread(NamedTuple):
-    """Mean and spread of n numbers; deviation and interval are None for a single one."""
+    """Mean and spread of n numbers; deviation and interval are None if n is 1."""
 
     n: int
     mean: float
@@ -124,7 +124,7 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
 def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Figures of a row over the seeds.
 
-    Its change is against the first row of the first group, run by run, if all seeds are in both.
+    Its change is against the first row of the first group, between runs with the same seed; None if a run has no partner.
     """
     baseline = first[0].metrics["rows"][0]["row"]
     rows = [_reported(report, name) for report in group]

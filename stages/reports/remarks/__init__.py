@@ -64,4 +64,4 @@ MANY_UNKNOWN = 0.01
 NOTABLY_REPEATED = 0.05
 """Share of the scored tokens in repeated paragraphs, from which a title adds the gain on new text."""
 NOTABLE_GAIN = 0.005
-"""Share of perplexity that the last doubling of an amount must gain, so that a larger one is worth a try."""
+"""Share of perplexity that the last doubling of an amount must gain to make a larger one worth a try."""
