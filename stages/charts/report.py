@@ -151,7 +151,7 @@ def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float
 
 
 def weight_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """Charts of how the weight of a memory was tuned and learned.
+    """Charts of the tuning and learning of a memory's weight.
 
     `learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`.
     """

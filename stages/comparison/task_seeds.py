@@ -15,7 +15,7 @@ from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Mean and spread over the seeds of each figure and each test, after the last task; JSON.
 
-    Changes are against the first row of the first group, between runs with the same seed; None if a run has no partner.
+    Changes are against the first row of the first group, between runs with equal seeds; None if one has no partner.
 
     Args:
         matrices: matrices of the same tasks, in any order.

@@ -66,7 +66,7 @@ def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tu
     Raises: UsageError for options of a gate that the model does not have, or a passage outside the split; ArtifactError
         if the stored neighbours are too few, or hold the answers.
     """
-    from stages.lineage.evaluation import MODELS_OWN  # artifacts, which `--help` does without
+    from stages.lineage.evaluation import MODELS_OWN  # not needed by `--help`
     from stages.lineage.neighbors import require_neighbors
 
     model = read["model"]

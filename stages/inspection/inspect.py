@@ -38,7 +38,7 @@ class MemoryView:
 
 @dataclass(frozen=True)
 class TokenView:
-    """One token of a passage and where its probability comes from.
+    """One token of a passage, and the sources of its probability.
 
     `model`: probability by the model alone, with the memory in its hidden states. `final`: probability with all
     memories. `gain`: log(final / model), in nats. `columns`: figures of probes, by name. `contexts`: entries with the

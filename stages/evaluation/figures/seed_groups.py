@@ -124,7 +124,7 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
 def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Figures of a row over the seeds.
 
-    Its change is against the first row of the first group, between runs with the same seed; None if a run has no partner.
+    Its change is against the first row of the first group, between runs with equal seeds; None if one has no partner.
     """
     baseline = first[0].metrics["rows"][0]["row"]
     rows = [_reported(report, name) for report in group]

@@ -45,7 +45,7 @@ class TokenScores:
 
     @property
     def counted(self) -> str:
-        """Which tokens count: `all` or `last-word`."""
+        """Name of the counted tokens: `all` or `last-word`."""
         return str(self.report.config["score"])
 
     @property
