@@ -24,11 +24,11 @@ from stages.errors import UsageError
 from stages.interrupts import raise_terminated
 
 COMPLETION = "_MEMLM_COMPLETE"
-"""Variable that a shell sets to ask for completions."""
+"""Environment variable that a shell sets to ask for completions."""
 Handler = Callable[[int, FrameType | None], object]
 HELP = {"help_option_names": ["-h", "--help"]}
 PASSED_ON = {**HELP, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Settings of a command whose words are those of another."""
+"""Settings of a command that parses its words as another command does."""
 
 
 class AllCommands(CommandsByName):
@@ -63,14 +63,14 @@ class AllCommands(CommandsByName):
     settings: ClassVar = {"plan": {"context_settings": PASSED_ON}}
 
     def resolve_command(self, context: Any, words: list[str]) -> Any:
-        """The command of some words; one of `memlm artifacts` is named as such."""
+        """The command that some words name; the name of one of `memlm artifacts` suffices for a hint."""
         if words[0] not in self.names and words[0] in self.commands["artifacts"].commands:  # type: ignore[attr-defined]
             raise UsageError(f"There is no command {words[0]}; did you mean memlm artifacts {shlex.join(words)}?")
         return super().resolve_command(context, words)
 
     def function(self, name: str) -> Any:
         found = None if name in COMMANDS else super().function(name)
-        if self.lists and not isinstance(found, typer.Typer):  # options, made from settings, would take longest
+        if self.lists and not isinstance(found, typer.Typer):  # making options from settings takes longest
 
             def summary() -> None: ...
 
@@ -125,7 +125,7 @@ def check_origin() -> None:
 
 def invoke(arguments: Sequence[str]) -> None:
     """Parse and run, leaving exceptions as they are (Typer's own `main` would turn some into others)."""
-    # First: a package that hides ours would fail somewhere deep, with words about something else.
+    # First: otherwise a package that hides ours fails somewhere deep, with an unrelated message.
     check_origin()
     command = typer.main.get_command(app)
     defaults = read_defaults(command)
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = 2 if arguments[:1] == ["artifacts"] else 1
     name = " ".join(["memlm", *takewhile(lambda word: word[:1] != "-", arguments[:words])])
     if argv is None:
-        # What options are made of is no garbage: a search for it at exit takes a fifth of the time of a help page.
+        # Objects of options live until the end. A search for garbage at exit takes a fifth of a help page's time.
         atexit.register(gc.freeze)
     code = guarded(lambda: _invoke_stoppably(arguments, at_the_end=argv is None), name)
     if argv is None:
@@ -154,14 +154,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def end_zarr() -> None:
-    """End the thread in which zarr reads and writes, if it runs: no more can be read then.
+    """End the thread in which zarr reads and writes, if it runs. Nothing can be read afterwards.
 
-    At exit zarr waits for it for 0.2 seconds, and prints a traceback where a busy machine takes longer.
+    At exit zarr waits 0.2 seconds for it. On a busy machine that may not suffice, and zarr prints a traceback.
     """
-    # These are names of zarr's own, which another version may not have: then only the traceback is back.
+    # These names are private to zarr. A version without them may print the traceback again.
     loops, threads = (getattr(sys.modules.get("zarr.core.sync"), name, [None]) for name in ("loop", "iothread"))
     if threads[0] is not None and not threads[0].is_alive():
-        # a signal came before it was started, and zarr would fail to join it
+        # a signal came before the thread started; zarr would fail to join it
         loops[0] = threads[0] = None
     if loops[0] is not None and threads[0] is not None:
         loops[0].call_soon_threadsafe(loops[0].stop)
@@ -172,8 +172,8 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
     """SIGINT and SIGTERM end the command by an exception.
 
     Args:
-        at_the_end: the process ends when this has returned. Signals are then ignored from there on: what was asked for
-            is done, and its exit code stands.
+        at_the_end: the process ends when this has returned. Later signals are ignored: the work is done, and its exit
+            code stands.
     """
     handlers: dict[signal.Signals, Handler] = {signal.SIGTERM: raise_terminated, **_interrupts()}
     previous = {signum: signal.signal(signum, handler) for signum, handler in handlers.items()}
@@ -183,14 +183,14 @@ def _invoke_stoppably(arguments: Sequence[str], *, at_the_end: bool) -> None:
         for signum, handler in previous.items():
             signal.signal(signum, signal.SIG_IGN if at_the_end else handler)
         if at_the_end:
-            # Python kills itself with SIGINT at exit if Ctrl-C ended the last text that was executed, as in imports.
+            # Python kills itself with SIGINT at exit if Ctrl-C ended the last code that ran, for example an import.
             exec("")
 
 
 def _interrupts() -> dict[signal.Signals, Handler]:
-    """How Ctrl-C is heard: as it is, if somebody else listens.
+    """Signals to handle, with their present handlers. SIGINT is left alone if somebody else handles it.
 
-    A shell without job control starts `memlm … &` with SIGINT ignored; it is heard all the same.
+    A shell without job control starts `memlm … &` with SIGINT ignored. memlm handles it all the same.
     """
     usual = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.default_int_handler)
     return {signal.SIGINT: signal.default_int_handler} if usual else {}

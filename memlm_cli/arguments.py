@@ -1,4 +1,4 @@
-"""Words of a command: settings that are said, names and references of artifacts; and the line that answers them."""
+"""Arguments of a command: settings, names and references of artifacts; and the line that answers them."""
 
 import json
 import sys
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from stages.artifacts.make import Outcome
 
 LENGTHS = (("steps", "epochs"),)
-"""Settings that say the same thing: the one that is said later, or typed, takes the place of the other."""
+"""Settings with the same meaning: the one given later, or typed, replaces the other."""
 
 
 def given_settings(common: Common, given: Mapping[str, Any], options: Mapping[str, Option] = {}) -> Settings:
-    """All that a user said about a stage's configuration, as nested tables; what is not said has its default.
+    """All settings that a user gave for a stage, as nested tables. Settings not given have their defaults.
 
-    What was typed wins over what memlm.toml says, whichever way it was typed.
+    Typed settings win over memlm.toml, whichever way they were typed.
 
     Args:
         common: has --config, --set and --precision.
         given: values of the command's own options by name; None: not given.
-        options: the settings that these give; others give the setting of their name.
+        options: options whose setting has another name; the others give the setting of their own name.
     """
     result: Settings = {}
     layers: list[Settings] = []
@@ -57,7 +57,7 @@ def _layers(common: Common, own: Mapping[str, Any], *, by_default: bool) -> list
 
 
 def _giving_way(settings: Settings, later: Settings) -> Settings:
-    """Settings without those in whose place a later layer says the same thing by another name, in groups too."""
+    """Settings without those that a later layer gives under another name, in nested groups too."""
     replaced = {name for one, other in LENGTHS for name, said in ((one, other), (other, one)) if said in later}
     return {
         name: _giving_way(value, later[name])
@@ -69,7 +69,7 @@ def _giving_way(settings: Settings, later: Settings) -> Settings:
 
 
 def _require_one(said: Settings) -> None:
-    """Raises: UsageError where two settings say the same thing."""
+    """Raises: UsageError if two settings have the same meaning."""
     for one, other in LENGTHS:
         if one in said and other in said:
             raise UsageError(f"--{one} and --{other} both say how long to train; give one of them.")
@@ -85,9 +85,9 @@ def publish_name(common: Common, artifact: "Artifact") -> None:
 
 
 def read_reference(argument: str | None, name: str = "an artifact (kind/id; memlm artifacts list)") -> str:
-    """The reference that a command works on: its argument, else the last line that the stage before it printed.
+    """The reference that a command works on: its argument, else the last line that the previous stage printed.
 
-    `name`: what to name where nothing comes.
+    `name`: what the message asks for if nothing comes.
 
     Raises: UsageError if it would be read from a terminal, ArtifactError if nothing comes.
     """
@@ -105,7 +105,7 @@ def read_reference(argument: str | None, name: str = "an artifact (kind/id; meml
 
 
 def read_question(argument: str | None, report: str | None, store: Store) -> str:
-    """As `read_reference`; where nothing is named or comes, the model that a report is of, if one is named."""
+    """Same as `read_reference`; without argument and input, the model of `report`, if one is given."""
     if argument is not None or report is None:
         return read_reference(argument)
     line = None if _terminal_asks() else _last_line()
@@ -117,9 +117,9 @@ def _terminal_asks() -> bool:
 
 
 def _last_line() -> str | None:
-    """The last line of standard input that is not blank. Raises: ArtifactError for what is no text."""
+    """The last line of standard input that is not blank. Raises: ArtifactError if it is not text."""
     try:
-        with not_working():  # the stage before it does
+        with not_working():  # the previous stage is
             lines = [line.strip() for line in sys.stdin or () if line.strip()]
     except UnicodeDecodeError:
         raise ArtifactError("Standard input is no artifact reference: it is no UTF-8.") from None
@@ -127,7 +127,7 @@ def _last_line() -> str | None:
 
 
 def require_text(option: str, value: str) -> None:
-    """Raises: UsageError if an option holds bytes that are no text."""
+    """Raises: UsageError if the value of an option holds bytes that are not text."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -135,7 +135,7 @@ def require_text(option: str, value: str) -> None:
 
 
 def tell_outcome(command: str, outcome: "Outcome", common: Common) -> None:
-    """The content of an artifact as tables on stderr, and whether it was there."""
+    """Show the content of an artifact as tables on stderr, and whether it existed before."""
     if outcome.status == "cached" and first_process():
         say(f"{command}: cached")
     show_result(outcome.artifact, named=answers_on_terminal(), verbose=common.verbose)

@@ -1,5 +1,7 @@
-"""Behaviour of all commands: imported when asked for, a sign of life, defaults from `memlm.toml`, and for stages the
-options under "Everywhere"."""
+"""Behaviour of all commands: late import, a sign of life, defaults from `memlm.toml`.
+
+Stages also have the options under "Everywhere".
+"""
 
 import atexit
 import gc
@@ -23,18 +25,18 @@ from stages.registry import load
 from stages.reporting import first_process
 
 ALTERNATIVES = (("steps", "epochs"), ("memory", "report"), ("text", "position"), ("text", "split"), ("text", "length"))
-"""Options that say the same thing; where one is typed, a default of the other is none."""
+"""Options with the same meaning: if one is typed, a default of the other is ignored."""
 SETTING = re.compile(r"(?:^|(?<=; ))\w+(?=: | is )")
-"""The name of a setting at the beginning of a complaint."""
+"""The name of a setting at the beginning of an error message."""
 HOW = ("store", "workers", "executor", "json", "json_")
-"""Parameters of which nobody needs to be reminded: a result does not depend on them."""
+"""Parameters that no result depends on, so that no reminder names them."""
 
 SHARED: Mapping[str, type] = {"common": Common, "asked": Asked}
-"""Parameters that get many options as one value, and its class."""
+"""Parameters that receive several options as one value, and the class of that value."""
 
 
 class Commands(typer.Typer):
-    """Commands that show life, and whose options may have defaults in `memlm.toml`."""
+    """Commands that show that they are at work, and whose options may have defaults in `memlm.toml`."""
 
     def command(  # type: ignore[override]  # whatever else Typer's own takes
         self, name: str | None = None, **settings: Any
@@ -49,16 +51,16 @@ class Commands(typer.Typer):
 
 
 class CommandsByName(TyperGroup):
-    """A group whose commands are imported and built when they are asked for, since one process needs one of them."""
+    """A group that imports and builds a command when it is asked for, since one process needs only one."""
 
     names: ClassVar[tuple[str, ...]]
     """Names in the order of help."""
     package: ClassVar[str]
-    """Where each has a module of its own, which holds a function of that name, or a group as `app`."""
+    """Package with a module for each command; the module holds a function of that name, or a group as `app`."""
     modules: ClassVar[Mapping[str, str]] = {}
-    """Modules of commands that have another name, hyphens aside; `module:name` where a module holds several."""
+    """Modules of commands that are not named after them; `module:name` if a module holds several."""
     settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Settings of commands for Typer, besides their functions."""
+    """Further arguments for Typer when it registers a command."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -107,7 +109,7 @@ class _Built(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._group.names:
             raise KeyError(name)
-        # Not kept: what is built for a list has a summary, and no options.
+        # Not kept: a command built for a list has a summary, but no options.
         if self._group.lists:
             return self._group.build(name)
         if name not in self._built:
@@ -122,7 +124,7 @@ class _Built(Mapping[str, Any]):
 
 
 def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A command as Typer runs it; it receives each group of options, as those under "Everywhere", as one value."""
+    """A command as Typer runs it. It receives each group of options, such as "Everywhere", as one value."""
     own = inspect.signature(function).parameters
     marks = {name: mark for name, p in own.items() if (mark := _group_of(p.annotation)) is not None}
     groups = {name: _options_of(mark) for name, mark in marks.items()}
@@ -141,12 +143,12 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             carry_out(context, values)
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
-        atexit.unregister(gc.freeze)  # what a command leaves may be closed by the last search for garbage
+        atexit.unregister(gc.freeze)  # the last garbage collection may close what a command left open
         _begin(context)
         entries = [] if context.obj is None else context.obj.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
-        # Click has put in the value of memlm.toml where it gives way; the option's own default is meant.
+        # Click filled in the value of memlm.toml; where that gives way, the option's own default holds.
         for name in {entry.parameter for entry in entries} - defaults.keys():
             if _source(context, name) == "DEFAULT_MAP":
                 values[name] = next(p.default for p in parameters if p.name == name)
@@ -182,7 +184,7 @@ def _options_of(group: OptionsOf) -> list[inspect.Parameter]:
 
 
 def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
-    """The settings of a group, from values of its options. Raises: UsageError for what makes no sense."""
+    """The settings of a group, from values of its options. Raises: UsageError for invalid values."""
     from pipelines.options import options_of
     from pipelines.settings import nested, validated
 
@@ -197,7 +199,7 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
 
 
 def _begin(context: typer.Context) -> None:
-    """Raises: UsageError for a `memlm.toml` that makes no sense, of every command but the one that examines it."""
+    """Raises: UsageError for an invalid `memlm.toml`, except in the command that examines it."""
     defaults = context.obj
     if defaults is not None and defaults.error is not None and context.info_name != "doctor":
         raise defaults.error
@@ -209,9 +211,9 @@ def words_of(context: typer.Context) -> tuple[str, ...]:
 
 
 def in_force(entries: Iterable[Default], typed: Collection[str]) -> dict[str, Default]:
-    """The defaults of a command that hold where these parameters are typed, by parameter.
+    """The defaults of a command that hold when the parameters in `typed` are typed, by parameter.
 
-    A default gives way to what is typed, and to an option that says the same thing; `--set` adds to what is typed.
+    A default gives way to the same option if typed, and to one with the same meaning. A default of `--set` is added.
     """
     pairs = [pair for one, other in ALTERNATIVES for pair in ((one, other), (other, one))]
     replaced = {name for name, alternative in pairs if alternative in typed}
@@ -220,13 +222,13 @@ def in_force(entries: Iterable[Default], typed: Collection[str]) -> dict[str, De
 
 
 def _source(context: typer.Context, parameter: str) -> str:
-    """Where the value of a parameter comes from."""
+    """Origin of the value of a parameter: the name that Click gives to it."""
     return getattr(context.get_parameter_source(parameter), "name", "")
 
 
 @contextmanager
 def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
-    """Name, in a message about usage, the values that came from `memlm.toml`."""
+    """Context in which messages about usage name the values that came from `memlm.toml`."""
     try:
         yield
     except UsageError as error:
@@ -237,7 +239,7 @@ def named_in_errors(defaults: Mapping[str, Default]) -> Iterator[None]:
 
 
 def remind(command: str, defaults: Mapping[str, Default]) -> None:
-    """Say what a result depends on and was not typed."""
+    """Name the defaults that a result depends on, since nobody typed them."""
     shown = [d.shown for d in defaults.values() if d.parameter not in HOW]
     if shown and first_process():
         say(f"{command}: from {FILE}: {' '.join(shown)}")

@@ -139,7 +139,7 @@ def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part
     ends, machine, training = documents.count / survey.bytes, planner.machine, planner.training
     with_ends = replace(planner, token_bytes=lambda types: 1 / (1 / planner.token_bytes(types) + ends))
     found = with_ends.budget(first.bytes, first.trime, whole=first.bytes == total)
-    # Better less to test on than a model that has hardly learned.
+    # A shorter test text is better than a model that has hardly learned.
     if found.poor and planner.shares is None:
         fewest = replace(with_ends, shares=with_ends.fewest_shares(first.bytes))
         found = fewest.budget(first.bytes, first.trime, whole=first.bytes == total)
@@ -151,7 +151,7 @@ def plan_trial(survey: Survey, total: int, first: Budget, planner: Planner, part
 
 
 def require_lines(count: int) -> None:
-    """Raises: DataError for a text of so few lines that it cannot be cut."""
+    """Raises: DataError for a text with too few lines to be cut into splits."""
     if count < FEWEST_DOCUMENTS:
         raise DataError(
             f"The text has {count} line{'s'[: count != 1]}, too few to cut it into train, valid and test: break it "
@@ -187,7 +187,7 @@ def _plan(trial: Trial) -> Plan:
 
 
 def scored_shares(split: Sequence[str]) -> Shares:
-    """The shares of valid and test, of those of all three. Raises: UsageError if they are not three that sum to 1."""
+    """The shares of valid and test, from the shares of all three splits. Raises: UsageError if they do not sum to 1."""
     shares = validated(TokenizeConfig, {"split": list(split)}).split or ()
     if len(shares) != 3:
         raise UsageError("--split: try measures on a test split: give three shares, of train, valid and test.")
@@ -195,7 +195,7 @@ def scored_shares(split: Sequence[str]) -> Shares:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Check settings, by stage, before any text is read. Raises: UsageError for what a recipe of no text could take."""
+    """Check settings, by stage, before any text is read. Raises: UsageError if they are wrong for every text."""
     any_budget = Budget(0, 0.1, 0.1, MOST_COMPARED + 1, 0, 0, 1.0, 1.0, True, {})
     trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, any_budget)
     parsed_recipe(tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe"))

@@ -1,7 +1,7 @@
-"""How much of a text, and how long, models can be trained and memories tried in some minutes.
+"""Amount of text, and passes over it, for training models and trying memories in a given number of minutes.
 
-Costs are counted in *training tokens*: what a machine does in the time in which it trains on one token. So one
-measurement of its speed is a forecast of everything, and minutes are an amount of work.
+Costs are counted in *training tokens*: one is the work done in the time of training on one token. So a single
+    measurement of speed gives the time of every stage, and minutes become an amount of work.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from stages.training.config import TrainConfig
 from stages.training.resolve import weights, worthwhile_passes
 
 FEWEST_BYTES = 50_000
-"""Less text has a test split of a page or two, on which every number is luck."""
+"""With less text the test split is a page or two, and every figure is chance."""
 SHORT_BOOK = 300_000
-"""Bytes of a part of a text that is worth two models, rather than one and more text."""
+"""Bytes of a part of a text from which on two models are better than one model and more text."""
 TokenBytes = Callable[[int], float]
-"""Bytes a token of a text, by the number of types of the vocabulary that is made of it."""
+"""Bytes per token of a text, by the number of types of its vocabulary."""
 Shares = tuple[float, float]
 """Shares of a text, for valid and for test."""
 LARGEST_SHARE, LARGEST_OF_PART, FEWEST_SCORED = 0.1, 0.25, 1000
@@ -35,15 +35,15 @@ GOOD_FOR_TWO = float(MOST_PASSES)
 undertrained."""
 
 ENDLESS = 1e6
-"""Minutes in which all is done that is worth doing."""
+"""Minutes after which more time gains nothing."""
 USED = 0.92
 """Share of the minutes that is planned, since a machine may slow down."""
 STAGE = 30_000
-"""Work of beginning and ending a stage, whatever the text: its libraries and models are loaded, its figures drawn."""
+"""Work of starting and ending a stage, whatever the text: loading libraries and models, drawing figures."""
 SCORED_SHARE = 0.3
 """Share of all work for tuning on valid and scoring test."""
 SCORED, SCORED_ROW, MOST_COMPARED = 6.0, 5e-5, 400_000
-"""Work of reading a token with cache and kNN-LM; of each row that is compared; rows up to which all are compared."""
+"""Work of reading a token with cache and kNN-LM; of each compared row; rows up to which all are compared."""
 STORED = 0.4
 """Work of making and storing the key of a token."""
 TRIME, TRIME_SCORED = 1.3, 3.0
@@ -52,7 +52,7 @@ TRIME, TRIME_SCORED = 1.3, 3.0
 
 @dataclass(frozen=True)
 class Machine:
-    """Properties of a machine that a plan needs."""
+    """Speed of a machine, and the time it has: all that a plan needs of it."""
 
     speed: float
     """Tokens a second in training."""
@@ -64,13 +64,13 @@ class Machine:
 
     @property
     def work(self) -> float:
-        """Training tokens that it has time for, with each seed."""
+        """Training tokens for each seed that fit into the time."""
         return max(0.0, USED * 60 * self.minutes - self.spent) * self.speed / self.seeds
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget for this many bytes of text."""
+    """Plan for a given amount of text: splits, passes and work."""
 
     bytes: int
     valid: float
@@ -100,7 +100,7 @@ class Budget:
 
     @property
     def poor(self) -> bool:
-        """Whether they are trained so little that it must be said."""
+        """Whether they are trained so little that the user must be warned."""
         return self.passes < NEARLY * min(self.worthwhile, GOOD_PASSES)
 
     def seconds(self, machine: Machine) -> float:
@@ -108,7 +108,7 @@ class Budget:
 
 
 def require_enough(total: int, name: str) -> None:
-    """Raises: DataError for a text of so few bytes that nothing can be tried; `name`: what it is called."""
+    """Raises: DataError for a text with too few bytes to try anything; `name`: how the message calls it."""
     if total < FEWEST_BYTES:
         raise DataError(
             f"{name} has {total:,} bytes, too little to learn from and to test on: give at least {FEWEST_BYTES:,} of "
@@ -117,7 +117,7 @@ def require_enough(total: int, name: str) -> None:
 
 
 def require_time(machine: Machine) -> None:
-    """Raises: UsageError where the minutes are over before the machine is timed."""
+    """Raises: UsageError if the minutes are over before the machine is timed."""
     if machine.spent >= USED * 60 * machine.minutes:
         raise UsageError(
             f"--minutes {number(machine.minutes)} are over before this machine is timed: "
@@ -137,7 +137,7 @@ class Planner:
     """Shares of the text, for valid and test; None: as much as there is time to score."""
 
     def best(self, total: int) -> Budget:
-        """All of a text with two models, or with one; else as much as there is time to learn well; else the least.
+        """The best plan: all text with two models, or one; else the most that is learnt well; else the least.
 
         Args:
             total: bytes of the text, see `require_enough`.
@@ -146,7 +146,7 @@ class Planner:
         least = self._least()
         if least.passes < FEWEST_PASSES:
             raise self._too_short()
-        # All of a text is worth more than a second model, and a model that is trained well more than text.
+        # The whole text matters more than a second model, and a well trained model more than the whole text.
         for trime, fewest in ((True, total), (False, total), (True, SHORT_BOOK), (False, FEWEST_BYTES)):
             largest = self._largest(total, fewest, trime)
             if largest is not None:
@@ -164,32 +164,32 @@ class Planner:
         )
 
     def minutes_for(self, passes: float) -> int:
-        """Whole minutes, more than there are, in which one model reads the least of a text so often."""
+        """Whole minutes, more than there are, in which one model makes `passes` over the smallest part of a text."""
         machine = self.machine
         needed = (machine.spent + self._least_work(passes) / machine.speed) / (60 * USED)
         return int(max(needed, machine.minutes)) + 1
 
     def least_speed(self) -> float:
-        """Tokens a second in training that the least of a text takes in this time, whatever the machine's speed."""
+        """Training speed, in tokens a second, that the smallest part of a text needs in this time."""
         seconds = replace(self.machine, speed=1.0, seeds=1).work
         return self._least_work(FEWEST_PASSES) / seconds if seconds else inf
 
     def _least_work(self, passes: float) -> float:
-        """Training tokens in which one model with each seed reads the least of a text so often."""
+        """Training tokens of one model for each seed that makes `passes` over the smallest part of a text."""
         least = replace(self, machine=Machine(1.0, ENDLESS))._least()
         return (least.work - max(0.0, least.passes - passes) * least.tokens) * self.machine.seeds
 
     def budget(self, text_bytes: int, trime: bool, *, whole: bool = True) -> Budget:
-        """Plan the time for so much text, which is the `whole` of it or a part."""
+        """Plan the time for `text_bytes` of text; `whole`: that is all of it, not a part."""
         every, work = text_bytes / self.token_bytes(bpe_vocabulary(text_bytes)), self.machine.work
         plain_scored = SCORED + SCORED_ROW * min(every, MOST_COMPARED)
-        # Half of what is scored is valid, on which memories are tuned.
+        # Half of the scored text is valid, on which memories are tuned.
         affordable = SCORED_SHARE * work / (2 * (plain_scored + (TRIME_SCORED if trime else 0)))
         largest = LARGEST_SHARE if whole else LARGEST_OF_PART
         share = _two_digits(min(largest, max(affordable, FEWEST_SCORED) / every))
         valid, test = self.shares or (share, share)
         types = bpe_vocabulary((1 - valid - test) * text_bytes)
-        every = text_bytes / self.token_bytes(types)  # with fewer types, made of train alone, tokens may be more
+        every = text_bytes / self.token_bytes(types)  # train alone has fewer types, which may mean more tokens
         tokens, read = round((1 - valid - test) * every), (valid + test) * every
         stages = {"tokens": 0.0, "model": 0.0, "datastore": STORED * tokens, "index": 0.0}
         stages["report"] = plain_scored * read
@@ -205,17 +205,17 @@ class Planner:
         return Budget(text_bytes, valid, test, tokens, types, learnt, worthwhile, passes, trime, stages)
 
     def _largest(self, total: int, fewest: int, trime: bool) -> Budget | None:
-        """Most of a text of which models can be trained well, in steps of a tenth; None if less than `fewest`."""
+        """Largest part of a text on which models are trained well, in steps of a tenth; None if less than `fewest`."""
         part = total
         while part >= min(fewest, total):
             found = self.budget(part, trime, whole=part == total)
             if found.good:
                 return found
-            part = 900 * part // 1_000_000 * 1000  # bytes are said, and named in files, by the thousand
+            part = 900 * part // 1_000_000 * 1000  # messages and file names give thousands of bytes
         return None
 
     def _least(self) -> Budget:
-        """The least of a text, of which no more is scored than must be, so that more time is left to learn."""
+        """Plan for the smallest part of a text. As little as possible is scored, which leaves time for training."""
         shares = self.shares or self.fewest_shares(FEWEST_BYTES)
         return replace(self, shares=shares).budget(FEWEST_BYTES, False)
 

@@ -1,4 +1,4 @@
-"""A recipe in several variants: each value of its `sweep`, each of some seeds. What depends on neither runs once."""
+"""A recipe in several variants: each value of its `sweep` with each seed. Stages that depend on neither run once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from pipelines.settings import leaves, merged, nested
 from stages.errors import UsageError, did_you_mean
 
 MOST_VARIANTS = 1000
-"""Stages beyond which a sweep is taken for a mistake."""
+"""Number of stages above which a sweep is taken for a mistake."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that varies: a setting, or the seed of everything that is trained."""
+    """One thing that varies: a setting, or the seed of all training."""
 
     name: str
     values: tuple[Any, ...]
@@ -26,16 +26,16 @@ class Axis:
 
 
 Point = Mapping[str, int]
-"""Axis -> which of its values."""
+"""Axis -> index of its value."""
 
 
 def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
-    """The recipe with every stage that depends on what varies once for each combination, as `model[seed=1]`.
+    """The recipe with each stage that depends on an axis repeated for every combination, as `model[seed=1]`.
 
     Args:
         recipe: may have a `sweep`.
-        seeds: how many seeds everything that is trained gets, from its own upwards; None: its own alone.
-    Raises: UsageError for stages and lists that are none, settings that a stage does not have, or too many variants.
+        seeds: number of seeds of each training, from its own upwards; None: its own alone.
+    Raises: UsageError for unknown stages, values that are no list, unknown settings, or too many variants.
     """
     axes = {axis.name: axis for axis in [*_swept(recipe), *([] if seeds is None else [_seeded(recipe, seeds)])]}
     depends: dict[str, list[str]] = {}
@@ -48,7 +48,7 @@ def varied(recipe: Recipe, seeds: int | None = None) -> Recipe:
         for point in _points(depends[name], axes):
             stages[_label(name, point, axes)] = _variant(name, stage, point, axes, depends)
     made = recipe.model_copy(update={"stages": stages, "sweep": {}})
-    # All before any runs: a sweep may take days until it comes to a value that is not legal.
+    # All are checked before any runs: a sweep may take days until it comes to an illegal value.
     for name in stages:
         made.config(name)
     return made
@@ -67,7 +67,7 @@ def _swept(recipe: Recipe) -> Iterator[Axis]:
 
 
 def _seeded(recipe: Recipe, seeds: int) -> Axis:
-    """Seeds of all that is trained: the i-th of each stage belongs to the i-th of the others."""
+    """Seeds of all training: the i-th seed of one stage goes with the i-th of the others."""
     if seeds < 1:
         raise UsageError(f"--seeds must be 1 or more, not {seeds}.")
     trained = [name for name, stage in recipe.stages.items() if COMMANDS[stage.command].seeded]

@@ -1,4 +1,4 @@
-"""Settings of a stage: typed, frozen, the part of its identity that a user chooses; and files of them."""
+"""Settings of a stage, typed and frozen: the part of its identity chosen by the user. Also reads settings files."""
 
 import json
 import tomllib
@@ -17,21 +17,21 @@ from stages.errors import UsageError
 from stages.registry import Registry, import_outside
 
 LARGEST = 2**53
-"""Integers below are exact in every reader of JSON, and in range for every manifest."""
+"""Integers below it are exact in every JSON reader, and fit into every manifest."""
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a setting is typed as an option, where its type does not say it: `Annotated[str, Spelling("N|auto")]`.
+    """Form of a setting as a command-line option, if its type is not enough: `Annotated[str, Spelling("N|auto")]`.
 
-    In a group of settings only fields with one are options. In the settings of a registered part they are where the
-    part is from outside, or where the field of the part has one, too, which makes an option of its name.
+    In a group of settings, only fields with a spelling are options. In the settings of a registered part, they are
+    options in two cases. Either the part comes from outside, or the field that names the part has a spelling, too.
     """
 
     metavar: str | None = None
     """Placeholder of the value in help pages; None: its type."""
     repeated: bool = False
-    """Whether the option is given once for each value; else values are separated by commas."""
+    """Whether the option is repeated for each value; otherwise values are separated by commas."""
     help: str = ""
     """Text of the help page; empty: the docstring."""
     flag: str = ""
@@ -39,13 +39,13 @@ class Spelling:
 
 
 class Settings(BaseModel):
-    """A group of settings: unknown names, nan and infinities are errors, and nothing changes after it is made."""
+    """A group of settings. Unknown names, nan and infinities are errors; an instance never changes."""
 
     not_options: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are so seldom given that no option of the command does it; `--set` does."""
+    """Rarely used fields without an option of their own; `--set` sets them."""
     has_presets: ClassVar[bool] = False
-    """Whether settings that are not given are those of a preset, rather than the defaults of the fields."""
-    # Validators are built when a class is first used: a command knows a hundred classes of settings, and uses few.
+    """Whether omitted settings come from a preset instead of the defaults of fields."""
+    # Validators are built at first use of a class: a command defines a hundred classes of settings, but uses few.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="after")
@@ -64,19 +64,18 @@ class StageConfig(Settings):
     """All settings of one stage that can change its result."""
 
     not_identity: ClassVar[frozenset[str]] = frozenset()
-    """Fields that change how the work is done but not what comes out (logging, how often to save); no manifest has
-    them."""
+    """Fields that do not change the result (logging, how often to save); manifests leave them out."""
     runs_models: ClassVar[bool] = False
-    """Whether models compute, though `precision` is no setting."""
+    """Whether the stage runs models although it has no setting `precision`."""
 
     def stored(self) -> dict[str, Any]:
-        """All that can change the result, as JSON values."""
+        """All settings that can change the result, as JSON values."""
         return self.model_dump(mode="json", exclude=set(self.not_identity))
 
     def canonical(self) -> dict[str, Any]:
-        """The part of the settings that an artifact's id covers: `nondefaults`, without those of `not_identity`.
+        """The settings covered by an artifact's id: `nondefaults` without the fields of `not_identity`.
 
-        A default is no part of an id, so whoever changes one raises the format version in `stages.artifacts.kinds`.
+        Defaults are not part of an id. So if you change one, raise the format version in `stages.artifacts.kinds`.
         """
         return {name: value for name, value in nondefaults(self).items() if name not in self.not_identity}
 
@@ -84,7 +83,7 @@ class StageConfig(Settings):
 def nondefaults(settings: Settings) -> dict[str, Any]:
     """Settings that differ from their defaults, nested ones too, as JSON values.
 
-    A name of a part is always there: it chooses the class, whose own defaults count below it.
+    The name of a part is always included: it selects the class, whose own defaults apply to its fields.
     """
     found: dict[str, Any] = {}
     for name, stored in settings.model_dump(mode="json").items():
@@ -95,7 +94,7 @@ def nondefaults(settings: Settings) -> dict[str, Any]:
 
 
 def _names_part(field: FieldInfo) -> bool:
-    """Whether a field has one legal value, and so tells its class from others."""
+    """Whether a field has only one legal value, which identifies its class."""
     return get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1
 
 
@@ -103,23 +102,23 @@ def _names_part(field: FieldInfo) -> bool:
 class OneOf:
     """Marks a field as the settings of a registered part: `Annotated[Base, OneOf(PARTS, by="name")]`.
 
-    The registry is asked at each validation, so a part that is registered later is legal too. In the
-    location of an error the part's name stands before the field, as pydantic does it with tagged unions.
+    Each validation reads the registry, so parts registered later are legal, too. In the location of an error, the
+    part's name precedes the field, as in pydantic's tagged unions.
     """
 
     registry: Registry
     by: str
     """The field that names the part."""
     default: str | None = None
-    """The part that a table without a name means; None: the name must be there."""
+    """The part for a table without a name; None: the name is required."""
     spelled_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Writes out a table whose name stands for others; None: there are no such names."""
+    """Expands a table whose name is an abbreviation; None: there are no abbreviations."""
 
     def parse(self, value: Any) -> Any:
-        """The settings that a table describes; settings stay as they are.
+        """The settings described by a table; an instance of settings is returned unchanged.
 
-        Raises: UsageError for an unknown name, and for settings that bear another name than they are registered as;
-        pydantic's ValidationError for settings that the part does not take.
+        Raises: UsageError for an unknown name, and for settings whose name differs from the registered one; pydantic's
+            ValidationError for settings that the part does not have.
         """
         value = self._in_full(value)
         name = self._name(value)
@@ -162,15 +161,15 @@ class OneOf:
 
 
 def _below(name: str, problem: Any) -> InitErrorDetails:
-    """An error one level further down."""
+    """The same error, located one level deeper, below `name`."""
     details = InitErrorDetails(type=problem["type"], loc=(name, *problem["loc"]), input=problem["input"])
     return details | {"ctx": problem["ctx"]} if "ctx" in problem else details  # type: ignore[return-value]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A settings file as nested tables, its names with `_` for `-`.
+    """A settings file as nested tables, with `-` in names replaced by `_`.
 
-    Raises: UsageError if it cannot be read or is no TOML.
+    Raises: UsageError if it cannot be read or is not TOML.
     """
     try:
         table: dict[str, Any] = _underscored(tomllib.loads(read_regular(path)))
@@ -184,7 +183,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_regular(path: Path) -> str:
-    """The text of a file on disk. Raises: OSError or ValueError if it cannot be read, is a device or a pipe."""
+    """The text of a file on disk. Raises: OSError or ValueError if it cannot be read, or is a device or a pipe."""
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
     return path.read_text("utf-8")

@@ -1,7 +1,7 @@
 """Stage build-datastore: model -> datastore.
 
 Stores the key g(c_t) of every token x_t of a split, with x_t as its value. A shard is a range of
-tokens; memory in use is two shards, whatever the corpus.
+tokens. Memory holds two shards, for a corpus of any size.
 """
 
 import time
@@ -48,7 +48,7 @@ class DatastoreConfig(WindowedConfig):
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[TokenRange]):
-    """How many entries there are, and how they are cut into shards."""
+    """The ranges of tokens, and the layouts of keys and values."""
 
     layouts: RowLayouts
 
@@ -142,6 +142,6 @@ class BuildDatastore(ShardedStage[DatastoreConfig, Plan, Work, TokenRange]):
 
 
 def layouts_of(config: DatastoreConfig, inputs: Inputs) -> RowLayouts:
-    """Shapes of the keys and the values, from manifests."""
+    """Layouts of the keys and values, from the manifests of the inputs."""
     rows = max(1, int(inputs["corpus"].metrics["splits"][config.split]["tokens"] * config.fraction))
     return RowLayouts.of(inputs["encoder"], rows, config.dtype, config.stride or 1)

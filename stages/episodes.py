@@ -1,7 +1,7 @@
 """Stage build-episodes: model -> episodes.
 
-Stores the key of every document of a split, made by a model that learns nothing of it, with the document's label: the
-memory that readings of a stream look into. A shard is a range of documents.
+Stores the key of every document of a split with its label. The keys come from a model that is not trained on the
+stream. Readings of a stream search this memory. A shard is a range of documents.
 """
 
 from collections.abc import Mapping

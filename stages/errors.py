@@ -1,6 +1,6 @@
-"""Errors that a user can mend, one class for each exit code of the contract.
+"""Errors that a user can fix, one class for each exit code of the contract.
 
-A message says what is wrong, where, and what to do, in one or two sentences.
+A message names the fault, its place and the remedy, in one or two sentences.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ class MemlmError(Exception):
 
 
 class UsageError(MemlmError, ValueError):
-    """Bad usage or configuration: nothing was started, or a setting failed in the midst of work."""
+    """Bad usage or configuration: nothing was started, or a setting failed during work."""
 
     exit_code = 2
 
@@ -29,13 +29,13 @@ class DataError(MemlmError, ValueError):
 
 
 class ArtifactError(MemlmError):
-    """An artifact is missing, corrupt, of the wrong kind, of other bytes or of an incompatible version."""
+    """An artifact is missing, corrupt, changed, or of the wrong kind or an incompatible version."""
 
     exit_code = 4
 
 
 class ResourceError(MemlmError):
-    """Out of disk, memory or GPU memory; what is done is kept."""
+    """Out of disk, memory or GPU memory; finished work is kept."""
 
     exit_code = 5
 
@@ -51,10 +51,10 @@ _ODD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Rec
 
 @contextmanager
 def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Reading what a file of an artifact holds; its hash says that it is what was written, not that it makes sense.
+    """Guard for parsing a file of an artifact: a correct hash does not guarantee meaningful content.
 
     Args:
-        errors: what else, beside the errors of Python itself, odd content leads to.
+        errors: further errors, besides Python's own, that bad content may cause.
     Raises: ArtifactError naming the file.
     """
     try:
@@ -68,14 +68,14 @@ def content_of(file: Path, *errors: type[Exception]) -> Iterator[None]:
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it was raised for, back to the first."""
+    """An error and its causes, back to the first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its type, if it says nothing."""
+    """The first line of an error's message; its type, if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
@@ -87,7 +87,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
-    """The known name that is most like another, at least so much (1: the same); None: no one is."""
+    """The known name most similar to `name`, with at least the similarity `alike` (1: equal); None: there is none."""
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=alike)), None)
 
 

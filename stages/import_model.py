@@ -1,4 +1,4 @@
-"""Stage import-model: a pretrained model, and tokens made with its tokenizer -> model.
+"""Stage import-model: pretrained model and tokens of its tokenizer -> model.
 
 Weights are stored in memlm's own layout, so that every later stage reads them like those of a model trained here.
 """
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint"
 """Role of the files of the pretrained model."""
 USUAL_CONTEXT = 1024
-"""Inputs of a window where the model could read more: memory and time grow with the square."""
+"""Maximum default window, in inputs: memory and time grow with its square."""
 USUAL_WINDOW = 32
-"""Inputs of an encoder's window; it reads one for every token."""
+"""Default window of an encoder, in inputs; it reads one window per token."""
 
 
 class ImportConfig(StageConfig):
@@ -54,7 +54,7 @@ class ImportConfig(StageConfig):
 
 
 class ImportModel(SerialStage[ImportConfig]):
-    """Takes a causal model, an encoder or an encoder-decoder over from transformers; roles: `tokens`, and files
+    """Imports a causal model, an encoder or an encoder-decoder from transformers; roles: `tokens`, and files
     `checkpoint`."""
 
     name: ClassVar[str] = "import-model"
@@ -86,7 +86,7 @@ class ImportModel(SerialStage[ImportConfig]):
         languages = Languages(config.source_language, config.target_language, config.task)
         model: BackboneConfig = describe(location, tokens.metrics.get("prefix_id"), languages)
         require_sources(model, tokens)
-        if tokens.path.is_dir():  # not in the plan of a recipe that is to make them
+        if tokens.path.is_dir():  # not if a recipe only plans to make them
             _require_own_tokens(model, location, tokens)
         usual = USUAL_WINDOW if model.pools else USUAL_CONTEXT
         longest = model.reads.longest_context
@@ -119,7 +119,7 @@ class ImportModel(SerialStage[ImportConfig]):
 
 
 def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
-    """The size of the imported model, by the headers of its files."""
+    """Size of the imported model, from the headers of its files."""
     from stages.pretrained.model import Imported, model_size
 
     assert isinstance(config.model, Imported)
@@ -127,7 +127,7 @@ def pretrained_size(config: ImportConfig, inputs: Inputs) -> "ModelSize":
 
 
 def _require_memory(config: ImportConfig, inputs: Inputs) -> None:
-    """Raises: ResourceError for a model that this machine cannot hold while its scores are compared."""
+    """Raises: ResourceError if this machine lacks the memory to compare the model's scores."""
     needed, memory = pretrained_size(config, inputs).memory, memory_bytes()
     if needed > memory:
         raise ResourceError(
@@ -138,7 +138,7 @@ def _require_memory(config: ImportConfig, inputs: Inputs) -> None:
 
 
 def _location(inputs: Inputs) -> Any:
-    """Where the files of the checkpoint lie; they were found already."""
+    """Location of the checkpoint's files, which were found before."""
     from stages.pretrained.location import location_of
 
     return location_of(Path(inputs.files[0].path))

@@ -1,13 +1,13 @@
 """Stage build-index: datastore -> index; tokens -> index of exact matches (`stages.suffixes.indexing`).
 
-The index is trained on a sample; then keys are added part by part, each part kept; then the parts are
+The index is trained on a sample. Keys are added part by part, and each part is committed. Then the parts are
 merged. Kinds that cannot be merged (flat, HNSW, some factory strings) are filled in one piece.
 
-With `--merge` or `--keep` some rows are left out, and `counts.zarr/counts` says how many each of the others stands for.
+With `--merge` or `--keep` some rows are left out. `counts.zarr/counts` is the number of rows that each row stands for.
 
-Of a datastore that was made from another one, the index of that one is changed where its kind allows: nothing is
-trained, and only new keys are added. Rows that were encoded again have new keys: they are removed and added. A flat
-index has nothing to learn, and is a copy of the keys in any case.
+If the datastore was made from another one, that one's index is changed if its kind allows. Nothing is trained, and
+only new keys are added. Rows that were encoded again have new keys, so they are removed and added. A flat index is not
+trained, and is always built anew as a copy of the keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ INDEX_FILE = "index.faiss"
 TRAINED = Path("scratch/trained.faiss")
 TRAIN, MERGE, WHOLE = "train", "merge", "whole"
 PART_BYTES = 64 << 20
-"""Stored keys that go into one part."""
+"""Bytes of stored keys in one part."""
 FEWEST_QUERIES = 100
-"""Least number of queries that the recall of a changed index is measured with."""
+"""Fewest queries for measuring the recall of a changed index."""
 
 
 Number = Annotated[str, Field(pattern="^[0-9]{1,18}$")]
@@ -65,11 +65,11 @@ class IndexFigures(Figures):
 
     rows: Positive
     held: Positive | None = None
-    """Rows whose keys are there, where some were merged or left out."""
+    """Number of rows whose keys the index holds, if some were merged or left out."""
     dim: Annotated[int, Field(gt=0, lt=2**31)] | None = None
     lossless: bool | None = None
     documents: Count | None = None
-    """Counted for an exact index alone, which has no keys."""
+    """Number of documents; only for an exact index, which has no keys."""
     bytes: Count
     recall_by_probe: dict[Number, dict[Number, Share]] | None = None
 
@@ -82,22 +82,22 @@ class IndexFigures(Figures):
 
 @dataclass(frozen=True)
 class Part(Shard):
-    """A step of the work; `stored` are the datastore's shards that it adds."""
+    """A step of the work; `stored`: numbers of the datastore's shards that it adds."""
 
     stored: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[Part]):
-    """The parts that keys are added in; one, WHOLE, where parts could not be merged.
+    """The parts in which keys are added; a single one, WHOLE, if parts cannot be merged.
 
-    `kept`: the keys that are in the index before already; None: there is no such index.
+    `kept`: the keys that the previous index already has; None: there is no previous index.
     """
 
     parts: Sequence[Part]
     kept: "UnchangedKeys | None" = None
     counts: ArrayLayout | None = None
-    """How many rows each stands for; None: all are held."""
+    """Layout of the number of rows that each row stands for; None: all rows are held."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Work:
     folder: Path
 
     def trained(self) -> Any:
-        """The empty index, as the first step left it."""
+        """The trained, empty index from the first step."""
         from stages.search.open import read_index
 
         return read_index(self.folder / TRAINED)
 
     @cached_property
     def held(self) -> "HeldRows | None":
-        """The rows that are held, as the first step chose them; None: all are."""
+        """The rows that the first step chose to hold; None: all rows are held."""
         from stages.search.merging import HeldRows
 
         return None if self.plan.counts is None else HeldRows.read(self.folder)
@@ -127,7 +127,7 @@ class Work:
 
 
 class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
-    """Indexes a datastore's keys; roles: `datastore`, and where an index is changed `previous`, that one."""
+    """Indexes a datastore's keys; roles: `datastore`, and `previous` for an index that is changed."""
 
     name = "build-index"
     kind = "index"
@@ -190,7 +190,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
             what = "codes" if config.lists is None else f"{config.lists:,} lists"
             title = f"learning {what} from {config.train_keys:,} keys (k-means)"
         training = Part(TRAIN, phase=TRAIN, title=title)
-        # graphs and flat indexes have nothing that parts could be merged by
+        # graphs and flat indexes have no lists, so parts cannot be merged
         if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
             return Plan([training, Part(WHOLE)], [Part(WHOLE)])
         parts = _parts(keys, range(keys.shards))
@@ -243,7 +243,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
         config, path, keys = job.config, job.folder / INDEX_FILE, _stored_keys(job)
         held = None if plan.counts is None else HeldRows.read(job.folder).number
-        # an index that lacks keys only makes reports a little worse: it is opened with the number that it must hold
+        # missing keys would only lower recall unnoticed, so the number of keys is checked here
         searcher = open_searcher(path, config.model_dump(), (keys.rows, keys.dim), held=held)
         kind, why = automatic_kind(described_keys(job.inputs["datastore"]), config.largest_gigabytes)
         size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
@@ -263,7 +263,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
 
 
 def _arrays(index: Artifact, name: str) -> Expected | None:
-    """The arrays of an index: contexts of an exact one, counts of one that leaves rows out."""
+    """The expected arrays: contexts of an exact index, counts of an index that leaves rows out."""
     if name != COUNTS:
         return context_arrays(index, name)
     return Expected((index.metrics["rows"],), ("int32",), between(0, index.metrics["rows"] + 1, "numbers of rows"))
@@ -311,7 +311,7 @@ def _stored_keys(job: ShardJob[IndexConfig]) -> "StoredKeys":
 
 
 def _parts(keys: "StoredKeys", shards: Sequence[int]) -> list[Part]:
-    """Shards that hold keys to be added, some to a part."""
+    """Parts of PART_BYTES of keys, from the shards that hold keys to add."""
     shard_bytes = keys.rows_per_shard * keys.dim * keys.dtype.itemsize
     together = max(1, PART_BYTES // shard_bytes)
     starts = range(0, len(shards), together)
@@ -323,7 +323,7 @@ def _part_file(part: Part) -> Path:
 
 
 def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -> dict[str, Any]:
-    """How much of exact search the index finds, and how fast; progress is shown meanwhile."""
+    """Recall against exact search, and speed, with progress for the user."""
     from stages.search.quality import measure
 
     queries = _sample(job, keys.rows)
@@ -334,14 +334,14 @@ def _measured(job: Job[IndexConfig], searcher: "Searcher", keys: "StoredKeys") -
 
 
 def _sample(job: Job[IndexConfig], rows: int) -> int:
-    """Queries that recall is measured with: of a changed index in proportion to the keys that came or went."""
+    """Number of queries for measuring recall; for a changed index, in proportion to the added and removed keys."""
     asked = min(job.config.recall, rows)
     if PREVIOUS not in job.inputs:
         return asked
     datastore = job.inputs["datastore"].metrics
     changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
     share = changed / (rows + datastore["forgotten"])
-    # keys that stayed are found as before: only what changed can have changed recall
+    # unchanged keys are found as before, so recall can only change with the others
     return min(asked, max(FEWEST_QUERIES, ceil(share * asked)))
 
 
@@ -360,7 +360,7 @@ def _leaves_out(config: IndexConfig, inputs: Inputs) -> bool:
 def _change(
     job: ShardJob[IndexConfig], work: Work, shard: Part, kept: "UnchangedKeys", output: ShardOutput
 ) -> dict[str, float]:
-    """The first step, and the last: the index before without its keys, and with those that stay and the new ones."""
+    """Run the first or last step of a change: write the previous index without keys, or with the kept and new keys."""
     from stages.search.change import merge_changed, write_emptied
 
     old = job.inputs[PREVIOUS].file(INDEX_FILE)

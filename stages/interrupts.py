@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: an orderly end that saves progress first."""
+"""Handling of Ctrl-C and SIGTERM: an orderly end that saves progress first."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ SECONDS_TO_HEAR = 1.0
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; like KeyboardInterrupt, it is no Exception, so that nothing swallows it."""
+    """SIGTERM arrived. Like KeyboardInterrupt, it is not an `Exception`, so that no handler swallows it."""
 
 
 class StopRequest:
-    """Whether a signal asked for an end; `check` raises it at a place of the caller's choosing."""
+    """Records whether a signal requested the end; the caller chooses where `check` raises it."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
@@ -38,15 +38,15 @@ def raise_terminated(signum: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[StopRequest]:
-    """Hold back SIGINT and SIGTERM inside the block; a second signal is delivered at once.
+    """Defer SIGINT and SIGTERM inside the block; a second signal is delivered at once.
 
-    For work that must end between two steps, such as training: poll the yielded request there. A signal that came after
-    the last poll is delivered behind the block.
+    For work that must end between two steps, such as training: poll the yielded request there. A signal after the last
+    poll is delivered after the block.
     """
     request = StopRequest()
 
     def note(signum: int, frame: FrameType | None) -> None:
-        # The second one: whoever asks twice will not wait for a step to end.
+        # The second signal: a user who asks twice does not want to wait for the end of a step.
         if request:
             request.check()
         request.signal = signum
@@ -61,14 +61,14 @@ def deferred_signals() -> Iterator[StopRequest]:
 
 
 def stoppable(work: Callable[[Event], T]) -> T:
-    """Call a function of another library that takes long. It runs in a thread of its own, since a signal is heard only
-    by the first thread, and there only between two steps of Python.
+    """Call a slow function of another library in a thread of its own. Python handles signals only in the main thread,
+    between two steps of Python code.
 
     Args:
-        work: makes the call, and sees to it that it ends early once the event is set; what it then returns is dropped.
-    Raises: what `work` raises; the exception of a signal, when the call has ended; that of a second one at once.
+        work: makes the call, and must end early once the event is set; its result is then dropped.
+    Raises: the error of `work`; the exception of a signal after the call has ended; that of a second signal at once.
     """
-    from concurrent.futures import Future, wait  # which a command that is only looked up does without
+    from concurrent.futures import Future, wait  # imported here, because `--help` does not need it
 
     stop, result = Event(), Future[T]()
 
@@ -81,7 +81,7 @@ def stoppable(work: Callable[[Event], T]) -> T:
     thread = Thread(target=run, name="stoppable", daemon=True)
     try:
         thread.start()
-        while not wait([result], SECONDS_TO_HEAR).done:  # what Ray cancels hears of it between two steps alone
+        while not wait([result], SECONDS_TO_HEAR).done:  # a task cancelled by Ray notices it only between two steps
             pass
         return result.result()
     except BaseException:

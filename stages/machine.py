@@ -1,4 +1,4 @@
-"""How much memory, and how many cores, this machine lets a process have; and when freed memory goes back to it."""
+"""Limits of memory and cores for a process on this machine, and the return of freed memory to the system."""
 
 import ctypes
 import os
@@ -14,12 +14,12 @@ from pathlib import Path
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 CPUINFO = Path("/proc/cpuinfo")
 BF16_PRODUCTS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-"""Names of such instructions on x86 and ARM."""
+"""Names of instructions for bf16 products on x86 and ARM."""
 MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """The least of what is built in, what a container may use, and what `ulimit -v` allows."""
+    """Bytes of memory for this process: the minimum of installed memory, container limit and `ulimit -v`."""
     # Containers and `ulimit` may allow less than the machine has.
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for file in CGROUP_LIMITS:
@@ -30,7 +30,7 @@ def memory_bytes() -> int:
 
 
 def free_memory_bytes() -> int | None:
-    """Bytes that this process could still take without swapping; None where the system does not tell (Linux does)."""
+    """Bytes that this process could still allocate without swapping; None if unknown (known on Linux)."""
     with suppress(OSError, ValueError, IndexError):
         line = next((line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")), "")
         return max(0, min(int(line.split()[1]) * 1024, memory_bytes(), _left_of_limits()))
@@ -38,7 +38,7 @@ def free_memory_bytes() -> int | None:
 
 
 def _left_of_limits() -> int:
-    """Bytes that `ulimit -v` and `ulimit -d` still allow. Raises: OSError where the system does not tell."""
+    """Bytes that `ulimit -v` and `ulimit -d` still allow. Raises: OSError if the system does not report them."""
     pages, left = STATM.read_text().split(), [sys.maxsize]
     for limit, taken in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
         soft, _ = resource.getrlimit(limit)
@@ -53,18 +53,18 @@ def usable_cores() -> int:
 
 
 def system_load() -> float:
-    """Processes that ran or waited to run, on average over the last minute; 0 where the system does not tell."""
+    """Mean number of processes running or waiting to run over the last minute; 0 if unknown."""
     try:
         return os.getloadavg()[0]
-    except (AttributeError, OSError):  # not every system has it
+    except (AttributeError, OSError):  # not every system reports it
         return 0.0
 
 
 @cache
 def runs_triton(device: str) -> bool:
-    """Whether our kernels in Triton run on `cpu` or `cuda`: on a GPU of Nvidia that has tf32, with what Triton needs.
+    """Whether our Triton kernels run on `device`: they need an Nvidia GPU with tf32, and Triton's requirements.
 
-    That is, besides itself, a C compiler and Python's headers, to build what launches a kernel.
+    These are Triton itself, and a C compiler and Python's headers to build the launchers of kernels.
     """
     compiler = shutil.which(os.environ.get("CC", "gcc")) or shutil.which("clang")
     headers = Path(sysconfig.get_path("include"), "Python.h")
@@ -78,7 +78,7 @@ def runs_triton(device: str) -> bool:
 def multiplies_bf16() -> bool:
     """Whether the processor has instructions for products in bf16; without them they take longer than in fp32.
 
-    True where the system does not tell (Linux does).
+    True if unknown (known on Linux).
     """
     with suppress(OSError):
         for line in CPUINFO.read_text("utf-8", "replace").splitlines():
@@ -95,8 +95,8 @@ def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
     """Set glibc's thresholds, in bytes; does nothing on other C libraries.
 
     Args:
-        mapped: blocks of this size are returned as soon as they are freed (`M_MMAP_THRESHOLD`).
-        trimmed: free memory at the top of the heap is returned from this size on (`M_TRIM_THRESHOLD`).
+        mapped: blocks of at least this size are returned as soon as they are freed (`M_MMAP_THRESHOLD`).
+        trimmed: free memory at the top of the heap is returned if it has at least this size (`M_TRIM_THRESHOLD`).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform.startswith("linux") else None
     if mallopt is not None:
@@ -106,13 +106,13 @@ def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
 
 
 LARGE, PIECE = 8 << 20, 2 << 20
-"""Bytes of blocks that are returned; PIECE: where lists are read piece by piece, and little is kept between them."""
+"""Smallest blocks, in bytes, that are returned; PIECE: for lists read in pieces, with little kept between them."""
 
 
 def return_large_blocks(size: int = LARGE) -> None:
-    """Let blocks of 8 MB and more, or of another size, go back to the system when they are freed.
+    """Return freed blocks of at least `size` bytes to the system.
 
-    glibc learns from the first large block to keep such memory, once for every thread that Zarr reads
-    with: some 100 MB after a few shards. A fixed threshold ends the learning.
+    After the first large block, glibc adapts and keeps such memory, in each of Zarr's reading threads: about 100 MB
+    after a few shards. A fixed threshold stops the adaptation.
     """
     set_thresholds(mapped=size)

@@ -1,7 +1,7 @@
 """Stage precompute-neighbors: index -> neighbors.
 
-Searches the index with the key of every token of every split. A shard is a range of tokens of one split:
-its queries share the matrix products of a search, and their neighbours are written as whole Zarr shards.
+Searches the index with the key of every token of every split. A shard is a range of tokens of one split.
+Its queries share the matrix products of a search, and their neighbours are written as whole Zarr shards.
 """
 
 import time
@@ -42,18 +42,18 @@ __all__ = ["NeighborsConfig", "PrecomputeNeighbors"]
 ROW_BYTES = 8 + 4
 """An id and a distance."""
 QUERY_BYTES = 64 << 20
-"""Queries of one shard, in float32: the more they are, the more share the reading of a list."""
+"""Bytes of the float32 queries of one shard; with more queries, more of them share the reading of a list."""
 FOUND_BYTES = 128 << 20
-"""Candidates of the queries of one shard."""
+"""Bytes of the candidates of one shard's queries."""
 FEWEST_QUERIES = 8192
 MOST_QUERIES = 1 << 16
 MOST_MISSING = 0.5
-"""Share of a split's neighbours beyond which it is said that they are missing."""
+"""Share of missing neighbours in a split beyond which the user is warned."""
 
 
 @dataclass(frozen=True)
 class QueryRange(TokenRange):
-    """Tokens of a split that are looked up together."""
+    """A range of tokens of a split that are searched together."""
 
     split: str
 
@@ -85,10 +85,10 @@ def neighbor_arrays(artifact: Artifact, name: str) -> Expected | None:
 
 
 def _no_neighbors(rows_found: int, values: "np.ndarray", start: int, rows: int) -> str | None:
-    """Rows of a datastore; -1 where one is missing, behind all that are there."""
+    """Check ids: rows of the datastore, or -1 for missing neighbours, after all others. None: they are right."""
     import numpy as np
 
-    # -1 is the largest number of all without a sign: one pass where nothing is missing or wrong
+    # -1 is the largest unsigned number, so one pass suffices if nothing is missing or wrong
     if not values.size or values.view(np.uint64).max() < rows_found:
         return None
     wrong = between(-1, rows_found, "rows of the datastore, and -1,")(values, start, rows)
@@ -110,7 +110,7 @@ class SplitPlan:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """How many of its tokens, from the first, have their keys in neighbouring rows, and the first of these."""
+        """Number of leading tokens whose keys are in consecutive rows of the datastore, and the first of these rows."""
         return (0, 0) if self.own is None else self.own.stored
 
 
@@ -125,9 +125,9 @@ class Plan(ShardPlan[QueryRange]):
         return [shard for shard in self.shards if shard.split == split]
 
     def encoded_before(self, shard: QueryRange) -> Iterator[TokenRange]:
-        """The ranges that an encoder reads before it makes queries of a shard, the last first.
+        """The ranges that an encoder reads before it encodes a shard, the last range first.
 
-        The first one of the split, whose keys are stored, is read for what is carried past it.
+        The range with stored keys, at the start of the split, is read for the state that it leaves.
         """
         stored, _ = self.splits[shard.split].stored
         for earlier in reversed([one for one in self.of_split(shard.split) if one.stop <= shard.start]):
@@ -147,7 +147,7 @@ class Work:
     keys: "StoredKeys"
     values: Any
     encoder: "Callable[[], KeyEncoder]"
-    """Makes queries of tokens whose keys are not stored; loads the model when the first are asked for."""
+    """Encodes tokens whose keys are not stored; the first call loads the model."""
     states: "StateStore"
     tokens: "dict[str, TokenSplit]"
     """The splits that are looked up."""
@@ -237,7 +237,7 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
             output.write(split.neighbors, number, ids[block])
             output.write(split.distances, number, distances[block])
         found = np.flatnonzero(ids[:, 0] >= 0)
-        # values of the nearest rows lie anywhere: sorted by shard, each shard is read once
+        # the nearest rows are in any shard; sorted by shard, each shard is read once
         nearest = take_values(work.values, ids[found, 0])
         hits = nearest == np.asarray(work.tokens[shard.split].ids[shard.start : shard.stop])[found]
         output.record |= {
@@ -257,11 +257,11 @@ class PrecomputeNeighbors(ShardedStage[NeighborsConfig, Plan, Work, QueryRange])
 
 
 def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
-    """Queries of a shard, and rows of a Zarr shard, which divides it; fixed by settings alone."""
+    """Queries of a shard, and rows of a Zarr shard, which divide them; both depend on settings alone."""
     found = max(config.k, int(config.candidates or 0)) * ROW_BYTES
     fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // found, MOST_QUERIES)
     queries = max(FEWEST_QUERIES, fitting)
-    # a shard of work writes whole shards of Zarr, so that no two writers share a file
+    # a shard of work is a number of whole Zarr shards, so that no two writers share a file
     rows = min(rows_per_shard(config.k * ROW_BYTES), queries)
     return queries // rows * rows, rows
 
@@ -272,7 +272,7 @@ def _plan_split(job: Job[NeighborsConfig], split: str, own: "OwnRows | None", ro
 
 
 def _query_ranges(name: str, split: SplitPlan, at_once: int, carries_state: bool) -> Iterator[QueryRange]:
-    """All tokens of a split; an encoder that carries a state goes on from where the queries before ended."""
+    """Ranges of all tokens of a split; an encoder with a carried state continues from the range before."""
     for number, start in enumerate(range(0, split.tokens, at_once)):
         stop = min(start + at_once, split.tokens)
         chain = name if carries_state and stop > split.stored[0] else None
@@ -280,7 +280,7 @@ def _query_ranges(name: str, split: SplitPlan, at_once: int, carries_state: bool
 
 
 def query_layouts(config: NeighborsConfig, dim: int, tokens: Mapping[str, int]) -> list[ArrayLayout]:
-    """Arrays of all splits, whose numbers of tokens are given, for queries of `dim` numbers."""
+    """Layouts of the arrays of all splits; `tokens`: tokens of each split, `dim`: width of a query."""
     _, rows = _shard_sizes(config, dim)
     return [layout for split, count in tokens.items() for layout in _layouts(split, count, config.k, rows)]
 
@@ -296,7 +296,7 @@ def _layouts(split: str, tokens: int, k: int, rows: int) -> tuple[ArrayLayout, A
 def _search(
     config: NeighborsConfig, work: Work, shard: QueryRange, queries: "np.ndarray"
 ) -> "tuple[np.ndarray, np.ndarray]":
-    """Ids [n, k] and distances [n, k] of the tokens of a shard."""
+    """Ids [n, k] and distances [n, k] of the neighbours of a shard's tokens."""
     from stages.search.distances import search_with_candidates
 
     own = work.plan.splits[shard.split].own
@@ -306,13 +306,13 @@ def _search(
 
 
 def _queries(work: Work, shard: QueryRange, output: ShardOutput) -> "np.ndarray":
-    """Query keys [n, d] float32: read where they are stored, encoded where not."""
+    """Query keys [n, d] float32: stored keys are read, and others are encoded."""
     import numpy as np
 
     from stages.encoding.key_encoder import search_keys
 
     stored, first = work.plan.splits[shard.split].stored
-    # keys of the datastore's own tokens are there already: only those behind them are encoded
+    # keys of the datastore's own tokens are stored, so only later tokens are encoded
     between = min(max(stored, shard.start), shard.stop)
     out = np.empty((shard.stop - shard.start, work.keys.dim), np.float32)
     if between > shard.start:
@@ -335,7 +335,7 @@ def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: float) -> str:
-    """Message about a split most of whose neighbours are missing: how many, why, and what would find more."""
+    """Warning for a split with most of its neighbours missing: the share, the reason, and advice."""
     k, exclude = job.config.k, job.config.exclude
     rows = job.inputs["index"].input("datastore").metrics["rows"]
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "

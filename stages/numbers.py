@@ -1,13 +1,13 @@
-"""Numbers, and what is counted, as a person reads them."""
+"""Numbers and quantities formatted for people."""
 
 from collections.abc import Iterable, Sequence
 
 SMALL = 0.0005
-"""Probabilities below it are written by their size."""
+"""Probabilities below it are written in scientific notation."""
 
 
 def number(value: float) -> str:
-    """Whole numbers with thousands apart, others with 4 digits; of what exploded only the size."""
+    """Integers with thousands separators, other numbers with 4 digits, huge ones in scientific notation."""
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
@@ -26,10 +26,10 @@ def probability(value: float) -> str:
 
 
 def tenths(share: float, sign: str = "") -> str:
-    """Hundredths with one decimal, with two where one shows nothing but zero, of which none has a sign.
+    """A share in percent with one decimal, or two if one would show only zero; zero has no sign.
 
     Args:
-        sign: `+` to write that of what is positive, too.
+        sign: `+` to also write the sign of positive numbers.
 
     >>> [tenths(share, "+") for share in (-0.016, 0.0123, -0.0004, -0.00004)]
     ['-1.6', '+1.2', '-0.04', '0.0']
@@ -42,7 +42,7 @@ def tenths(share: float, sign: str = "") -> str:
 
 
 def measured(value: float, name: str) -> str:
-    """A figure of merit with as many decimals as others of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
+    """A figure of merit with the usual decimals of its kind: `145.14`, `1.4077`, `79.3%`, `3,465`."""
     if name == "accuracy":
         return f"{value:.1%}"
     if name.startswith("bits"):
@@ -53,7 +53,7 @@ def measured(value: float, name: str) -> str:
 
 
 def rate(done: float, seconds: float) -> float:
-    """Amount a second; of less than a second, in which a machine is busy with much else, two digits say all there is.
+    """Amount per second; rounded to two digits for times below a second, which are unreliable.
 
     >>> rate(15_117, 3.118)
     4848.3
@@ -96,7 +96,7 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def spread_out(values: Iterable[float]) -> bool:
-    """Whether numbers want a logarithmic scale: positive, and over more than a factor of 10."""
+    """Whether numbers need a logarithmic scale: all positive, and spanning more than a factor of 10."""
     held = list(values)
     return bool(held) and min(held) > 0 and max(held) > 10 * min(held)
 
@@ -111,6 +111,6 @@ def figure_name(name: str) -> str:
 
 
 def passes(count: float) -> str:
-    """`0.5 passes`, `1 pass`, `7.9 passes`: nobody needs more digits."""
+    """Passes over a text, with one decimal: `0.5 passes`, `1 pass`, `7.9 passes`."""
     shown = number(round(count, 1)) if count >= 1 else f"{count:.2g}"
     return f"{shown} pass{'' if shown == '1' else 'es'}"

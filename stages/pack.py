@@ -1,7 +1,7 @@
 """Stage pack-batches: tokens -> batches.
 
-Finds the segments of the training split that resemble each other most, and orders all segments so that similar ones
-follow each other. A shard is a range of segments whose matches are looked up; the order is made of all matches.
+Finds the segments most similar to each segment of the training split. Then it orders all segments so that similar
+ones follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
 """
 
 import time
@@ -36,7 +36,7 @@ SPLIT = "train"
 SEGMENTS = {"fast": 4096, "rank-bm25": 128}
 """Segments of one shard, by engine."""
 MANY = 20_000
-"""Segments from which on rank-bm25 takes hours."""
+"""Number of segments above which rank-bm25 takes hours."""
 
 
 class BatchesFigures(Figures):
@@ -46,7 +46,7 @@ class BatchesFigures(Figures):
 
 
 def batch_arrays(batches: Artifact, name: str) -> Expected | None:
-    """The order of the segments, and where each begins."""
+    """The expected arrays: the order of the segments, and their offsets in the split."""
     segments, tokens = batches.metrics["segments"], batches.input("tokens")
     last = (
         tokens.metrics["splits"][SPLIT]["tokens"] if _is_pairs(tokens) else segments * batches.config["segment_length"]
@@ -58,7 +58,7 @@ def batch_arrays(batches: Artifact, name: str) -> Expected | None:
 
 
 def _permutation(values: np.ndarray, start: int, rows: int) -> str | None:
-    """Each of 0 … rows - 1 once."""
+    """Check for a permutation of 0 … rows - 1; None: it is one."""
     wrong = between(0, rows, "numbers")(values, start, rows)
     if wrong is None and len(np.unique(values)) != len(values):
         return "a number stands there twice"
@@ -74,13 +74,13 @@ class SegmentRange(Shard):
 
     @property
     def file(self) -> Path:
-        """Where their matches are kept until all are found."""
+        """Scratch file of their matches, relative to the draft."""
         return Path("scratch", f"{self.key}.npz")
 
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[SegmentRange]):
-    """How many segments there are, and matches of each."""
+    """The number of segments, and of matches for each."""
 
     segments: int
     k: int
@@ -145,7 +145,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
         from stages.text.packing import DocumentsApart, chain, same_document
 
         found = [np.load(job.folder / shard.file) for shard in plan.shards]
-        # chains begin at random segments, and the same permutation is what the packing is compared with
+        # chains begin at random segments; the same permutation is the baseline for the packing
         permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
         spans = _spans(job, plan.segments)
         apart = DocumentsApart(spans, job.config.apart - 1) if job.config.exclude == "document" else None
@@ -165,7 +165,7 @@ class PackBatches(ShardedStage[PackConfig, Plan, Work, SegmentRange]):
 
 
 def _require_segments(tokens: Artifact, length: int) -> None:
-    """Raises: DataError unless the training split has two segments at least."""
+    """Raises: DataError unless the training split has at least two segments."""
     count = tokens.metrics["splits"][SPLIT]["tokens"]
     if count < 2 * length:
         raise DataError(
@@ -179,7 +179,7 @@ def _is_pairs(tokens: Artifact) -> bool:
 
 
 def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
-    """Raises: UsageError for a length; DataError for fewer than two sentences."""
+    """Raises: UsageError if a segment length is set; DataError for fewer than two sentences."""
     if config.segment_length != PackConfig.model_fields["segment_length"].default:
         raise UsageError(f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out.")
     if tokens.metrics["splits"][SPLIT]["documents"] < 2:
@@ -187,7 +187,7 @@ def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
 
 
 def _require_documents(tokens: Artifact) -> None:
-    """Raises: DataError unless the training split has two documents at least."""
+    """Raises: DataError unless the training split has at least two documents."""
     if tokens.metrics["splits"][SPLIT]["documents"] < 2:
         raise DataError(
             f"Split {SPLIT!r} of {tokens.reference} is one document, and --exclude document packs segments of several; "
@@ -199,7 +199,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25"
     from stages.text.bm25 import SCORINGS, Bm25Index, RankBm25, itself
     from stages.text.packing import sharing
 
-    # a segment is most like itself, and next to that like others of its document
+    # a segment is most similar to itself, and then to others of its document
     hidden = sharing(_spans(job, segments)) if job.config.exclude == "document" else itself(segments)
     if job.config.engine == "rank-bm25":
         offsets = _offsets(job, segments)
@@ -208,7 +208,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25"
 
 
 def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
-    """The first and the last document of each segment, int64 [S, 2]."""
+    """Numbers of the first and the last document of each segment, int64 [S, 2]."""
     from stages.text.packing import document_spans
 
     if _is_pairs(job.inputs["tokens"]):
@@ -218,7 +218,7 @@ def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
 
 
 def _offsets(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
-    """Where each segment begins, and the end, int64 [S + 1]: sentences of pairs, else segments of one length."""
+    """Offsets of the segments, int64 [S + 1]. Segments are the sentences of pairs, or else have one length."""
     if _is_pairs(job.inputs["tokens"]):
         return np.asarray(job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/doc_offsets"][:])
     return np.arange(segments + 1, dtype=np.int64) * job.config.segment_length
@@ -230,7 +230,7 @@ def _ids(job: ShardJob[PackConfig]) -> Any:
 
 
 def _counts(job: ShardJob[PackConfig]) -> "csr_array":
-    """How often each term is in each segment, [S, V]."""
+    """Counts of each term in each segment, [S, V]."""
     from stages.text.bm25 import term_counts, uneven_counts
 
     size = job.inputs["tokens"].metrics["vocabulary_size"]
@@ -240,7 +240,7 @@ def _counts(job: ShardJob[PackConfig]) -> "csr_array":
 
 
 def whole_segments(config: PackConfig, inputs: Inputs) -> int:
-    """Number of whole segments of the split, or of its sentences, from its manifest."""
+    """Number of whole segments in the split, or of sentences if it holds pairs, from the manifest."""
     split = inputs["tokens"].metrics["splits"][SPLIT]
     if _is_pairs(inputs["tokens"]):
         return int(split["documents"])
@@ -248,18 +248,18 @@ def whole_segments(config: PackConfig, inputs: Inputs) -> int:
 
 
 def array_layouts(segments: int) -> dict[str, ArrayLayout]:
-    """Arrays of an artifact of this many segments, by name."""
+    """Layouts of the arrays of packed batches, by name."""
     rows = {"order": segments, "segment_offsets": segments + 1}
     return {f"batches.zarr/{name}": _layout(name, count) for name, count in rows.items()}
 
 
 def _layout(name: str, rows: int) -> ArrayLayout:
-    """An array of whole numbers."""
+    """Layout of an int64 array."""
     return ArrayLayout(f"batches.zarr/{name}", (rows,), np.int64, rows_per_shard(np.dtype(np.int64).itemsize))
 
 
 def _figures(packed: "Chain", scores: np.ndarray, counts: "csr_array", permutation: np.ndarray) -> dict[str, Any]:
-    """Figures that tell whether the packing found anything."""
+    """Figures of the quality of the packing, against a random order."""
     from stages.text.packing import overlap
 
     places = packed.followed

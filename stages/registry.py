@@ -1,4 +1,4 @@
-"""Names that users type -> the code behind them, imported only when it is used."""
+"""Registries from names that users type to code, which is imported only on use."""
 
 import hashlib
 import os
@@ -13,19 +13,19 @@ from typing import Any, ClassVar, NamedTuple
 from stages.errors import UsageError, did_you_mean
 
 OUTSIDE = "MEMLM_PARTS"
-"""Environment variable: modules with parts of one's own, separated by commas."""
+"""Environment variable with the user's own modules of parts, separated by commas."""
 
 
 CODE = "part"
-"""Role of a module from outside among the files that an artifact was made from."""
+"""Role of an outside module among the files from which an artifact was made."""
 
 
 class UnknownPart(UsageError):
-    """A part that cannot be had here; where it is registered and can be imported, it can."""
+    """A part that is not registered, or cannot be imported, in this process."""
 
 
 class Part(NamedTuple):
-    """Where a part with settings of its own stands: the class of the settings, free of torch, and the code.
+    """Location of a part with its own settings: the settings class, free of torch, and the code.
 
     Each is `"module:object"`.
     """
@@ -35,21 +35,21 @@ class Part(NamedTuple):
 
     @classmethod
     def within(cls, package: str, settings: str, code: str) -> "Part":
-        """A part whose settings and code are in modules of one package: `"module:object"` of each."""
+        """A part with settings and code in modules of one package; each argument is `"module:object"`."""
         return cls(f"{package}.{settings}", f"{package}.{code}")
 
 
 class Registry:
     """One kind of exchangeable part: each name has lazy targets, `"module:object"` or a `Part`.
 
-    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`. Modules that hold such
-    lines are named by `$MEMLM_PARTS`, so that commands and worker processes know them, too.
+    A part from outside the package is added by one line: `REGISTRY.targets["name"] = Part(…)`. `$MEMLM_PARTS` names the
+    modules with such lines, so that commands and worker processes import them, too.
     """
 
     all: ClassVar[list["Registry"]] = []
 
     def __init__(self, kind: str, targets: Mapping[str, Part | str], others: "Sequence[Registry]" = ()) -> None:
-        """`others`: of parts of another kind that a name may be mistaken for."""
+        """`others`: registries of other kinds whose names users may confuse with these."""
         self.kind = kind
         self.targets = dict(targets)
         self.others = others
@@ -65,13 +65,13 @@ class Registry:
     def load(self, name: str) -> Any:
         """The code registered as `name`.
 
-        Raises: UnknownPart, with the nearest name, if there is none, or its module has no such object.
+        Raises: UnknownPart, with the nearest name, if the name is unknown, or its module lacks the object.
         """
         part = self._part(name)
         return load(part if isinstance(part, str) else part.code)
 
     def settings(self, name: str) -> Any:
-        """The class of the settings of `name`. Raises: as `load`, and UsageError for a part without settings."""
+        """The class of the settings of `name`. Raises: see `load`; also UsageError for a part without settings."""
         part = self._part(name)
         if not isinstance(part, Part):
             raise UsageError(
@@ -80,11 +80,11 @@ class Registry:
         return load(part.settings)
 
     def outside_names(self) -> list[str]:
-        """Parts from outside the package, one of ours that somebody replaced among them."""
+        """Names of parts from outside the package, including replaced parts of the package."""
         return [name for name, part in self.targets.items() if self._own.get(name) != part]
 
     def outside_modules(self, names: Container[str]) -> set[str]:
-        """Modules from outside the package that hold the parts of these names."""
+        """Outside modules that contain the parts of these names."""
         outside = [self.targets[name] for name in self.outside_names() if name in names]
         return {target.partition(":")[0] for part in outside for target in ([part] if isinstance(part, str) else part)}
 
@@ -98,10 +98,10 @@ class Registry:
 
 
 def outside_code(names: Container[str]) -> list[list[str]]:
-    """Role (`part.MODULE`) and digest of each module from outside whose parts have one of these names.
+    """Role (`part.MODULE`) and digest of each outside module with a part of one of these names.
 
-    Such code is no setting, but what it computes depends on it: it belongs to an id as a file from outside does.
-    A module without a file, such as a notebook, has none.
+    This code affects results without being a setting, so ids cover it like an input file.
+    A module without a file, such as a notebook, has no digest.
     """
     import_outside()
     modules = sorted(set().union(*(registry.outside_modules(names) for registry in Registry.all)))
@@ -111,7 +111,7 @@ def outside_code(names: Container[str]) -> list[list[str]]:
 
 
 def missing_modules(files: Iterable[Sequence[str]]) -> list[str]:
-    """Modules among such roles and digests that no registry here holds a part of."""
+    """Modules among such roles and digests without a part in any registry of this process."""
     held = set().union(*(registry.outside_modules(registry.targets) for registry in Registry.all))
     roles = [file[0].partition(".") for file in files if file]
     return [module for role, _, module in roles if role == CODE and module and module not in held]
@@ -131,7 +131,7 @@ def import_outside() -> bool:
 
 
 def load(target: str) -> Any:
-    """The object that `"module:object"` names. Raises: UnknownPart if there is no such module or object."""
+    """The object named by `"module:object"`. Raises: UnknownPart if the module or object does not exist."""
     module, _, attribute = target.partition(":")
     if not attribute:
         raise UnknownPart(f'A registry names {target!r}, which is not of the form "module:object".')
@@ -147,7 +147,7 @@ def load(target: str) -> Any:
 
 
 def _is_missing(module: str, error: Exception) -> bool:
-    """Whether the module itself, or a package that it lies in, is not there; not one that it imports."""
+    """Whether the module itself, or one of its packages, is missing, as opposed to a module that it imports."""
     return isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
 
 
@@ -158,8 +158,8 @@ def _no_module(module: str) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """An error of a module, with the line that it comes from."""
-    if isinstance(error, SyntaxError):  # says its own line
+    """An error of a module, with the line that raised it."""
+    if isinstance(error, SyntaxError):  # contains its line already
         return f"{type(error).__name__}: {error}"
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"

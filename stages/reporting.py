@@ -1,33 +1,33 @@
-"""Messages of a stage while it works; the command line decides how they look."""
+"""Messages of a stage during its work; the command line decides on their form."""
 
 import os
 from collections.abc import Callable
 from typing import Protocol
 
 Progress = Callable[[int, int, str], None]
-"""Hears what is done, of how much, and what of: `Reporter.progress` does."""
+"""Receives (done, total, unit), like `Reporter.progress`."""
 
 
 def unheard(done: int, total: int, unit: str) -> None:
-    """Progress that nobody asks for."""
+    """Ignore progress."""
 
 
 def first_process() -> bool:
-    """Whether this process tells and writes; those that torchrun started beside it only work, or fail."""
+    """Whether this process reports and writes; other processes of torchrun only compute."""
     return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 class Reporter(Protocol):
-    """Receives a stage's words and progress; called often, so it throttles by itself."""
+    """Receives a stage's messages and progress. It is called often, so implementations throttle output."""
 
     def info(self, message: str) -> None:
-        """One line that a user wants to read."""
+        """Report a line of information."""
 
     def warning(self, message: str) -> None:
-        """One line that a user ought to read."""
+        """Report a line that the user should not miss."""
 
     def progress(self, done: int, total: int, unit: str, **figures: float) -> None:
-        """`done` of `total` `unit`s are finished; `figures` are shown beside them (loss=…, tokens_per_second=…)."""
+        """`done` of `total` `unit`s are finished; `figures` are shown next to them (loss=…, tokens_per_second=…)."""
 
 
 class Silent:

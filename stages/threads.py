@@ -1,8 +1,8 @@
 """One pool of threads at a time.
 
-torch, FAISS and NumPy bring a pool each. Where their calls alternate, idle threads of one spin while another works,
-unless OMP_WAIT_POLICY=PASSIVE stood in the environment before they were loaded; on two cores that takes 3 to 9 times as
-long. Work that calls several of them is shared out among threads of Python's, in which every library computes alone.
+torch, FAISS and NumPy each have their own pool. If their calls alternate, idle threads of one spin while another works:
+on two cores this takes 3 to 9 times as long. Only OMP_WAIT_POLICY=PASSIVE, set before they are loaded, prevents it. So
+work that calls several of them is divided among Python threads, in each of which the libraries use one thread.
 """
 
 import sys
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """Calls a function with many items, on `threads` threads; without a `pool` of them here, one after the other."""
+    """Calls a function with many items on the `threads` threads of `pool`; without a pool, one after the other."""
 
     def __init__(self, threads: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
         self.threads, self._pool = threads, pool
 
     def __call__(self, work: Callable[[T], object], items: Iterable[T]) -> None:
-        """Call it with every item, in any order and several at a time. Raises: what one of the calls raised."""
+        """Call `work` with every item, in any order and several at a time. Raises: the error of one of the calls."""
         waiting = deque(items)
 
         def work_off() -> None:
@@ -69,12 +69,12 @@ _one_pool = Lock()
 
 @contextmanager
 def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
-    """A pool of as many threads as the libraries would use: cores, or what OMP_NUM_THREADS says.
+    """A pool with the libraries' number of threads: the cores, or OMP_NUM_THREADS.
 
-    Another thread that asks for the same waits, so no call may lie within another.
+    A second thread that calls this waits, so calls must not be nested.
 
     Args:
-        small: the work is not worth other threads.
+        small: whether the work is too small for several threads.
     """
     with _one_pool:
         controller = ThreadpoolController()
@@ -83,7 +83,7 @@ def thread_pool(small: bool = False) -> Iterator[ThreadPool]:
             if small or count == 1:
                 yield in_turn
                 return
-            # OpenMP keeps its number of threads for each thread that asks, and those of Python begin with the default
+            # OpenMP has a number of threads per calling thread, and new Python threads begin with the default
             alone = partial(controller.limit, limits=1, user_api="openmp")
             with ThreadPoolExecutor(count, initializer=alone) as pool:
                 yield ThreadPool(count, pool)
@@ -95,7 +95,7 @@ def _threads(controller: ThreadpoolController) -> int:
 
 @contextmanager
 def _torch_alone() -> Iterator[None]:
-    """torch, if it is loaded, computes with one thread, here and in threads that begin now."""
+    """Limit torch, if it is loaded, to one thread, here and in threads that start inside the block."""
     torch: Any = sys.modules.get("torch")
     before = None if torch is None else torch.get_num_threads()
     if before is not None and before > 1:

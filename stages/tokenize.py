@@ -1,10 +1,9 @@
 """Stage tokenize: text -> tokens.
 
-The text is read once, streaming, into a spool of shards of a fixed size (about 1 MB); the tokenizer is made from
-train's shards, of words in shards of the work; then each shard is encoded on its own, and the ids of each split are put
-together in whole rows.
-Memory in use is one shard and the vocabulary, whatever the corpus; the disk holds the text and its ids twice
-until the artifact is published.
+The text is read once, as a stream, into a spool of shards of about 1 MB. The tokenizer is made from the shards of
+train; for words, its shards are part of the work. Then each shard is encoded separately, and the ids of each split are
+joined in whole rows. Memory holds one shard and the vocabulary, whatever the size of the corpus. The disk holds the
+text, and its ids twice, until the artifact is published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +55,7 @@ class TokensFigures(Figures):
     prefix_id: Id | None = None
     tokenizer: str
     examples: str = STREAMS
-    """Kind of examples that a split is read as."""
+    """Kind of examples."""
     eos_after: Literal["line", "document", "never"]
 
     @model_validator(mode="after")
@@ -68,7 +67,7 @@ class TokensFigures(Figures):
 
 
 def split_arrays(artifact: "Artifact", name: str) -> Expected | None:
-    """The arrays of `tokens.zarr/SPLIT`: those of text, and those of the kind of examples."""
+    """Expected form of an array of `tokens.zarr/SPLIT`, common to all text or specific to the kind of examples."""
     _, split, array = (*name.split("/", 2), "", "")[:3]
     recorded = artifact.metrics["splits"].get(split)
     if recorded is None:
@@ -91,13 +90,13 @@ TOKENS = Schema(TokensFigures, split_arrays)
 
 @dataclass(frozen=True)
 class Plan(ShardPlan["AnyShard"]):
-    """All of the text, and before it what makes a vocabulary of words."""
+    """Shards of all text, after those that make a vocabulary of words, if there is one."""
 
     texts: "Sequence[TextShard]"
 
 
 class Tokenize(ShardedStage[TokenizeConfig, Plan, "Work", "AnyShard"]):
-    """Text files in, ids in Zarr and a `tokenizer.json` out."""
+    """Turns text files into ids in Zarr and a `tokenizer.json`."""
 
     name = "tokenize"
     kind = "tokens"

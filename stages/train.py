@@ -77,7 +77,7 @@ class Train(SerialStage[TrainConfig]):
 
             _require(job.config, job.inputs, job.execution)
             job.draft.expect(bytes_to_write(job))
-        if not done or world_size() > 1:  # even then: the other ranks wait for this one
+        if not done or world_size() > 1:  # with several ranks even if done: the others wait for this one
             trainer = _fit(job.config, job.inputs, job.execution, job.draft.scratch)
         if not done:
             write_outputs(job, trainer)
@@ -87,9 +87,9 @@ class Train(SerialStage[TrainConfig]):
         return job.draft.record(DONE)
 
     def follow(self, config: TrainConfig, inputs: Inputs, execution: Execution) -> bool:
-        """Under torchrun, on all ranks but the first: do this rank's share of the work and write nothing.
+        """Under torchrun, on all ranks but the first: do this rank's share of the work, without writing.
 
-        Returns: whether this process is such a rank; then the artifact is made by the first.
+        Returns: whether this process is such a rank; the first one then makes the artifact.
         """
         if first_process():
             return False
@@ -99,7 +99,7 @@ class Train(SerialStage[TrainConfig]):
 
 
 def _require(config: TrainConfig, inputs: Inputs, execution: Execution) -> None:
-    """Raises: ResourceError for what memory cannot hold; UsageError if nothing can be compiled that is to be."""
+    """Raises: ResourceError if memory does not suffice; UsageError if compilation is asked for and impossible."""
     from stages.training.resolve import require_memory, warn_of_bf16
 
     require_memory(config, inputs["tokens"], execution)

@@ -1,7 +1,7 @@
 """Stage update-datastore: datastore -> datastore, with documents added and others forgotten.
 
 Rows that stay are copied; new rows are encoded as in build-datastore. A shard is a range of the new datastore's rows.
-Memory in use is a few shards, however large the datastore is.
+Memory holds only a few shards, however large the datastore is.
 """
 
 import time
@@ -29,7 +29,7 @@ from stages.updating.work import Work, copy_rows, encode_added, encode_again, op
 
 
 class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
-    """Makes a datastore from an older one; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
+    """Makes a datastore from a previous one; roles: `encoder` (model), `previous` (datastore), `added` (tokens)."""
 
     name = "update-datastore"
     kind = "datastore"
@@ -49,7 +49,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
         require_split(added, split)
         require_same_tokenizer(tokenizer_of(previous), added, read["encoder"])
         require_sources(model_of(read["encoder"]), added)
-        # Exclusion hides one row of a token: in a second copy of that row a context would find itself.
+        # Exclusion hides one row of a token: with a second copy of that row, a context would find itself.
         if any(source.is_split(added, split) for source in sources_of(previous)):
             raise UsageError(
                 f"{previous.reference} has rows of {split!r} of {added.reference} already; to add forgotten documents "
@@ -122,7 +122,7 @@ class UpdateDatastore(ShardedStage[UpdateConfig, Plan, Work, Shard]):
 
 
 def _report_forgotten(job: Job[UpdateConfig], change: Change, carries_state: bool) -> None:
-    """Report how much is forgotten, and warn if keys of other documents still depend on it."""
+    """Report the forgotten rows, and warn if keys of other documents still depend on them."""
     before, forgotten = change.before, len(change.forgotten)
     if not forgotten:
         return

@@ -1,4 +1,4 @@
-"""A finished artifact: read-only, checked when it is opened, and traceable to all that it was made from."""
+"""A finished artifact: read-only, checked when it is opened, and traceable to all of its inputs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Home(Protocol):
-    """The store of an artifact, as far as the artifact needs it."""
+    """The part of its store that an artifact needs."""
 
     root: Path
 
     def open(self, reference: str, *kinds: str) -> Artifact:
-        """The artifact behind a reference, its files not checked."""
+        """The artifact of a reference; its files are not checked."""
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
-        """The artifact of a manifest's `inputs`."""
+        """The artifact of a record in a manifest's `inputs`."""
 
     def check_files(self, artifact: Artifact, *, every_byte: bool = False) -> None:
         """Compare an artifact's files with its manifest."""
@@ -38,18 +38,18 @@ class Home(Protocol):
         """All finished artifacts, or those of some kinds."""
 
     def names(self, kind: str) -> dict[str, str]:
-        """The names given to artifacts of a kind, and the ids that they stand for."""
+        """Names of artifacts of a kind, and their ids."""
 
     def name(self, artifact: Artifact, name: str) -> None:
-        """Let `kind/name` stand for an artifact."""
+        """Give an artifact the name `kind/name`."""
 
 
 class MissingRole(ArtifactError, LookupError):
-    """No ancestor of an artifact has a role: its manifest says less than it said, or a command asks for too much."""
+    """No ancestor of an artifact has a role: its manifest lost an input, or the artifact does not fit the command."""
 
 
 class Artifact:
-    """One folder `kind/id` of a store. Obtained from `Store.get`, which has checked its files."""
+    """One folder `kind/id` of a store. `Store.get` returns it with its files checked."""
 
     def __init__(self, store: Home, path: Path, manifest: Manifest) -> None:
         self.store = store
@@ -74,49 +74,49 @@ class Artifact:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The settings that it was made with, all resolved; those that were added later, at their defaults."""
+        """The resolved settings of the work; settings that were added later have their defaults."""
         with suppress(ValidationError, UsageError):
             return self.manifest.full_config()
-        return self.manifest.config  # not read by this version: `Store.get` refuses it
+        return self.manifest.config  # this version cannot read it, so `Store.get` refuses it
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """Metrics of its stage."""
+        """Metrics that the stage recorded."""
         return self.manifest.metrics
 
     @property
     def bytes(self) -> int:
-        """Size of all its files, the manifest among them."""
+        """Size of all its files, the manifest included."""
         return self.manifest.bytes + (self.path / MANIFEST).stat().st_size
 
     @property
     def digest(self) -> str:
-        """Digest that artifacts made from this one record of its bytes."""
+        """Digest of its content, which artifacts made from it record."""
         return self.manifest.digest
 
     @property
     def record(self) -> InputRecord:
-        """How this artifact stands in the manifests of those made from it."""
+        """The record of this artifact in the manifests of artifacts made from it."""
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
 
     def matches(self, record: InputRecord | None) -> bool:
-        """Whether a record is of this artifact and its bytes."""
+        """Whether a record names this artifact and has the digest of its bytes."""
         return record == self.record
 
     @property
     def parents(self) -> set[str]:
-        """References of what it was made from directly."""
+        """References of its direct inputs."""
         return {record.reference for record in self.manifest.inputs.values()}
 
     @property
     def needed(self) -> set[str]:
-        """Parents that it cannot be read without; the others may go."""
+        """References of inputs that are needed to read it; the others may be removed."""
         return {record.reference for role, record in self.manifest.inputs.items() if role not in USED_UP}
 
     def input(self, role: str) -> Artifact:
-        """The artifact that this one was made from in the given role; it is checked when it is first asked for.
+        """The input in the given role; it is checked when it is first requested.
 
-        Raises: ArtifactError if it is gone, damaged, or has other bytes than those that were read.
+        Raises: ArtifactError if it is gone, damaged, or has other bytes than those recorded.
         """
         if role not in self._inputs:
             self._inputs[role] = self._find_input(role)
@@ -136,9 +136,9 @@ class Artifact:
         return found
 
     def find(self, role: str) -> Artifact:
-        """The nearest ancestor in the given role: an input of this artifact, or of one that it was made from.
+        """The nearest ancestor in the given role: an input of this artifact, or of one of its ancestors.
 
-        Raises: MissingRole if there is none; what `input` raises.
+        Raises: MissingRole if there is none; the errors of `input`.
         """
         if role in self.manifest.inputs:
             return self.input(role)
@@ -153,11 +153,11 @@ class Artifact:
         )
 
     def advise(self, *words: str) -> str:
-        """A command about the store that it is in, as it is typed."""
+        """A command line for the store of this artifact."""
         return advised(self.store.root, *words)
 
     def damaged(self, problem: str) -> ArtifactError:
-        """Build the error for damage of this artifact, with advice on how to mend it."""
+        """The error for a damaged artifact, with advice on how to repair it."""
         return ArtifactError(
             f"{self.reference} is damaged: {problem}. Make it again: "
             f"{self.advise(*REMOVE, self.reference)}, then memlm {self.manifest.stage}."
@@ -170,7 +170,7 @@ class Artifact:
         return self.path / relative
 
     def zarr(self, name: str) -> CheckedGroup:
-        """A Zarr group of this artifact (`tokens.zarr`), for reading; its arrays are as their stage writes them."""
+        """A read-only Zarr group of this artifact, such as `tokens.zarr`; its arrays are checked against the schema."""
         from stages.artifacts.reading import CheckedGroup, opened
 
         file = self.file(f"{name}/zarr.json")
@@ -178,23 +178,23 @@ class Artifact:
             return CheckedGroup(self, name, opened(self.path / name, "", file))
 
     def json(self, name: str) -> Any:
-        """Content of a JSON file of this artifact. Raises: ArtifactError if it is none."""
+        """Content of a JSON file of this artifact. Raises: ArtifactError if the file is not JSON."""
         with content_of(self.file(name)):
             return json.loads(self.file(name).read_text("utf-8"))
 
 
 def ancestors(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
-    """Some references, and all that they were made from, as far as these artifacts tell."""
+    """These references, and those of all ancestors, according to the given artifacts."""
     return reached(references, {artifact.reference: artifact.parents for artifact in artifacts})
 
 
 def needed_for(references: Iterable[str], artifacts: Iterable[Artifact]) -> set[str]:
-    """Some references, and all that they cannot be read without, as far as these artifacts tell."""
+    """These references, and those of all artifacts needed to read them, according to the given artifacts."""
     return reached(references, {artifact.reference: artifact.needed for artifact in artifacts})
 
 
 LeaveOut = Callable[[Artifact, ArtifactError], None]
-"""Hears of an artifact that is left out, and why."""
+"""Callback for an artifact that is left out, and the reason."""
 
 
 def refuse(artifact: Artifact, error: ArtifactError) -> None:
@@ -203,11 +203,12 @@ def refuse(artifact: Artifact, error: ArtifactError) -> None:
 
 
 def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[str] = ()) -> list[Artifact]:
-    """The artifacts whose files are right; those with a part that is not known here are left out.
+    """Check artifacts, and leave out those with a part that is not known here.
 
     Args:
-        roles: of inputs that are read, too.
-    Raises: ArtifactError for one that is damaged, and where none is left.
+        leave_out: receives each artifact that is left out.
+        roles: roles of inputs that are checked, too.
+    Raises: ArtifactError for a damaged artifact, or if all are left out.
     """
     found: list[Artifact] = []
     unknown: list[tuple[Artifact, ArtifactError]] = []
@@ -225,7 +226,7 @@ def checked(artifacts: Iterable[Artifact], leave_out: LeaveOut, roles: Iterable[
 
 
 def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:
-    """A reference, and all of these artifacts that were made from it, directly or not."""
+    """A reference, and those of all given artifacts that were made from it, directly or indirectly."""
     children: dict[str, set[str]] = {}
     for artifact in artifacts:
         for parent in artifact.parents:
@@ -234,7 +235,7 @@ def descendants(reference: str, artifacts: Iterable[Artifact]) -> set[str]:
 
 
 def reached(references: Iterable[str], ways: Mapping[str, set[str]]) -> set[str]:
-    """Some references, and all that `ways` lead to from them."""
+    """All nodes of a graph that can be reached from these references; `ways`: the neighbours of each node."""
     found: set[str] = set()
     waiting = set(references)
     while waiting:

@@ -1,9 +1,9 @@
 """Copies of artifacts in a bucket, in this layout:
 
     KIND/ID/manifest.json           written last and never replaced: a copy that has one is complete
-    KIND/ID/DIGEST/FILE             the files; DIGEST is that of the manifest's bytes
+    KIND/ID/DIGEST/FILE             the files; DIGEST is the digest of the manifest's bytes
 
-Two users may do the same work and push it: neither overwrites files of the other.
+If two users do the same work and push it, neither overwrites files of the other.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter
 
 MAX_MANIFEST_BYTES = 1 << 28
-"""Most bytes of a manifest; that of 100 million keys has a few million."""
+"""Most bytes of a manifest; a datastore of 100 million keys has a manifest of a few million."""
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
 """Files of a draft that are not files of its artifact."""
 MAX_STEPS = 100_000
@@ -33,7 +33,7 @@ MAX_STEPS = 100_000
 
 
 class Copy:
-    """An artifact in a bucket, or on its way there."""
+    """A copy of an artifact in a bucket, which may still have to be uploaded."""
 
     def __init__(self, manifest: Manifest, content: bytes, bucket: Bucket) -> None:
         """`content`: the bytes of the manifest."""
@@ -43,7 +43,7 @@ class Copy:
 
     @classmethod
     def of(cls, artifact: Artifact, bucket: Bucket) -> "Copy":
-        """The copy of an artifact, which is still to be made."""
+        """The copy of a local artifact, which may not exist yet."""
         return cls(artifact.manifest, artifact.manifest.dumps().encode(), bucket)
 
     @classmethod
@@ -83,10 +83,10 @@ def _mend(reference: str, bucket: Bucket) -> str:
 
 
 def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
-    """Copy an artifact, and its ancestors that are in the store, into a bucket.
+    """Copy an artifact, and its ancestors in the store, into a bucket.
 
-    Returns: references of the copies that were made or completed, without those that the bucket had already.
-    Raises: ArtifactError if the bucket has other bytes under that id, or an artifact here is damaged; DataError if the
+    Returns: references of the copies that were made or completed, without those that were complete before.
+    Raises: ArtifactError if the bucket has other bytes under that id, or a local artifact is damaged; DataError if the
         bucket does not answer.
     """
     chosen = store.open(reference)
@@ -105,7 +105,7 @@ def push(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> li
         copy = Copy.of(artifact, bucket)
         for file in files:
             bucket.upload(copy.name(file), artifact.path / file, sent)
-        # The manifest is written last and never replaced: whoever sees one finds all of its files.
+        # The manifest is written last and never replaced, so its presence proves that all files are there.
         if not bucket.create(f"{artifact.reference}/{MANIFEST}", copy.content):
             other = Copy.find(artifact.reference, bucket)
             if other is not None:
@@ -120,7 +120,7 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
         return list(artifact.manifest.files)
     there.require_same(artifact)
     if there.content != Copy.of(artifact, bucket).content:
-        return None  # The result of another run: only the log differs.
+        return None  # It is the result of another run, and differs only in its log.
     files = artifact.manifest.files.items()
     return [file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]] or None
 
@@ -129,11 +129,11 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
 
 
 def pull(reference: str, store: Store, bucket: Bucket, reporter: Reporter) -> list[str]:
-    """Copy an artifact, and its ancestors that are in the bucket, from a bucket into a store.
+    """Copy an artifact, and its ancestors in the bucket, into a store.
 
-    After an interruption the same call resumes behind the last complete file. Each file's digest is checked.
+    After an interruption the same call resumes after the last complete file. Each file's digest is checked.
 
-    Returns: references of the new copies, inputs first, without those that the store had already.
+    Returns: references of the new copies, inputs first, without those that the store had before.
     Raises: UsageError if the reference is no kind/id; DataError if the bucket lacks the artifact or an input that it
         needs; ArtifactError if a copy is damaged; ResourceError if the disk is full.
     """
@@ -177,7 +177,7 @@ def _with_inputs(reference: str, bucket: Bucket) -> Iterator[Copy]:
         waiting += [(record.reference, role not in USED_UP) for role, record in copy.manifest.inputs.items()]
         if len(order) > MAX_STEPS:
             raise copy.damaged("its inputs form a cycle")
-    for one in dict.fromkeys(reversed(order)):  # Backwards from its last visit, each comes after its inputs.
+    for one in dict.fromkeys(reversed(order)):  # Reversed by last visit, each artifact comes after its inputs.
         copy = found[one]
         assert copy is not None
         yield copy
@@ -213,7 +213,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
     kind, id = copy.manifest.kind, copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
-        # Another pull may have finished while this one waited.
+        # Checked again, since another pull may have finished meanwhile.
         if store.has(kind, id):
             return
         folder, final = store.draft_folder(kind, id), store.folder(kind, id)
@@ -221,14 +221,14 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
         if manifest is None:
             _fill(copy, folder, store, reporter)
             manifest = copy.manifest
-        else:  # Killed while publishing: all files are there, but perhaps not the work file.
+        else:  # An earlier pull ended while publishing: all files are there, but perhaps not the work file.
             copy.require_same(Artifact(store, folder, manifest))
         publish(folder, manifest, final)
         write_stamps(store.stamp_file(kind, id), final, manifest.files)
 
 
 def _fill(copy: Copy, folder: Path, store: Store, reporter: Reporter) -> None:
-    """Receive the files of a copy. Raises: ArtifactError if the store has an unfinished draft, or it is damaged."""
+    """Receive the files of a copy. Raises: ArtifactError if the store has another draft, or the copy is damaged."""
     work = {"id": copy.manifest.id, "copy": hashlib.blake2b(copy.content).hexdigest()}
     if (folder / WORK).exists() and not Draft.is_of(folder, work):
         raise ArtifactError(
@@ -258,7 +258,7 @@ def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]
         digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
             for block in copy.bucket.stream(copy.name(name)):
-                # Checked for each block: an endless stream would fill the disk before its digest is compared.
+                # Checked for each block, since an endless stream would fill the disk before its digest is compared.
                 if file.tell() + len(block) > entry["bytes"]:
                     raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)

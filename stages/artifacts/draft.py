@@ -26,22 +26,21 @@ SCRATCH = "scratch"
 
 
 class Draft:
-    """The partial folder of an artifact that is being made; opened by `make`, under the artifact's lock.
+    """The partial folder of an artifact that is being made; `make` opens it while it holds the artifact's lock.
 
-    It grows by units of work. Shards are computed and written elsewhere and appended here. What the process that
-    holds the lock does itself, one unit at a time, is added and then committed under a key: written, hashed, forced
-    onto the disk and logged, in a background thread, while the next unit is under way.
+    It grows by units of work. Shards are written elsewhere, and appended here. The process that holds the lock can also
+    add units itself, and commit each under a key. A background thread then writes, hashes, syncs and logs the unit,
+    while the next one is computed.
     """
 
     def __init__(self, path: Path, work: Mapping[str, Any], reads: Collection[Path] = ()) -> None:
         """Open the draft of some work, or begin it anew if the folder holds other work.
 
         Args:
-            path: the partial folder; made if it is not there.
-            work: what is made, down to the digests of its inputs.
-            reads: folders of artifacts that must still be there whenever something is committed: Zarr reads a shard
-                that is gone as zeros.
-        Raises: ArtifactError if the folder, or something in it, is a link: what is written here would go elsewhere.
+            path: the partial folder; made if it does not exist.
+            work: description of the work, with the digests of its inputs.
+            reads: folders of artifacts that must exist at every commit, since Zarr reads missing shards as zeros.
+        Raises: ArtifactError if the folder, or something in it, is a link, since writes would follow it.
         """
         _require_no_links(path)
         self.path = path
@@ -49,7 +48,7 @@ class Draft:
         self.scratch = path / SCRATCH
         self.expected_bytes = 0
         self.resumed = self.is_of(path, work)
-        # Other work, or the same from other bytes: nothing of it may be mixed in.
+        # Other work, or work on other bytes, must not be mixed with this work.
         if not self.resumed:
             if path.exists():
                 remove_folder(path)
@@ -66,28 +65,28 @@ class Draft:
 
     @staticmethod
     def is_of(path: Path, work: Mapping[str, Any]) -> bool:
-        """Whether a partial folder holds this work, and no other."""
+        """Whether a partial folder holds exactly this work."""
         try:
             return json.loads((path / WORK).read_text(encoding="utf-8")) == json.loads(json.dumps(work))
         except (OSError, ValueError, RecursionError):
             return False
 
-    # What the unit of work under way writes
+    # Output of the current unit of work
 
     def add(self, relative: str | Path) -> Path:
-        """Announce a file of the unit under way; returns where to write it. Below `scratch` it is never published."""
+        """Announce a file of the current unit; returns its path. Files below `scratch` are never published."""
         return self._unit.add(relative)
 
     def create(self, layout: ArrayLayout) -> None:
-        """Make an array, or check that it is there when resuming; its shards are anybody's to write."""
+        """Make an array, or check it when resuming; any process may write its shards."""
         self._metadata.update(layout.create(self.path))
 
     def write(self, layout: ArrayLayout, shard: int, block: "np.ndarray") -> None:
-        """Let the unit under way write one shard of an array when it is committed."""
+        """Queue one shard of an array; it is written when the current unit is committed."""
         self._unit.write(layout, shard, block)
 
     def write_whole(self, layout: ArrayLayout, values: "np.ndarray") -> None:
-        """Make an array, and let the unit under way write all of it."""
+        """Make an array, and queue all of its shards for the current unit."""
         self.create(layout)
         for shard in range(layout.shards):
             self.write(layout, shard, values[layout.rows(shard)])
@@ -95,28 +94,28 @@ class Draft:
     # Committing
 
     def commit(self, key: str, record: Mapping[str, Any] | None = None) -> None:
-        """Make all that was added since the last commit durable, as unit `key`; returns before it is."""
-        # A new unit first: what is added from now on must not get into the commit under way.
+        """Commit everything added since the last commit as unit `key`; returns before it is durable."""
+        # A new unit is begun first, so that later files do not get into this commit.
         unit, self._unit = self._unit, ShardOutput(self.path)
         unit.record = dict(record or {})
         self._background.run(lambda: self.append(unit.written(key)))
 
     def append(self, written: Written) -> None:
-        """Commit what is durable already, wherever it was computed, and delete what it discards.
+        """Commit a unit whose files are durable, from any process, and delete the files that it discards.
 
-        Raises: ArtifactError if something that is read here was removed meanwhile.
+        Raises: ArtifactError if an input artifact was removed meanwhile.
         """
         self.require_reads()
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
         self._log.append(replace(written, seconds=seconds))
-        # After the line: until that is on the disk, going on would need these files.
+        # Deleted after the line is on the disk, since resuming before it would need these files.
         for file in written.discarded:
             (self.path / file).unlink(missing_ok=True)
 
     @property
     def damage(self) -> str:
-        """Damage in the log of an earlier attempt; empty if there was none."""
+        """Message about damage in the log of an earlier attempt; empty if there was none."""
         if not self._log.damaged_lines:
             return ""
         return (
@@ -125,7 +124,7 @@ class Draft:
         )
 
     def require_reads(self) -> None:
-        """Raises: ArtifactError if an artifact that is read here is gone."""
+        """Raises: ArtifactError if an input artifact is gone."""
         for folder in self._reads:
             if not (folder / MANIFEST).exists():
                 raise ArtifactError(
@@ -134,7 +133,7 @@ class Draft:
                 )
 
     def flush(self) -> None:
-        """Wait until everything committed is durable. Raises what went wrong with it."""
+        """Wait until all commits are durable. Raises: the error of a commit."""
         self._background.flush()
 
     def done(self, key: str) -> bool:
@@ -142,15 +141,15 @@ class Draft:
         return key in self._log.units
 
     def record(self, key: str) -> dict[str, Any]:
-        """Note of a stage when it committed a unit."""
+        """The record that a stage committed with a unit."""
         if not self.done(key):
             self.flush()
         return dict(self._log.units[key].record)
 
-    # Room on the disk
+    # Disk space
 
     def expect(self, total_bytes: int) -> None:
-        """Say how large the artifact will be. Raises ResourceError if the disk has no room for what is missing."""
+        """Set the expected size of the artifact. Raises ResourceError if the missing bytes do not fit on the disk."""
         self.expected_bytes = total_bytes
         free = shutil.disk_usage(self.path).free
         if self.missing_bytes > free:
@@ -158,7 +157,7 @@ class Draft:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that are still to be written, as far as the stage named them."""
+        """Bytes that are still to be written, according to the expected size."""
         done = sum(e["bytes"] for unit in list(self._log.units.values()) for e in unit.files.values())
         return max(0, self.expected_bytes - done)
 
@@ -166,10 +165,10 @@ class Draft:
 
     @contextmanager
     def first_look(self) -> Iterator[None]:
-        """Run the first reading of the input: where it is refused here, the draft is removed.
+        """Read the input for the first time within this context; if the input is refused, the draft is removed.
 
-        The id is of this input, so nothing could go on from it. It stays where an earlier attempt began it, and
-        where a file could not be read, which may pass.
+        The id covers this input, so no later attempt could resume the draft. A draft of an earlier attempt is kept. So
+        is a draft whose input could not be read, since that may be temporary.
         """
         try:
             yield
@@ -179,33 +178,33 @@ class Draft:
             raise
 
     def close(self) -> None:
-        """Finish the commit under way and stop; the draft stays as it is, to be resumed, unless no work is in it.
+        """Finish the current commit and stop. The draft is kept for resuming.
 
-        Nor does it where its input was refused.
+        It is removed if it holds no work, or if its input was refused.
         """
         self._background.close()
         if self._refused or (not self._log.units and not any(path.is_file() for path in self.scratch.rglob("*"))):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def finish_files(self) -> dict[str, FileEntry]:
-        """Commit what is left and give the table of all files that the artifact will have."""
+        """Commit the rest; returns sizes and digests of all files of the artifact, by name."""
         self.commit("finish")
         self.flush()
         files = {path: entry for unit in self._log.units.values() for path, entry in unit.files.items()}
         files |= settled(self.path, sorted(self._metadata))
         final = {path: files[path] for path in sorted(files) if Path(path).parts[0] != SCRATCH}
         for path in final:
-            # safetensors leaves files that only their owner may read, and stores are shared
+            # safetensors writes files that only their owner can read, but stores are shared
             (self.path / path).chmod(self.path.stat().st_mode & 0o666)
         return final
 
     @property
     def seconds(self) -> float:
-        """Working time of all committed units, earlier attempts included."""
+        """Wall-clock seconds of all committed units, with earlier attempts, and of the current one."""
         return sum(unit.seconds for unit in self._log.units.values()) + time.monotonic() - self._clock
 
     def count_seconds(self, seconds: float) -> None:
-        """Add working time of earlier attempts that no committed unit tells of, as that before a checkpoint."""
+        """Add working time of earlier attempts that is not in committed units, such as time before a checkpoint."""
         self._clock -= seconds
 
 
@@ -221,20 +220,19 @@ def _require_no_links(folder: Path) -> None:
 def publish(draft: Path, manifest: Manifest, final: Path) -> None:
     """Turn a draft whose files are all durable into an artifact, complete and durable under its final name.
 
-    Once the manifest is written nothing else of the draft is needed: an interrupted publication is finished by
-    calling this again.
+    If publication is interrupted after the manifest is written, another call finishes it.
     """
     write_atomically(draft / MANIFEST, manifest.dumps())
-    # From here on nothing of the stage is needed; what an interrupted attempt left must not be published.
+    # Leftovers of interrupted attempts must not be published.
     _remove_strangers(draft, keep={draft / file for file in (*manifest.files, MANIFEST)})
     fsync_folders(draft, [draft / file for file in manifest.files])
-    # Content and names are on the disk before the folder has its own: there is no half of an artifact.
+    # Content and file names are on the disk before the rename, so an artifact is never incomplete.
     draft.rename(final)
     fsync(final.parent)
 
 
 def finished_manifest(draft: Path) -> Manifest | None:
-    """The manifest of a draft that lacks only its last name; None if there is none, or it does not fit the files."""
+    """The manifest of a draft that only lacks the rename; None if it has no manifest, or its files do not match."""
     try:
         manifest = Manifest.read(draft)
     except ArtifactError:

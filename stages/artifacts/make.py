@@ -1,6 +1,6 @@
-"""Making an artifact: its identity, the lock, the draft, its shards on an executor, the manifest.
+"""Making an artifact: identity, lock, draft, shards on an executor, and manifest.
 
-The only place that knows all of it.
+This is the only module that uses all of them.
 """
 
 import platform
@@ -34,11 +34,11 @@ from stages.numbers import size
 from stages.registry import outside_code
 
 NOTABLE_BYTES = 1_000_000
-"""Size of work on disk from which it is said: less fits anywhere."""
+"""Least disk usage that is reported; smaller work fits anywhere."""
 
 
 def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
-    """Do the work of a stage in its draft, going on from what is committed there; returns the metrics."""
+    """Do the work of a stage in its draft, resuming from committed units; returns the metrics."""
     if isinstance(stage, SerialStage):
         return stage.run(job)
     assert isinstance(stage, ShardedStage)
@@ -57,7 +57,7 @@ def run_stage(stage: Stage[C], job: Job[C]) -> dict[str, Any]:
 def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any) -> None:
     """Compute and commit all shards that are not committed yet, phase after phase.
 
-    Raises: what a shard raised; the same call goes on behind what is committed.
+    Raises: the error of a shard; the same call then resumes after the committed shards.
     """
     draft, reporter = job.draft, job.reporter
     shards = plan.shards
@@ -74,7 +74,7 @@ def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any
         done += 1
         reporter.progress(done, len(shards), "shards")
 
-    # Workers read what the plan has committed.
+    # Workers read files that the plan has committed.
     draft.flush()
     task = ShardTask(stage, job.for_shards(), plan)
     executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
@@ -87,7 +87,7 @@ def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any
 
 
 def chains_of(shards: Iterable[Shard]) -> list[list[Shard]]:
-    """Shards that belong together, in order, each chain where its first shard stands."""
+    """Shards grouped by chain, in order; a chain has the place of its first shard."""
     chains: dict[str, list[Shard]] = {}
     for shard in shards:
         chains.setdefault(f"shard {shard.key}" if shard.chain is None else f"chain {shard.chain}", []).append(shard)
@@ -107,7 +107,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ResolvedWork(Generic[C]):
-    """A piece of work, fully resolved: what an id names."""
+    """A fully resolved piece of work, which an id names."""
 
     stage: Stage[C]
     config: C
@@ -121,7 +121,7 @@ class ResolvedWork(Generic[C]):
 
     @property
     def records(self) -> dict[str, InputRecord]:
-        """The artifacts that are read, as manifests name them."""
+        """Manifest records of the input artifacts, by role."""
         return {role: artifact.record for role, artifact in self.inputs.artifacts.items()}
 
     @cached_property
@@ -135,12 +135,12 @@ class ResolvedWork(Generic[C]):
 
     @property
     def draft_record(self) -> dict[str, Any]:
-        """Fields that a draft must hold to be resumed: the id, the bytes behind its inputs, and who began it."""
+        """Fields that a draft must have to be resumed: the id, the version of memlm, and the records of the inputs."""
         inputs = {role: record.model_dump() for role, record in self.records.items()}
         return {"id": self.id, "memlm": _version("memlm"), "inputs": inputs}
 
     def manifest(self, **outcome: Any) -> Manifest:
-        """The manifest of what is made; `outcome`: the fields that the work does not say."""
+        """The manifest of the artifact; `outcome`: the fields that are not part of the work."""
         return Manifest(
             format_version=KINDS[self.kind].format_version,
             kind=self.kind,
@@ -156,7 +156,7 @@ class ResolvedWork(Generic[C]):
 def plan(
     stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
 ) -> ResolvedWork[C]:
-    """Resolve what would be made, without making it."""
+    """Resolve a piece of work, without doing it."""
     inputs = stage.inputs(config, references, store)
     _require_same_store(inputs, store)
     config = stage.resolve(config, inputs, execution)
@@ -166,7 +166,7 @@ def plan(
 
 
 def _words(value: Any) -> Iterator[str]:
-    """All words of some settings: names of parts are among them, in `external:lambda=NAME` too."""
+    """All words in some settings, which include names of parts, even in `external:lambda=NAME`."""
     if isinstance(value, str):
         yield from re.findall(r"[\w-]+", value)
     below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -175,7 +175,7 @@ def _words(value: Any) -> Iterator[str]:
 
 
 def _require_same_store(inputs: Inputs, store: Store) -> None:
-    """Lineage is looked up in an artifact's own store, so what it is made from must lie there."""
+    """Raises: ArtifactError for inputs of another store, since lineage is looked up in an artifact's own store."""
     for artifact in inputs.artifacts.values():
         if artifact.store.root.resolve() != store.root.resolve():
             raise ArtifactError(
@@ -185,13 +185,13 @@ def _require_same_store(inputs: Inputs, store: Store) -> None:
 
 
 def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution) -> Outcome:
-    """The artifact of a stage: the one that is there, or a new one, going on from an interrupted attempt.
+    """The artifact of a stage: an existing one, or a new one, which may resume an interrupted attempt.
 
-    Raises: what the stage raises; BusyError; ArtifactError if the artifact is there but made from other bytes;
+    Raises: the errors of the stage; BusyError; ArtifactError if the artifact exists but was made from other bytes;
         ResourceError if the disk is full.
     """
     work = plan(stage, config, references, store, execution)
-    # Without the lock: what is published never changes.
+    # No lock is needed here: a published artifact never changes.
     if store.has(work.kind, work.id):
         return Outcome(_checked(work, store), "cached")
     if store.folder(work.kind, work.id).exists() and not store.has(work.kind, work.id):
@@ -204,7 +204,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
     helped = isinstance(stage, SerialStage) and stage.follow(work.config, work.inputs, execution)
     try:
         with held(lock_file, work.reference, wait=execution.wait or helped, reporter=execution.reporter):
-            # Again, since another process may have made it while this one waited.
+            # Checked again, since another process may have made it while this one waited.
             if store.has(work.kind, work.id):
                 return Outcome(_checked(work, store), "cached")
             return _make_locked(work, store, execution, _by_id(references, store, execution))
@@ -216,7 +216,7 @@ def make(stage: Stage[C], config: C, references: Mapping[str, Any], store: Store
 
 
 def _require_folder(store: Store) -> None:
-    """Raises: UsageError where no folder can be made; what the disk or permissions refuse is reported by others."""
+    """Make the store's folder. Raises: UsageError for an impossible path; errors of the disk are handled elsewhere."""
     try:
         make_folder(store.root)
     except (FileNotFoundError, FileExistsError, NotADirectoryError) as error:
@@ -235,7 +235,7 @@ def _checked(work: ResolvedWork[C], store: Store) -> Artifact:
 
 
 def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) -> list[str]:
-    """The words of the command; names of artifacts, which may be given to others, as ids."""
+    """The words of the command, with ids for names of artifacts, since names can move to other artifacts."""
     ids = dict[str, str]()
     for typed in references.values():
         if isinstance(typed, str):
@@ -246,7 +246,7 @@ def _by_id(references: Mapping[str, Any], store: Store, execution: Execution) ->
 
 def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, command: list[str]) -> Outcome:
     folder = store.draft_folder(work.kind, work.id)
-    # An attempt that ended between the manifest and the rename lacks nothing but the name.
+    # An attempt that ended between the manifest and the rename only lacks the rename.
     finished = finished_manifest(folder)
     if finished is not None and finished.inputs == work.records:
         return Outcome(_publish(work, store, finished), "resumed")
@@ -267,7 +267,7 @@ def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, comm
         failure = disk_failure(error, store.root, draft.missing_bytes)
         if failure is not None:
             raise ResourceError(failure) from error
-        # An input that somebody removed explains the error better than the error does.
+        # If an input was removed, that is the cause of the error, and is raised instead.
         draft.require_reads()
         raise
     finally:
@@ -276,7 +276,7 @@ def _make_locked(work: ResolvedWork[C], store: Store, execution: Execution, comm
 
 
 def _read_folders(inputs: Inputs) -> set[Path]:
-    """Where the inputs lie, and all above them that is there."""
+    """Folders of the inputs, and of their ancestors in the store."""
     found, waiting = set[Path](), list(inputs.artifacts.values())
     while waiting:
         artifact = waiting.pop()
@@ -291,7 +291,7 @@ def _read_folders(inputs: Inputs) -> set[Path]:
 def _publish(work: ResolvedWork[C], store: Store, manifest: Manifest) -> Artifact:
     final = store.folder(work.kind, work.id)
     publish(store.draft_folder(work.kind, work.id), manifest, final)
-    # Each file was hashed when it was committed: the first who reads it need not do it again.
+    # Each file was hashed when it was committed, so its first reader need not hash it again.
     write_stamps(store.stamp_file(work.kind, work.id), final, manifest.files)
     return store.get(work.reference)
 
@@ -306,7 +306,7 @@ def _producer(device: str) -> dict[str, Any]:
     }
 
 
-@cache  # the metadata of a package is a long file, and every artifact names five of them
+@cache  # the metadata of a package is a long file, and every artifact records the versions of several
 def _version(package: str) -> str | None:
     try:
         return version(package)

@@ -1,4 +1,4 @@
-"""The manifest: what an artifact is, what made it, and the digest of every file in it."""
+"""The manifest of an artifact: its settings, its inputs, its producer, and the digest of each of its files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 
 
 class InputRecord(BaseModel):
-    """An artifact that another was made from: its id names the work, its digest reaches the bytes."""
+    """An input of an artifact. The id names the work, and the digest covers the bytes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,14 +39,14 @@ def identity(
     inputs: Mapping[str, InputRecord],
     files: Sequence[Sequence[str]],
 ) -> str:
-    """The id of a piece of work: its stage, the settings that are not at their default, its inputs and outside files.
+    """The id of a piece of work: a digest of its stage, non-default settings, inputs and files from outside.
 
     Args:
-        stage: its name.
-        format_version: that of the stage's kind.
+        stage: name of the stage.
+        format_version: format version of the stage's kind.
         files: role and digest of each file from outside the store.
     """
-    # Ids of inputs, not their digests: an id names the work, whose bytes may differ between machines.
+    # Inputs count by id, not by digest: an id names the work, and its bytes may differ between machines.
     references = {role: record.reference for role, record in inputs.items()}
     work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
     return work_id(work | {"inputs": references, "files": files})
@@ -60,10 +60,10 @@ class Manifest(BaseModel):
     format_version: int
     kind: str
     stage: str
-    """The name of the stage that made it."""
+    """Name of the stage that made the artifact."""
     id: str
     config: dict[str, Any]
-    """All settings that can change the result, resolved."""
+    """All settings that can change the result, in resolved form."""
     inputs: dict[str, InputRecord]
     files: dict[str, FileEntry]
     metrics: dict[str, Any]
@@ -71,14 +71,14 @@ class Manifest(BaseModel):
     seconds: float
     producer: dict[str, Any]
     command: list[str] = []
-    """The words of the command that made it, with artifacts by id; none: it was made from Python."""
+    """The words of the command that made the artifact, with ids for names; empty: it was made from Python."""
     outside_files: list[list[str]]
     """Role and digest of each file from outside the store, in order."""
     digest: str = ""
-    """`manifest_digest` of all the others."""
+    """`manifest_digest` of all other fields."""
 
     def check_names(self) -> None:
-        """Raises: ValueError for ids, kinds and files whose names would lead elsewhere."""
+        """Raises: ValueError for unknown kinds, malformed ids, and file names that lead out of the artifact."""
         for kind, id in ((self.kind, self.id), *((record.kind, record.id) for record in self.inputs.values())):
             if kind not in KINDS or not is_id(id):
                 raise ValueError(f"{kind[:100]!r}/{id[:100]!r} is no kind and id")
@@ -87,30 +87,30 @@ class Manifest(BaseModel):
                 raise ValueError(f"the file name {name[:100]!r} leads out of the artifact")
 
     def settings(self) -> StageConfig:
-        """The settings of the work. One that the manifest lacks was added later: it is at its default.
+        """The settings of the work. A setting that the manifest lacks was added later, and has its default.
 
         Raises: ValidationError or UsageError for settings that this version does not read.
         """
         return STAGES.load(self.stage).Config.model_validate(self.config)
 
     def full_config(self) -> dict[str, Any]:
-        """`config`, with the settings that were added later at their defaults. Raises: as `settings`."""
+        """`config`, with defaults for settings that were added later. Raises: the errors of `settings`."""
         return _completed(self.config, self.settings().stored())
 
     @property
     def wrong_id(self) -> str | None:
-        """Describe why the id is not that of the work in the manifest, whose settings are legal; None: it is."""
+        """Message if the id does not match the work in the manifest; None: it does. The settings must be legal."""
         id = identity(self.stage, self.format_version, self.settings(), self.inputs, self.outside_files)
         return None if id == self.id else f"what its manifest describes has the id {id}"
 
     def sealed(self) -> Self:
-        """The same with its digest."""
+        """The manifest with its digest filled in."""
         return self.model_copy(update={"digest": manifest_digest(self._fields())})
 
     def _fields(self) -> dict[str, Any]:
         try:
             return self.model_dump(mode="json")
-        except (ValueError, RecursionError) as error:  # a rate, which no digest covers, a thousand levels deep
+        except (ValueError, RecursionError) as error:  # a rate nested a thousand levels deep: digests leave rates out
             raise ArtifactError(
                 f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
                 "gc, and the same command begins anew."
@@ -118,19 +118,18 @@ class Manifest(BaseModel):
 
     @property
     def bytes(self) -> int:
-        """Size of all files, the manifest apart."""
+        """Size of all files except the manifest."""
         return sum(entry["bytes"] for entry in self.files.values())
 
     def dumps(self) -> str:
-        """The manifest as the text of its file."""
+        """The text of the manifest's file."""
         return json.dumps(self._fields(), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @staticmethod
     def read(folder: Path) -> "Manifest":
         """Read and check the manifest of an artifact's folder.
 
-        Raises: ArtifactError if it is missing, unreadable, not as it was written, or of a format that this version
-            does not read.
+        Raises: ArtifactError if it is missing, unreadable or changed, or has a format that this version does not read.
         """
         try:
             content = (folder / MANIFEST).read_bytes()
@@ -141,7 +140,7 @@ class Manifest(BaseModel):
 
 
 def _finite(number: str) -> float:
-    """A number of a manifest. Raises: ValueError for nan, infinity, or what a float cannot hold (1e400)."""
+    """Parse a number of a manifest. Raises: ValueError for nan, infinity, or a number too large for a float (1e400)."""
     value = float(number)
     if not isfinite(value):
         raise ValueError(f"{number} is no finite number")
@@ -149,16 +148,17 @@ def _finite(number: str) -> float:
 
 
 def parse_manifest(content: bytes, folder: Path | str, mend: str) -> Manifest:
-    """Check the bytes of a manifest, wherever they come from.
+    """Parse and check the bytes of a manifest, from a folder or a bucket.
 
     Args:
-        content: of the file.
-        folder: that of the artifact, and `mend`: what to do if it is damaged; for messages.
-    Raises: ArtifactError as `Manifest.read` does.
+        content: bytes of the file.
+        folder: place of the artifact, for messages.
+        mend: advice in case of damage, for messages.
+    Raises: ArtifactError, for the reasons of `Manifest.read`.
     """
     try:
         fields = json.loads(content, parse_float=_finite, parse_constant=_finite)
-        # The version first: another one may well have other fields, and then to upgrade is the advice that helps.
+        # The version is checked first: another version may have other fields, and then the advice is to upgrade.
         if isinstance(fields, Mapping):
             _check_format(fields, folder, mend)
         manifest = Manifest.model_validate(fields)
@@ -201,9 +201,9 @@ def _mend(folder: Path) -> str:
 
 
 def wrong_manifest(manifest: Manifest) -> str | None:
-    """Describe a setting or a metric of a manifest that its stage does not write; None: there is none.
+    """Message about a setting or metric of a manifest that its stage does not write; None: there is none.
 
-    Raises: UncheckedArtifact for a part or a setting that is not known here, which is no damage.
+    Raises: UncheckedArtifact for a part or setting that is not known here, since that is not damage.
     """
     try:
         stage = STAGES.load(manifest.stage)
@@ -214,14 +214,14 @@ def wrong_manifest(manifest: Manifest) -> str | None:
         place = "metrics"
         stage.schema.metrics.model_validate(manifest.metrics)
     except ValidationError as error:
-        # An unknown setting explains all else: another version may have changed what is legal beside it.
+        # An unknown setting is reported first: another version may also have changed which values are legal.
         problems = error.errors(include_url=False)
         first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         name = ".".join(map(str, first["loc"]))[:100]
         cause = first.get("ctx", {}).get("error")
         if isinstance(cause, UnknownPart):
             raise _unknown_part(manifest, str(cause)) from None
-        # What a part from outside allows cannot be judged without its module, so it is no damage.
+        # Settings of an external part cannot be checked without its module, so this is not damage.
         missing = missing_modules(manifest.outside_files)
         if place == "config" and missing:
             raise _unknown_part(manifest, f"No part of {', '.join(missing)} is registered") from None
@@ -236,12 +236,12 @@ def wrong_manifest(manifest: Manifest) -> str | None:
     other = _difference(full, stored)
     if other is not None:
         return f"manifest.json has config.{other[:100]}: no stage of this version writes it so"
-    # A default is no part of an id, so the id tells a setting that was added later from one that was taken away.
+    # Ids leave out defaults, so the id stays right if a setting was added later, and not if one was removed.
     return None if full == manifest.config else manifest.wrong_id
 
 
 class UncheckedArtifact(ArtifactError):
-    """An artifact whose settings this memlm cannot read: a part is missing here, or another version made it."""
+    """An artifact with settings that this memlm cannot read: a part is missing here, or another version made it."""
 
 
 def _unknown_part(manifest: Manifest, told: str) -> UncheckedArtifact:
@@ -260,7 +260,7 @@ def _unknown_setting(manifest: Manifest, name: str) -> UncheckedArtifact:
 
 
 def _completed(found: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a manifest has them, and behind them those that it lacks, as its stage stores them today."""
+    """Settings of a manifest, followed by those that it lacks, with the values that its stage stores today."""
     nested = {
         name: _completed(value, stored[name])
         for name, value in found.items()
@@ -270,7 +270,7 @@ def _completed(found: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str,
 
 
 def _difference(found: Mapping[str, Any], stored: Mapping[str, Any]) -> str | None:
-    """The dotted name of the first setting that is not as its stage stores it."""
+    """The dotted name of the first setting that differs from what its stage stores; None: there is none."""
     for name, value in found.items():
         if name not in stored:
             return name

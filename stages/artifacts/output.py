@@ -1,8 +1,8 @@
 """Output of shards and other units of work, and the log of a draft in which they are committed.
 
-A shard's files have their final names inside the draft, and are known to nobody until they are committed: one line of
-JSON in the log, appended when they are durable. Each line has a checksum. Nothing from the first line on that is not as
-it was written is believed.
+A shard's files have their final names in the draft, but they only count once they are committed. A commit is one line
+of JSON, appended to the log when the files are durable. Each line has a checksum. The first damaged line and all lines
+after it are ignored.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """Output of a piece of work, durable under its final names; in the log it is committed.
+    """Output of a unit of work, durable under its final names; a line in the log commits it.
 
-    `files`: relative to the draft. `record`: what its stage noted about it. `seconds`: of wall-clock time since the
-    commit before it. `discarded`: files of earlier pieces that nobody needs now that this one is there.
+    `files`: relative to the draft. `record`: notes of its stage, as JSON. `seconds`: wall-clock time since the previous
+    commit. `discarded`: files of earlier units that are no longer needed once this unit is committed.
     """
 
     key: str
@@ -45,9 +45,9 @@ _WRITTEN = TypeAdapter(Written)
 
 
 def read_record(log: Path, key: str) -> dict[str, Any]:
-    """Note about a committed piece of work, for a process that does not hold the log.
+    """The record of a committed unit of work, for a process that does not own the log.
 
-    Raises: ArtifactError if the log is not as it was written, or lacks it.
+    Raises: ArtifactError if the log lacks the unit, or is damaged.
     """
     for line in reversed(_complete_lines(log)):
         unit = _parsed(line)
@@ -59,13 +59,13 @@ def read_record(log: Path, key: str) -> dict[str, Any]:
 
 
 def _spelled(unit: Written) -> str:
-    # As a reader will have it: the checksum is compared with one of what JSON gives back.
+    # The checksum is over the values that a reader gets back from JSON.
     content = json.loads(json.dumps(asdict(unit), allow_nan=False))
     return json.dumps(content | {"check": _checksum(content)}) + "\n"
 
 
 def _parsed(line: str) -> Written | None:
-    """The unit of a line; None if it is not as it was written."""
+    """The unit of a line; None if the line is damaged."""
     try:
         content = json.loads(line)
         if content.pop("check") != _checksum(content):
@@ -83,25 +83,25 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def _complete_lines(log: Path) -> list[str]:
     if not log.exists():
         return []
-    # Behind the last newline is what was not written whole.
+    # Text after the last newline was not written completely.
     *complete, _torn = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return complete
 
 
 class ProgressLog:
-    """Log of the units of work that are complete and on disk; the only proof of completeness that resuming trusts."""
+    """Log of the units of work that are complete and on disk. Resuming trusts no other proof of completeness."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.units: dict[str, Written] = {}
         self.damaged_lines = 0
-        """Lines that `load` cut off: the first that was not as it was written, and all behind it."""
+        """Number of lines that `load` cut off: the first damaged line, and all lines after it."""
         self._owners: dict[str, str] = {}
 
     def load(self, folder: Path) -> None:
-        """Read the log of an earlier attempt; a unit whose files are not as recorded is forgotten, to be done again.
+        """Read the log of an earlier attempt. Units whose files differ from the record are dropped, to be done again.
 
-        Discarded files that are still there are deleted. Raises: ArtifactError if a link leads out of the folder.
+        Remaining discarded files are deleted. Raises: ArtifactError if a link leads out of the folder.
         """
         lines = _complete_lines(self.path)
         for number, unit in enumerate(map(_parsed, lines)):
@@ -113,15 +113,15 @@ class ProgressLog:
         require_inside(folder, discarded)
         for file in discarded:
             (folder / file).unlink(missing_ok=True)
-        # A line proves that files were durable, not that nobody touched them since.
+        # A line proves that files were durable, but not that they are unchanged since.
         damaged = [unit.key for unit in self.units.values() if find_damage(folder, dict(unit.files))]
         for key in damaged:
             del self.units[key]
-        # The torn end goes, or the next line would be appended to it and be lost with it.
+        # An incomplete last line is removed, since the next line would be appended to it and lost.
         write_atomically(self.path, "".join(map(_spelled, self.units.values())))
 
     def append(self, unit: Written) -> None:
-        """Record a unit whose files are durable; on return the record is durable too."""
+        """Append a unit whose files are durable; on return the line is durable, too."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(_spelled(unit))
             file.flush()
@@ -129,7 +129,7 @@ class ProgressLog:
         self._note(unit)
 
     def _note(self, unit: Written) -> None:
-        """Take a unit in behind all others, and what it discards out of the units that wrote it."""
+        """Add a unit after all others, and remove the files that it discards from the units that wrote them."""
         self.units.pop(unit.key, None)
         self.units[unit.key] = unit
         self._owners |= dict.fromkeys(unit.files, unit.key)
@@ -141,13 +141,13 @@ class ProgressLog:
 
 
 class ShardOutput:
-    """The files and array blocks of one shard. It needs the draft's folder alone, not its log nor its lock.
+    """The files and array blocks of one shard. It only needs the draft's folder, neither its log nor its lock.
 
-    Files may be written at once; blocks are held until `written`, which is called while the next shard is computed.
+    Files can be written immediately. Blocks are held until `written`, which runs while the next shard is computed.
     """
 
     def __init__(self, folder: Path, record: Mapping[str, Any] | None = None) -> None:
-        """`folder`: the draft's. `record`: what is noted about the shard, JSON."""
+        """`folder`: folder of the draft. `record`: notes about the shard, as JSON."""
         self.folder = folder
         self.record = dict(record or {})
         self._files: list[Path] = []
@@ -155,28 +155,28 @@ class ShardOutput:
         self._discarded: list[str] = []
 
     def add(self, relative: str | Path) -> Path:
-        """Announce a file; returns where to write it, now. Below `scratch` it is never published."""
+        """Announce a file; returns the path to write it to. Files below `scratch` are never published."""
         self._files.append(Path(relative))
         path = self.folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def write(self, layout: ArrayLayout, shard: int, block: "np.ndarray") -> None:
-        """Queue one whole shard of an array that is there; `block` must not be changed afterwards."""
+        """Queue one whole shard of an existing array; `block` must not be changed afterwards."""
         self._blocks.append((layout, shard, block))
 
     def discard(self, relative: str | Path) -> None:
-        """Let a file of an earlier shard be deleted, if it is there, once this one is committed."""
+        """Mark a file of an earlier shard for deletion once this shard is committed; it may be missing."""
         self._discarded.append(Path(relative).as_posix())
 
     def written(self, key: str) -> Written:
-        """Write what is queued and force everything onto the disk; returns what may then be committed as `key`."""
+        """Write queued blocks and force all files onto the disk; returns the unit `key`, ready to be committed."""
         files = [*self._files, *(layout.write(self.folder, shard, block) for layout, shard, block in self._blocks)]
         return Written(key, settled(self.folder, files), self.record, discarded=self._discarded)
 
 
 def settled(folder: Path, files: Iterable[Path]) -> dict[str, FileEntry]:
-    """Force files onto the disk, and the folders that name them; returns their sizes and digests by name."""
+    """Force files and their folders onto the disk; returns the files' sizes and digests by name."""
     files = list(files)
     for file in files:
         fsync(folder / file)
@@ -185,25 +185,25 @@ def settled(folder: Path, files: Iterable[Path]) -> dict[str, FileEntry]:
 
 
 class Background:
-    """A thread that does one call at a time while its caller goes on; what goes wrong is raised at the next step."""
+    """A thread that runs one call at a time while its caller continues; errors are raised at the caller's next call."""
 
     def __init__(self, name: str) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._call: Future[None] | None = None
 
     def run(self, call: Callable[[], None]) -> None:
-        """Begin a call, once the one before it has ended. Raises what went wrong with that."""
+        """Begin a call, once the previous one has ended. Raises: the error of the previous call."""
         self.flush()
         self._call = self._thread.submit(call)
 
     def flush(self) -> None:
-        """Wait for the call under way. Raises what went wrong with it."""
+        """Wait for the current call. Raises: its error."""
         if self._call is not None:
             call, self._call = self._call, None
             call.result()
 
     def close(self) -> None:
-        """Finish the call under way and stop."""
+        """Finish the current call and stop the thread. Raises: the error of the call."""
         try:
             self.flush()
         finally:

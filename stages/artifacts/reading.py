@@ -1,4 +1,4 @@
-"""Reading of an artifact's arrays: checked against the schema of their stage, or as rows straight from files."""
+"""Reading the arrays of an artifact: checked against the schema of their stage, or as rows directly from files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Rows:
     """Copies of rows of an array.
 
-    If a Zarr array is stored as `ArrayLayout` writes it, its rows are read straight from the files of its shards. That
-    takes a fourth of Zarr's time. All other arrays, and shards that are missing or incomplete, are read by the array.
+    If a Zarr array has the layout of `ArrayLayout`, its rows are read directly from the files of its shards. That
+    takes a quarter of Zarr's time. All other arrays, and missing or incomplete shards, are read by slicing the array.
 
     Args:
         array: a Zarr array, or anything with `shape`, `dtype` and slicing.
@@ -51,13 +51,13 @@ class Rows:
         return self.read(start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows [start, stop) in the dtype of the array, as `array[start:stop]`."""
+        """Rows `array[start:stop]`, in the dtype of the array."""
         start, stop, _ = slice(start, stop).indices(self.shape[0])
         rows = self._from_files(start, max(start, stop))
         return np.asarray(self.array[start:stop]) if rows is None else rows
 
     def _from_files(self, start: int, stop: int) -> np.ndarray | None:
-        """Rows from the shards' files; None if they cannot be read so."""
+        """Rows read directly from the shards' files; None if that is not possible."""
         layout, root = self._layout, self._root
         if layout is None or root is None:
             return None
@@ -74,7 +74,7 @@ class Rows:
 
 
 class RowsByName(dict[str, Rows]):
-    """Rows of the arrays of a group, by name; each array is opened when it is first asked for."""
+    """Rows of the arrays of a group, by name; each array is opened at its first use."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def _layout(root: Path, array: Any) -> ArrayLayout | None:
 
 
 def _read(file: Path, file_bytes: int, at: int, rows: np.ndarray) -> bool:
-    """Fill rows with bytes of a file; returns whether the file has the right length and all of the bytes."""
+    """Fill rows with bytes of a file; returns whether the file exists, with the right length."""
     content = rows.reshape(-1).view(np.uint8).data
     try:
         with file.open("rb", buffering=0) as opened:
@@ -147,7 +147,7 @@ class CheckedArray:
 
     @cached_property
     def _rows(self) -> Rows:
-        """Rows, read straight from files."""
+        """Rows, read directly from files."""
         return Rows(self._array)
 
     def __getitem__(self, part: Any) -> np.ndarray:
@@ -159,7 +159,7 @@ class CheckedArray:
         return self._checked(values, start)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Chosen rows, in any order; raises the errors of a slice."""
+        """Rows at these indices, in any order. Raises: ArtifactError like a slice."""
         with content_of(self._artifact.path / self._name):
             values = np.asarray(self._array.vindex[rows])
         return self._checked(values, 0)
@@ -175,13 +175,14 @@ class CheckedArray:
 
 
 def opened(root: Path, below: str, metadata: Path) -> Any:
-    """A group for reading, or an array or group below it; `metadata` is its `zarr.json`."""
+    """Open a group for reading, or an array or group below it; `metadata`: path of its `zarr.json`."""
     return _as_described(root, below, metadata.read_bytes() if metadata.is_file() else b"")
 
 
 @lru_cache(maxsize=1024)
 def _as_described(root: Path, below: str, metadata: bytes) -> Any:
-    # A small evaluation opens about sixty times, and Zarr takes two milliseconds each. Changed metadata opens anew.
+    # A small evaluation opens arrays about sixty times, and Zarr takes two milliseconds each time. Metadata is part of
+    # the key, so a changed array is opened again.
     import zarr
 
     group = zarr.open_group(root, mode="r")
@@ -189,7 +190,7 @@ def _as_described(root: Path, below: str, metadata: bytes) -> Any:
 
 
 class CheckedGroup:
-    """A read-only Zarr group of an artifact; it checks that arrays are as their stage writes them."""
+    """A read-only Zarr group of an artifact; it checks arrays against the schema of their stage."""
 
     def __init__(self, artifact: Source, name: str, group: zarr.Group) -> None:
         self._artifact, self._name, self._group = artifact, name, group
@@ -223,7 +224,7 @@ class CheckedGroup:
         return CheckedArray(self._artifact, name, array, expected.check if expected else anything)
 
     def _lacking(self, name: str, array: zarr.Array[Any]) -> str | None:
-        """Message about a shard that is too small for its rows; Zarr would fill in the missing ones."""
+        """Message about a shard that is too small for its rows, since Zarr would fill in the missing ones."""
         needed = prod(array.shards or array.chunks) * array.dtype.itemsize
         below = f"{name}/c/"
         sizes = (entry["bytes"] for file, entry in self._artifact.manifest.files.items() if file.startswith(below))

@@ -1,4 +1,4 @@
-"""A stage: a pure function of settings and inputs to one artifact, cut into units that can be resumed."""
+"""A stage: a pure function from settings and inputs to one artifact, divided into units that can be resumed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,29 +24,29 @@ S = TypeVar("S", bound="Shard")
 
 @dataclass(frozen=True)
 class Execution:
-    """How work is done: nothing of it is part of an identity, but `precision: auto` is resolved by the device."""
+    """Settings of execution. They are not part of an identity, but the device resolves `precision: auto`."""
 
     device: str = "auto"
     """auto, cpu or cuda."""
     checkpoint_seconds: float = 60.0
-    """How often training saves its progress; other stages save after every shard."""
+    """Seconds between checkpoints of training; other stages commit every shard."""
     wait: bool = True
     """Whether to wait for another process that makes the same artifact."""
     reporter: Reporter = field(default_factory=Silent)
     workers: int = 1
-    """Processes that compute shards; 1: this one, on this machine."""
+    """Number of processes that compute shards; 1: only this process."""
     cluster: str | None = None
-    """The executor of the machines on which they run; None: this one."""
+    """Name of the executor for a cluster; None: shards are computed on this machine."""
     command: tuple[str, ...] = ()
-    """The words of the command, for the manifest; none: it is made from Python."""
+    """The words of the command, for the manifest; empty: it is made from Python."""
 
     @property
     def executor(self) -> str:
-        """Where shards are computed."""
+        """Name of the executor, as in `EXECUTORS`."""
         return self.cluster or ("local" if self.workers == 1 else "processes")
 
     def device_of(self, config: type[StageConfig]) -> str:
-        """Name of the device on which a stage with such settings computes: the CPU, unless models run."""
+        """Name of the device on which a stage with this class of settings computes: the CPU, unless it runs models."""
         if not config.runs_models and "precision" not in config.model_fields:
             return "cpu"
         return str(load("stages.models.devices:device_name")(self.device))
@@ -54,7 +54,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file from outside the store; the id covers its role, place in the order and digest, never its path."""
+    """A file from outside the store. The id covers its role, position and digest, but never its path."""
 
     role: str
     path: str
@@ -68,7 +68,7 @@ class Inputs:
     artifacts: Mapping[str, Artifact] = field(default_factory=dict)
     files: tuple[InputFile, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Files that are not read, in sentences for the user."""
+    """Messages about files that are not read."""
 
     def __getitem__(self, role: str) -> Artifact:
         return self.artifacts[role]
@@ -79,22 +79,22 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ShardJob(Generic[C]):
-    """The run that shards belong to, wherever they are computed; it can be pickled."""
+    """The run of a stage, as processes that compute shards need it; it can be pickled."""
 
     config: C
     inputs: Inputs
     folder: Path
-    """The draft's."""
+    """Folder of the draft."""
     execution: Execution
 
     def record(self, key: str) -> dict[str, Any]:
-        """Note about a shard of an earlier phase."""
+        """The record of a shard of an earlier phase."""
         return read_record(self.folder / PROGRESS, key)
 
 
 @dataclass(frozen=True)
 class Job(ShardJob[C], Generic[C]):
-    """One run of a stage, in the process that holds the lock of what is made."""
+    """One run of a stage, in the process that holds the artifact's lock."""
 
     draft: Draft
 
@@ -103,38 +103,38 @@ class Job(ShardJob[C], Generic[C]):
         return self.execution.reporter
 
     def for_shards(self) -> ShardJob[C]:
-        """The same for those who compute shards; they commit nothing, and tell nothing."""
+        """The job for processes that compute shards; they commit nothing, and report nothing."""
         return ShardJob(self.config, self.inputs, self.folder, replace(self.execution, reporter=Silent()))
 
 
 class Stage(ABC, Generic[C]):
-    """One verb of the pipeline. It holds no state and knows nothing of locks, ids or renames."""
+    """One verb of the pipeline. It holds no state, and does not deal with locks, ids or renames."""
 
     name: ClassVar[str]
-    """Its name in `STAGES`, and its command's."""
+    """Name of the stage in `STAGES`, and of its command."""
     kind: ClassVar[str]
     """The kind of artifact that it makes."""
     Config: ClassVar[type[StageConfig]]
     schema: ClassVar[Schema] = Schema()
-    """Form of what it writes."""
+    """Schema of the metrics and arrays that it writes."""
 
     @abstractmethod
     def inputs(self, config: C, references: Mapping[str, Any], store: Store) -> Inputs:
-        """Find what the stage reads: cheap, and complete before any work starts.
+        """Find all inputs of the stage, before any work starts. This must be fast.
 
         Args:
             config: the settings, not resolved yet.
             references: `source`, the command's argument, and one for each option that names an artifact or files.
-            store: where references point to.
-        Raises: ArtifactError, DataError or UsageError for what is missing or does not fit.
+            store: the store of the references.
+        Raises: ArtifactError, DataError or UsageError for inputs that are missing or do not fit.
         """
 
     def resolve(self, config: C, inputs: Inputs, execution: Execution) -> C:
-        """Replace every `auto` by what it stands for here, so that the id names exactly one piece of work."""
+        """Replace every `auto` by its value for these inputs, so that the id names exactly one piece of work."""
         return config
 
     def parts(self, config: C, inputs: Inputs) -> set[str]:
-        """Names of parts that take part though no setting names them; the id covers those from outside, too.
+        """Names of parts that are used although no setting names them; the id covers the external ones, too.
 
         Args:
             config: the resolved settings.
@@ -143,16 +143,16 @@ class Stage(ABC, Generic[C]):
 
 
 class SerialStage(Stage[C], Generic[C]):
-    """A stage whose work is a sequence, as training is: one process does it in one call, and commits as it goes."""
+    """A stage with sequential work, such as training: one process does it in one call, and commits as it proceeds."""
 
     @abstractmethod
     def run(self, job: Job[C]) -> dict[str, Any]:
-        """Do the work in `job.draft`, going on from what is committed there; returns the metrics."""
+        """Do the work in `job.draft`, resuming from committed units; returns the metrics."""
 
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
-        """Where several processes make one artifact together: help the first one, and write nothing.
+        """Help the first process, without writing, if several processes make one artifact together.
 
-        Returns: whether this process is a helper, whose help is now done; by default there are none.
+        Returns: whether this process is a helper, and has finished; by default it is none.
         """
         return False
 
@@ -162,57 +162,57 @@ class Shard:
     """One piece of a stage's work."""
 
     key: str
-    """Its name in the progress log, the same in every run."""
+    """Name of the shard in the progress log, the same in every run."""
     phase: str = field(default="", kw_only=True)
-    """Shards of a phase, which are next to each other, begin when all of the phase before are committed."""
+    """Name of its phase. Shards of a phase are consecutive, and begin once the phase before is committed."""
     title: str | None = field(default=None, kw_only=True)
-    """Message before its phase, for those who wait; the same for all of the phase."""
+    """Message for the user before its phase, the same for all shards of the phase."""
     chain: str | None = field(default=None, kw_only=True)
-    """Shards of a phase with the same chain resume from each other: one worker computes them, in order.
+    """Name of its chain. One worker computes the shards of a chain in order, since each continues the one before.
 
-    None: the shard stands alone.
+    None: the shard is independent.
     """
 
 
 @dataclass(frozen=True)
 class ShardPlan(Generic[S]):
-    """How the work of a stage is cut; fixed by settings and inputs alone. It can be pickled."""
+    """Division of a stage's work into shards, fixed by settings and inputs alone. It can be pickled."""
 
     shards: Sequence[S]
-    """All the work, in order."""
+    """All shards, in order."""
     arrays: Sequence[ArrayLayout] = field(default=(), kw_only=True)
-    """The arrays that shards write; made before the first one runs."""
+    """The arrays that shards write; they are made before the first shard runs."""
     scratch_bytes: int = field(default=0, kw_only=True)
-    """Size of all other files that will be there at once, where it is known beforehand."""
+    """Largest total size of all other files, if it is known beforehand."""
 
     @property
     def bytes(self) -> int:
-        """Size of all files that will be there at once, as far as it is known."""
+        """Largest total size of all files, as far as it is known."""
         return self.scratch_bytes + sum(layout.stored_bytes for layout in self.arrays)
 
 
 class ShardedStage(Stage[C], Generic[C, P, W, S]):
-    """A stage whose work is a list of shards, each computed, written whole and committed on its own.
+    """A stage whose work is a list of shards; each is computed, written completely and committed on its own.
 
-    Shards are computed where an executor decides, and committed by the process that holds the lock. That process
-    plans and finishes, and needs no model; models are opened where shards are computed.
+    An executor decides where shards are computed. The process that holds the lock commits them. It also plans and
+    finishes, without models. Only processes that compute shards load models.
     """
 
     @abstractmethod
     def plan(self, job: Job[C]) -> P:
-        """Cut the work into shards, without models.
+        """Divide the work into shards, without models.
 
-        What only one process can do before there are shards is done and committed here.
+        Work that one process must do before the shards is done and committed here.
         """
 
     @abstractmethod
     def open(self, job: ShardJob[C], plan: P) -> W:
-        """Open what all shards share: inputs, the model. Once in each process that computes shards."""
+        """Open the inputs and the model that all shards share, once in each process that computes shards."""
 
     @abstractmethod
     def run_shard(self, job: ShardJob[C], work: W, shard: S) -> ShardOutput:
-        """Compute a shard; its files and arrays are its own, so that shards may be computed at the same time."""
+        """Compute a shard. Shards write separate files and blocks, so they can be computed at the same time."""
 
     @abstractmethod
     def finish(self, job: Job[C], plan: P) -> dict[str, Any]:
-        """Put together what the shards left, once all are committed; returns the metrics."""
+        """Combine the output of the shards, once all are committed; returns the metrics."""

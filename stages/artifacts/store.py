@@ -1,8 +1,8 @@
-"""The store: a folder of artifacts, by kind and id, and of names for them."""
+"""The store: a folder of artifacts, by kind and id, and of their names."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from os.path import exists, isfile  # those of Path raise for what is too long to be a path
+from os.path import exists, isfile  # the methods of Path raise if the path is too long
 from pathlib import Path
 
 from stages.artifacts.arrays import missing_shards
@@ -24,14 +24,14 @@ from stages.artifacts.references import (
 from stages.errors import ArtifactError, UsageError, did_you_mean, nearest, shortened
 
 TYPO = 0.9
-"""Likeness of two ids that differ in one character, or in two that changed places."""
+"""Similarity of two ids that differ in one character, or in two swapped characters."""
 
 
 class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
     def __init__(self, root: Path | str) -> None:
-        """Raises: UsageError if a file stands where the folder should be."""
+        """Raises: UsageError if the path, or a parent of it, is a file."""
         self.root = Path(root)
         place = place_of(self.root)
         if not place.is_dir():
@@ -54,23 +54,23 @@ class Store:
     # Reading
 
     def has(self, kind: str, id: str) -> bool:
-        """Whether an artifact is there, finished."""
+        """Whether a finished artifact is in the store."""
         return (self.folder(kind, id) / MANIFEST).is_file()
 
     def get(self, reference: str, *kinds: str) -> Artifact:
-        """The artifact behind a reference, its files checked.
+        """The artifact of a reference, with its files checked.
 
         Args:
             reference: `kind/id`, `kind/name`, or a path to an artifact's folder.
-            kinds: the kinds that will do; none given means any.
-        Raises: ArtifactError if there is none, it is damaged, of another format, or of another kind.
+            kinds: accepted kinds; empty: any kind.
+        Raises: ArtifactError if there is none, or if it is damaged, of another format, or of another kind.
         """
         artifact = self.open(reference, *kinds)
         artifact.store.check_files(artifact)
         return artifact
 
     def open(self, reference: str, *kinds: str) -> Artifact:
-        """The artifact behind a reference, its manifest read but its files not checked.
+        """The artifact of a reference; its manifest is read, but its files are not checked.
 
         Raises: ArtifactError if there is none, its manifest is damaged or of another format, or it is of another kind.
         """
@@ -83,15 +83,15 @@ class Store:
     def check_files(
         self, artifact: Artifact, *, every_byte: bool = False, read: Callable[[int], None] = lambda count: None
     ) -> None:
-        """Compare an artifact's files with its manifest; those unchanged since they were hashed are trusted.
+        """Compare an artifact's files with its manifest; files with a valid stamp are trusted.
 
         Args:
-            artifact: what to check.
-            every_byte: trust nothing, hash every file and compute the id again.
-            read: hears of bytes that are hashed.
+            artifact: the artifact to check.
+            every_byte: hash every file, whatever its stamp, and compute the id again.
+            read: receives the number of bytes of each block that is hashed.
         Raises: ArtifactError naming the first damaged file.
         """
-        # Before anything is opened: a name of a manifest may lead out of the artifact.
+        # Checked before anything is opened, since a name in a manifest may lead out of the artifact.
         require_inside(artifact.path, artifact.manifest.files)
         stamps = None if every_byte else self.stamp_file(artifact.kind, artifact.id)
         damage = find_damage(artifact.path, artifact.manifest.files, stamps, read)
@@ -106,7 +106,7 @@ class Store:
             raise artifact.damaged(wrong)
 
     def find_input(self, artifact: Artifact, role: str, record: InputRecord) -> Artifact:
-        """The artifact of a manifest's `inputs`, whatever its bytes. Raises ArtifactError if it is gone."""
+        """An input of an artifact; its bytes may be others than those recorded. Raises ArtifactError if it is gone."""
         if not self.has(record.kind, record.id):
             raise ArtifactError(
                 f"{artifact.reference} was made from {record.reference} (its {role}), which is not in "
@@ -115,16 +115,16 @@ class Store:
         return self.get(record.reference)
 
     def artifacts(self, *kinds: str) -> list[Artifact]:
-        """All finished artifacts, by kind in the order of the pipeline, then by age; unreadable ones left out.
+        """All finished, readable artifacts, sorted by kind in the order of the pipeline, then oldest first.
 
         Args:
-            kinds: those wanted; none given means all.
+            kinds: wanted kinds; empty: all.
         """
         found = self._readable(kinds or tuple(KINDS))
         return sorted(found, key=lambda a: (list(KINDS).index(a.kind), a.manifest.created, a.id))
 
     def references(self) -> list[str]:
-        """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
+        """`kind/id` of every folder at the place of a finished artifact, readable or not."""
         return references(self.root)
 
     def _readable(self, kinds: Collection[str]) -> Iterator[Artifact]:
@@ -142,7 +142,7 @@ class Store:
         return Artifact(store, folder, manifest)
 
     def locate(self, reference: str) -> Path:
-        """The folder behind a reference, whatever is in it. Raises ArtifactError if there is none."""
+        """The folder of a reference, with any content. Raises ArtifactError if there is none."""
         parts = split_reference(reference)
         if parts is None:
             return self._locate_path(reference)
@@ -196,20 +196,20 @@ class Store:
     # Names
 
     def names(self, kind: str) -> dict[str, str]:
-        """The names given to artifacts of a kind, and the ids that they stand for."""
+        """Names of artifacts of a kind, and their ids."""
         return names(self.root, kind)
 
     def name(self, artifact: Artifact, name: str) -> None:
-        """Let `kind/name` stand for an artifact; a name already in use moves to it."""
+        """Give an artifact the name `kind/name`; a name already in use moves to it."""
         write_atomically(name_file(self.root, artifact.kind, check_name(name)), artifact.id + "\n")
 
     # Removing
 
     def own_folder(self, reference: str) -> Path:
-        """The folder kind/id of this store that a reference lets be removed, whatever is in it.
+        """The folder of this store that may be removed for a reference, with any content.
 
-        Raises: UsageError for a path, which is for reading; ArtifactError if there is no such folder, or it is a link
-            or lies behind one.
+        Raises: UsageError for a path, since paths are for reading; ArtifactError if there is no such folder, or if a
+            link leads to it.
         """
         if split_reference(reference) is None and (Path(reference) / MANIFEST).is_file():
             raise UsageError(
@@ -225,12 +225,12 @@ class Store:
         return folder
 
     def remove(self, *references: str) -> None:
-        """Delete folders of artifacts, their names and their stamps; each disappears in one step.
+        """Delete artifacts with their names and stamps; each folder disappears in one step.
 
-        Raises: as `own_folder`, having touched nothing.
+        Raises: the errors of `own_folder`, before anything is deleted.
         """
         folders = dict.fromkeys(self.own_folder(reference) for reference in references)
-        # Names first: one that leads nowhere is worse than an artifact without a name.
+        # Names go first: a name without an artifact is worse than an artifact without a name.
         self._forget_names({f"{folder.parent.name}/{folder.name}" for folder in folders})
         for folder in folders:
             remove_folder(folder)
@@ -239,7 +239,7 @@ class Store:
                 stamps.unlink(missing_ok=True)
 
     def _forget_names(self, references: Collection[str]) -> None:
-        """Delete the names of artifacts; after a power loss, too, they are gone before these are."""
+        """Delete the names of artifacts, durably, so that even after a power loss they go before the artifacts."""
         for kind in {reference.partition("/")[0] for reference in references}:
             files = [
                 name_file(self.root, kind, name)
@@ -253,5 +253,5 @@ class Store:
                 fsync(own[0].parent)
 
     def _is_own(self, path: Path) -> bool:
-        """Whether a path below the root lies where it seems to, with no link on the way to it."""
+        """Whether no link is on the way from the root to a path below it."""
         return path.parent.resolve() == self.root.resolve() / path.parent.relative_to(self.root)

@@ -69,13 +69,13 @@ class TokensWatch(LayerWatch):
         with torch.no_grad():
             rows, tokens = x.tensor_split((m,), 1)
             seen = output[0][:, :m] if module.bottleneck else rows
-            shares = module.token_looks(past, seen, tokens, passage).weights.mean(0)
+            shares = module.token_attention(past, seen, tokens, passage).weights.mean(0)
             batch, n = len(x), tokens.shape[1]
             cached = shares[:, :, m : shares.shape[2] - passage.place - n].sum(2, keepdim=True)
             reads = x.new_zeros(batch, m, 1 + PARTS)
             if module.writes:
-                looks = module.memory_looks(past, rows, passage).weights.mean(0)
-                parts = [looks[:, :, :m], *looks[:, :, m:].tensor_split(PARTS, 2)]
+                attended = module.memory_attention(past, rows, passage).weights.mean(0)
+                parts = [attended[:, :, :m], *attended[:, :, m:].tensor_split(PARTS, 2)]
                 reads = torch.stack([part.sum(2) for part in parts], 2)
             length: Any = self.model.backbone.length
             place = (passage.place + torch.arange(n, device=x.device)) * PARTS // length

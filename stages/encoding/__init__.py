@@ -1,1 +1,1 @@
-"""How a model reads a split: windows and segments, the state that it carries, scores and keys of a range of tokens."""
+"""Reading a split with a model: windows and segments, carried state, scores and keys of a range of tokens."""

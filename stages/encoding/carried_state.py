@@ -1,4 +1,4 @@
-"""State that a range of a split's tokens takes over from the ranges before it: handed on, or read from a file."""
+"""State that a range of tokens takes over from earlier ranges of its split, in memory or from a file."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +17,10 @@ from stages.models.language_model import State
 
 @dataclass(frozen=True)
 class CarriedState:
-    """The past of token `start`: the state of the backbones, and the latest positions as they were scored.
+    """The past of token `start`: the state of the backbones, and the last positions as they were scored.
 
-    `keys` [m, d] by name and `tokens` int64 [m] are of positions start - m … start - 1; a token is
-    what followed its key. `encoder_state` is that of another model that makes search keys.
+    `keys` [m, d] by name and `tokens` int64 [m] belong to positions start - m … start - 1; each token is the one that
+    followed its key. `encoder_state` is the state of a separate model that makes search keys.
     """
 
     start: int = 0
@@ -30,11 +30,11 @@ class CarriedState:
     tokens: Tensor | None = None
 
     def after(self, scored: LMScores, size: int, names: Collection[str], encoder_state: State = None) -> "CarriedState":
-        """The past of the token behind a range, which began at `start`.
+        """The past of the token after a range that began at `start`.
 
         Args:
-            size: positions that it reaches back at most; 0: none.
-            names: the keys that are kept of them.
+            size: maximum number of past positions to keep; 0: none.
+            names: the keys to keep of these positions.
         """
         assert scored.start == self.start
         return CarriedState(
@@ -47,11 +47,11 @@ class CarriedState:
         )
 
     def joined_keys(self, scored: LMScores, name: str) -> Tensor:
-        """Keys of the past and of a range behind it, [m + n, d]."""
+        """Keys of the past and of the range after it, [m + n, d]."""
         return torch.cat((self.keys[name], scored.keys[name])) if name in self.keys else scored.keys[name]
 
     def joined_tokens(self, scored: LMScores) -> Tensor:
-        """Tokens of the past and of a range behind it, int64 [m + n]."""
+        """Tokens of the past and of the range after it, int64 [m + n]."""
         return scored.targets if self.tokens is None else torch.cat((self.tokens, scored.targets))
 
 
@@ -59,21 +59,21 @@ STATE, ENCODER_STATE = "state/", "encoder-state/"
 
 
 class StateStore:
-    """Hands the carried state from shard to shard, and keeps on disk the states that a resumed run begins with.
+    """Passes the carried state from shard to shard, and stores the states that a resumed run needs on disk.
 
-    Keys of earlier positions are not kept: the tokens they belong to are read again.
+    Keys of earlier positions are not stored: a resumed run reads their tokens again.
     """
 
     def __init__(self, folder: Path, device: torch.device) -> None:
-        """`folder`: the draft's."""
+        """`folder`: folder of the draft."""
         self._folder, self._device = folder, device
         self._latest: tuple[str, CarriedState] | None = None
 
     def keep(self, output: ShardOutput, shard: str, after: CarriedState, idle: str | None = None) -> None:
-        """Note what is carried past a shard; its states, if there are any, are written with it.
+        """Remember the state after a shard, and write it, if there is any, with the shard's output.
 
         Args:
-            idle: an earlier shard, with whose states no run begins any more once this one is committed; None: there is
+            idle: an earlier shard whose stored state is no longer needed once this shard is committed; None: there is
                 none.
         """
         self._latest = shard, after
@@ -91,13 +91,13 @@ class StateStore:
         return self._latest[1] if self._latest is not None and self._latest[0] == shard else None
 
     def latest(self, ranges: Iterable[TokenRange]) -> tuple[CarriedState, list[TokenRange]]:
-        """Find the latest stored state among some ranges, and the ranges after it, which must be read again.
+        """Find the latest stored state among these ranges, and the ranges after it, which must be read again.
 
-        It is without positions unless that range was the latest of this run; where none left anything, it is that of
+        The state has past positions only if its range was the last of this run. If no state is stored, it is that of
         the start of the split.
 
         Args:
-            ranges: the last first, back to the start of a split.
+            ranges: in reverse order, back to the start of a split.
         """
         lost: list[TokenRange] = []
         for one in ranges:

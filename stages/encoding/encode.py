@@ -1,4 +1,4 @@
-"""Representations of a range of a split's tokens: datastores, queries and scores start here."""
+"""Representations of a range of a split's tokens, from which datastores, queries and scores are made."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ from stages.models.language_model import Encoding, LanguageModel, State
 class EncodedBlock:
     """The contexts of tokens [start, stop), n of them: row r predicts token start + r.
 
-    `encoding` holds representations of the inputs of `windows`, [B, L, d]. A model that pools gives one for each
-    window, [B, 1, d]. `targets` int64 [n] are the tokens. All are on the model's device.
+    `encoding` holds representations of the inputs of `windows`, [B, L, d]. A pooling model has one per window, [B, 1,
+    d]. `targets` int64 [n] are the tokens. All are on the model's device.
     """
 
     start: int
@@ -42,34 +42,34 @@ class EncodedBlock:
         return self.encoding.state
 
     def key(self, name: str) -> Tensor:
-        """The representation that memory is searched with, `hidden` or `ffn-input`, [n, d]."""
+        """The representation used to search memory, `hidden` or `ffn-input`, [n, d]."""
         return self.of_tokens(self.encoding.key(name))
 
     def of_tokens(self, positions: Tensor) -> Tensor:
-        """Select from values of the windows' inputs, [B, L, …], those that predict the tokens, [n, …]."""
+        """Select the values of inputs that predict the tokens, [n, …], from those of all windows' inputs, [B, L, …]."""
         return torch.cat([rows[self._scored(w)] for w, rows in zip(self.windows, positions, strict=True)])
 
     def context_keys(self, name: str) -> list[Tensor]:
-        """Representations of each window's inputs before the first token that it scores here, [c, d]."""
+        """For each window, representations of the inputs before the first token that it scores here, [c, d]."""
         return [rows[: self._scored(w).start] for w, rows in zip(self.windows, self.encoding.key(name), strict=True)]
 
     def _scored(self, window: Window) -> slice:
         first, last = max(self.start, window.scored_from), min(self.stop, window.stop)
-        # A row begins with its window's first input: padding, if there is any, comes last and is cut off here.
+        # A row begins with its window's first input. Padding, if any, comes last and is cut off here.
         return slice(first - window.start, last - window.start)
 
 
 def encode(
     model: Any, blocks: Iterable[Block], state: State = None, precision: str = "fp32", gradients: bool = False
 ) -> Iterator[EncodedBlock]:
-    """Encode blocks that follow each other, each when it is asked for.
+    """Encode consecutive blocks lazily, one at a time.
 
     Args:
         model: a LanguageModel.
-        blocks: of `Examples.blocks`, cut as the model wants them (`model.config.cutting`).
-        state: what the backbone carries past the token before the first block; None: it begins anew there.
+        blocks: from `Examples.blocks`, cut for the model (`model.config.cutting`).
+        state: state of the backbone before the first block; None: it starts anew there.
         precision: `fp32` or `bf16`.
-        gradients: whether gradients flow into the model, as adaptation at test wants them.
+        gradients: whether gradients flow into the model, for adaptation at test time.
     """
     device = next(model.parameters()).device
     for block in blocks:
@@ -81,7 +81,7 @@ def encode(
 
 
 class Places(NamedTuple):
-    """Starts of the documents that n tokens of a range belong to, int64 [n], and the windows that score them."""
+    """For n tokens of a range: starts of their documents, int64 [n], and the windows that score them."""
 
     document_starts: np.ndarray
     windows: list[Window]
@@ -89,9 +89,9 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitReader:
-    """Windows over the splits of a corpus; for a backbone that carries state, its segments.
+    """Windows over the splits of a corpus, or segments for a backbone that carries state.
 
-    `by_document`: whether windows and state begin anew at every document.
+    `by_document`: whether windows and state start anew at every document.
     """
 
     corpus: Corpus
@@ -100,23 +100,23 @@ class SplitReader:
     device: torch.device
     precision: str
     in_pieces: bool = False
-    """Whether it reads the first window in pieces that go on from each other, as a recurrent model can."""
+    """Whether the first window is read in consecutive pieces, which a recurrent model allows."""
 
     def encode(
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None
     ) -> Iterator[EncodedBlock]:
-        """Encode tokens [start, stop) of a split with a model, going on from `state`."""
+        """Encode tokens [start, stop) of a split with a model, continuing from `state`."""
         return encode(model, self.blocks(model, split, start, stop), state, self.precision)
 
     def blocks(self, model: LanguageModel, split: str, start: int, stop: int) -> Iterator[Block]:
-        """Tokens [start, stop) of a split as a model reads them."""
+        """Blocks of tokens [start, stop) of a split, cut for a model."""
         cutting = model.config.cutting(self.windows, self.by_document)
         if self.in_pieces:
             cutting = cutting._replace(way="stream")
         return self.corpus.examples(split, cutting).blocks(start, stop)
 
     def places(self, split: str, start: int, stop: int) -> Places:
-        """The documents and windows of tokens [start, stop); segments of a stream are windows here, too."""
+        """The documents and windows of tokens [start, stop); segments of a stream count as windows, too."""
         cutting = Cutting("windows", self.windows.context, self.windows.stride, self.by_document)
         examples = self.corpus.examples(split, cutting)
         document = np.searchsorted(examples.documents, np.arange(start, stop), side="right") - 1
@@ -127,14 +127,14 @@ class SplitReader:
         return np.asarray(self.corpus.arrays[f"{split}/ids"][start:stop], np.int64)
 
     def before(self, split: str, start: int, stop: int) -> np.ndarray:
-        """The token before each of tokens [start, stop), int64; `<eos>` before the first of the split."""
+        """The token before each token of [start, stop), int64; `<eos>` before the first of the split."""
         ids = self.corpus.arrays[f"{split}/ids"]
         before = np.asarray(ids[max(0, start - 1) : stop - 1], np.int64)
         return before if start else np.concatenate(([self.corpus.eos], before))
 
 
 class HiddenReader(ABC):
-    """Lets the memory of one range of tokens into their hidden states, block after block."""
+    """Adds memory to the hidden states of a range of tokens, block after block."""
 
     @abstractmethod
     def apply(self, model: LanguageModel, block: EncodedBlock) -> Tensor:
@@ -150,19 +150,20 @@ class HiddenMemory(ABC):
     @property
     @abstractmethod
     def datastore(self) -> Artifact:
-        """The datastore whose rows enter."""
+        """The datastore with the rows of this memory."""
 
     @abstractmethod
     def begin(self, background: Executor, split: str, start: int, stop: int) -> HiddenReader:
-        """Begin to read what tokens [start, stop) of a split need, in the background."""
+        """Start reading the memory for tokens [start, stop) of a split, in the background."""
 
     @abstractmethod
     def rows(self, split: str, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the datastore that enter at tokens [start, stop), and the tokens that they hold, int64 [n, k] each.
+        """Rows of the datastore used at tokens [start, stop), and the tokens in these rows, int64 [n, k] each.
 
-        -1 where one is missing.
+        Missing ones are -1.
         """
 
     @abstractmethod
     def of_text(self, reader: SplitReader) -> Self:
-        """The same for a text that nothing is stored of: what `reader` reads is searched for."""
+        """The same memory for a text without precomputed neighbours: it is searched with the keys of `reader`'s
+        text."""

@@ -1,4 +1,4 @@
-"""Keys of a range of tokens: those that a datastore stores, and those that it is searched with."""
+"""Keys of a range of tokens, both for storing in a datastore and for searching it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ from stages.models.weights import load_model
 
 
 class EncodedKeys(NamedTuple):
-    """Keys g(c_t) of n tokens as a datastore keeps them, [n, d] on the CPU; the tokens, int64 [n]; the state behind."""
+    """Keys g(c_t) of n tokens as a datastore stores them, [n, d] on the CPU; the tokens, int64 [n]; the state after
+    them."""
 
     keys: Tensor
     tokens: Tensor
@@ -29,9 +30,9 @@ class EncodedKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyEncoder:
-    """The model of a datastore, reading as it does for that: in its windows, across documents or each by itself.
+    """The model of a datastore, with the datastore's windows, across documents or for each document separately.
 
-    A stream may be cut into ranges anywhere: keys differ by rounding alone. Each range must continue from the state
+    A stream may be cut into ranges anywhere: keys then differ only by rounding. Each range must continue from the state
     before it.
     """
 
@@ -47,8 +48,8 @@ class KeyEncoder:
         """The encoder of a datastore.
 
         Args:
-            reader: of the splits that are encoded; how it reads them does not matter.
-            model: where it is loaded already.
+            reader: reader of the splits to encode; its own windows are ignored.
+            model: the encoder, if it is loaded already; None: it is loaded here.
         """
         settings = datastore.config
         windows = WindowSettings.of(settings)
@@ -58,19 +59,19 @@ class KeyEncoder:
         return cls(model, reader, settings["key"], settings["dtype"])
 
     def by_document(self) -> Self:
-        """The same, which reads each document by itself."""
+        """The same encoder, reading each document separately."""
         return replace(self, reader=replace(self.reader, by_document=True))
 
     @property
     def carries_state(self) -> bool:
-        """Whether a range must go on from the one before it."""
+        """Whether a range must continue from the state before it."""
         return self.model.config.carries_state
 
     def encode(self, split: str, start: int, stop: int, state: State) -> EncodedKeys:
-        """Keys of tokens [start, stop), going on from the state past token `start` - 1."""
+        """Keys of tokens [start, stop), continuing from the state after token `start` - 1."""
         keys, tokens = [], []
         for block in self.reader.encode(self.model, split, start, stop, state):
-            # Rounded first: half as many bytes leave the device.
+            # Rounded first, to copy half the bytes from the device.
             keys.append(self.rounded(block.key(self.key)).cpu())
             tokens.append(block.targets.cpu())
             state = block.state
@@ -79,10 +80,10 @@ class KeyEncoder:
     def encode_shard(
         self, split: str, shard: TokenRange, earlier: Iterable[TokenRange], states: StateStore, output: ShardOutput
     ) -> EncodedKeys:
-        """Keys of the tokens of a shard, behind those of earlier ones; what is carried past it is written with it.
+        """Keys of the tokens of a shard, continuing from earlier shards. The state after it is written with its output.
 
         Args:
-            earlier: the ranges before it, the last first, back to the start of the split.
+            earlier: the ranges before it, in reverse order, back to the start of the split.
         """
         before = iter(earlier)
         latest = next(before, None)
@@ -93,19 +94,19 @@ class KeyEncoder:
         return encoded
 
     def state_past(self, split: str, stop: int, state: State = None, start: int = 0) -> State:
-        """The state past token `stop` - 1, by reading from `start` on; None where nothing is carried."""
+        """The state after token `stop` - 1, by reading from `start`; None if the model carries no state."""
         if self.carries_state and start < stop:
             for block in self.reader.encode(self.model, split, start, stop, state):
                 state = block.state
         return state
 
     def state_behind(self, split: str, earlier: Iterable[TokenRange], states: StateStore) -> State:
-        """The state past some ranges, as they left it; where that is lost, those behind it are read once more.
+        """The stored state after some ranges. If it is lost, the ranges after the latest stored state are read again.
 
-        They are cut as they were then, since other pieces round otherwise.
+        They are cut in the same way, because other pieces round differently.
 
         Args:
-            earlier: the last first, back to the start of the split.
+            earlier: the ranges in reverse order, back to the start of the split.
         """
         if not self.carries_state:
             return None
@@ -116,10 +117,10 @@ class KeyEncoder:
         return state
 
     def rounded(self, keys: Tensor) -> Tensor:
-        """Keys in the dtype in which they are stored."""
+        """Keys in the dtype of the datastore."""
         return keys.to(getattr(torch, self.dtype))
 
 
 def search_keys(keys: Tensor) -> np.ndarray:
-    """Keys as a search takes them: as they are stored, in float32, [n, d]."""
+    """Keys as input of a search: rounded like stored ones, in float32, [n, d]."""
     return keys.float().cpu().numpy()

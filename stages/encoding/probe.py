@@ -1,4 +1,4 @@
-"""Observations of probes while a split is scored: data, never a figure."""
+"""Observations of probes while a split is scored. They are data and never change a score."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScoredBlock:
-    """n contexts that a model has scored: as they were encoded, what the softmax read of them, and log p.
+    """n scored contexts: their encodings, the inputs of the softmax, and log p.
 
-    `read` [n, d]: the hidden states, or what a hidden memory made of them. `log_p` [n], of the targets, in nats.
+    `read` [n, d]: the hidden states, with hidden memory added if there is one. `log_p` [n]: of the targets, in nats.
     """
 
     model: LanguageModel
@@ -31,8 +31,8 @@ class ScoredBlock:
 class Observation:
     """Observations of a probe at the c scored tokens of a range.
 
-    `columns`: a number a token, float32 [c], by name: kept with `--save-token-scores`, shown by inspect and compare.
-    `record`: JSON, of which metrics are made. `seconds`: what looking took.
+    `columns`: one number per token, float32 [c], by name. `--save-token-scores` keeps them; inspect and compare show
+    them. `record`: JSON from which metrics are made. `seconds`: time taken by the probe.
     """
 
     columns: Mapping[str, Tensor]
@@ -45,8 +45,8 @@ class RangeProbe(ABC):
 
     @abstractmethod
     def observe(self, block: ScoredBlock) -> None:
-        """Look at a block; blocks come in order, without gap."""
+        """Observe a block; blocks come in order, without gaps."""
 
     @abstractmethod
     def observation(self) -> Observation:
-        """Return the observations, once all blocks of the range have come."""
+        """Return the observations after all blocks of the range."""

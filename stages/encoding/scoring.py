@@ -1,4 +1,4 @@
-"""Scores a range of tokens by the language model alone, and makes the keys that memory is searched with."""
+"""Scores a range of tokens with the language model alone, and makes the search keys of a memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from stages.examples.streams import Streams
 from stages.models.language_model import LanguageModel, State
 
 DENSE_SCORES = 1 << 24
-"""Probabilities of whole vocabularies that are in memory together."""
+"""Maximum number of probabilities in memory at once, over whole vocabularies."""
 LEAST = -1e4
-"""A substitute for log 0, which is infinite: 0 times that would be no number."""
+"""A substitute for log 0: 0 · log 0 would be nan."""
 
 
 @dataclass(frozen=True)
 class LMScores:
-    """Tokens [start, start + n) in order: `targets` int64, `log_p` of each and `log_z` float32, all [n], in nats.
+    """Scores of tokens [start, start + n), in order: `targets` int64, `log_p` and `log_z` float32, all [n], in nats.
 
-    `keys` [n, d], float32, are the requested ones by name. `context_keys` [c, d] by name are a list, one item for each
-    window that scores the tokens: its keys before its first token here. `hidden` [r, d], which the softmax reads, is
-    kept of the requested rows. `state` is carried on by the backbone. `certainty` [n, 2] is that of `certainty_of`,
-    if it was requested. Keys are as before a hidden memory enters.
+    `keys` [n, d], float32, are the requested keys, by name. `context_keys`, by name, is a list with an item [c, d] for
+    each window that scores the tokens: its keys before its first token here. `hidden` [r, d] are the inputs of the
+    softmax in the requested rows. `state` is the backbone's state after the tokens. `certainty` [n, 2], if requested,
+    is that of `certainty_of`. Keys do not include a hidden memory.
     """
 
     start: int
@@ -50,13 +50,13 @@ class LMScores:
 def score_ids(
     model: LanguageModel, ids: Sequence[int], eos: int, context: int, keys: Iterable[str] = ("hidden",)
 ) -> LMScores:
-    """Score one stream of tokens in windows, as an evaluation reads a split, on the model's device.
+    """Score one stream of tokens in windows, like a split of an evaluation, on the model's device.
 
-    A model that reads a source beside its tokens cannot be asked here.
+    Models that also read a source are not supported.
 
     Args:
-        ids: of its tokens.
-        eos: the token that stands before the first.
+        ids: ids of its tokens.
+        eos: the token before the first one.
         context: inputs of a window or segment.
         keys: representations to keep of the tokens, `hidden` or `ffn-input`.
     """
@@ -79,11 +79,11 @@ def score_blocks(
 
     Args:
         keys: representations to keep of the tokens (`hidden`, `ffn-input`).
-        context_keys: those to keep of what stands before them in their windows too.
-        hidden_rows: bool [n], tokens whose hidden state is kept; None: none.
-        reader: lets memory into the hidden states; None: they are scored as they are.
-        probes: watch the range.
-        certainty: whether distributions of all tokens are looked at.
+        context_keys: representations to keep also of the inputs before the tokens in their windows.
+        hidden_rows: bool [n], tokens whose hidden states are kept; None: none.
+        reader: adds memory to the hidden states; None: they are scored unchanged.
+        probes: probes that observe the range.
+        certainty: whether `certainty_of` is computed for all tokens.
     """
     scores, hidden, sure = [], [], list[Tensor]()
     kept: dict[str, list[Tensor]] = {name: [] for name in keys}
@@ -99,7 +99,7 @@ def score_blocks(
         for name, parts in kept.items():
             parts.append(block.key(name).float())
         for name, contexts in before.items():
-            # A copy, for a view would keep the block's whole encoding.
+            # A copy, because a view would keep the block's whole encoding in memory.
             contexts += [part.float().clone() for part in block.context_keys(name)]
         if hidden_rows is not None:
             hidden.append(read[hidden_rows[done : done + len(read)]])

@@ -1,4 +1,4 @@
-"""Rows of a datastore: how they are laid out and made, and the schema of what is written."""
+"""Rows of a datastore: their layout, their checks, and the schema of the written arrays."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 VALUE_DTYPE = "int32"
 POOLED_ROWS = 4096
-"""Most rows of a shard where every key has a window of its own: a row then takes as long as a whole window."""
+"""Maximum rows of a shard if every key has its own window: a row then takes as long as a whole window."""
 
 
 class RowLayouts(NamedTuple):
-    """The arrays of rows: keys [T, d], values [T], cut into the same shards."""
+    """Layouts of the arrays of rows: keys [T, d] and values [T], cut into the same shards."""
 
     keys: ArrayLayout
     values: ArrayLayout
 
     @classmethod
     def of(cls, encoder: Artifact, rows: int, dtype: str, stride: int) -> "RowLayouts":
-        """The layouts of a number of rows that a model makes."""
+        """The layouts of `rows` rows made by a model."""
         import numpy as np
 
         model = model_of(encoder)
@@ -55,12 +55,12 @@ class RowLayouts(NamedTuple):
 
 
 def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
-    """Raises: UsageError if keys overflow float16; ArtifactError if the model makes no numbers."""
+    """Raises: UsageError if keys overflow float16; ArtifactError if the model's keys are not finite."""
     import numpy as np
 
     if np.isfinite(keys).all():
         return
-    # float16 ends at 65,504: what is larger was rounded to infinity.
+    # float16 ends at 65,504: larger values were rounded to infinity.
     if keys.dtype == np.float16:
         raise UsageError(f"Keys of {encoder.reference} overflow float16: run again with --dtype float32.")
     raise ArtifactError(f"Keys of {encoder.reference} are not finite numbers: train the model again.")
@@ -77,7 +77,7 @@ class DatastoreFigures(Figures):
 
 
 def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected | None:
-    """Keys and values; `tokens` has the vocabulary of the values."""
+    """Expected form of keys and values; `tokens` has the vocabulary of the values."""
     rows, types = datastore.metrics["rows"], tokens.metrics["vocabulary_size"]
     return {
         "datastore.zarr/keys": Expected((rows, datastore.metrics["dim"]), (datastore.metrics["dtype"],), finite),
@@ -86,12 +86,12 @@ def row_arrays(datastore: "Artifact", name: str, tokens: "Artifact") -> Expected
 
 
 def built_arrays(datastore: "Artifact", name: str) -> Expected | None:
-    """The arrays of a datastore of one split."""
+    """Expected form of the arrays of a datastore of one split."""
     return row_arrays(datastore, name, datastore.input("corpus"))
 
 
 def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
-    """The arrays of a datastore that was made from another one, which also has the text of its rows."""
+    """Expected form of the arrays of an updated datastore, which also has the text of its rows."""
     rows, documents = datastore.metrics["rows"], datastore.metrics.get("documents", 0)
     text = {
         "doc_offsets": Expected((documents + 1,), ("int64",), offsets(rows)),

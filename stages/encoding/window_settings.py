@@ -1,4 +1,4 @@
-"""How a model is asked to read a split: how long its windows are, how far apart they begin, how much it carries.
+"""Settings for reading a split with a model: length of windows, stride, and lengths of the carried state.
 
 Free of torch.
 """
@@ -14,24 +14,24 @@ from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
-"""Carried states on the disk at most while a split is encoded: the one to go on from, and those of two shards."""
+"""Maximum number of carried states on disk while a split is encoded: the current one, and those of two shards."""
 
 
 def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segmented: bool = False) -> WindowSettings:
-    """Windows for a model: `context` is its segment length unless given, `stride` the context, other lengths its own.
+    """Windows for a model. Defaults: `context` is its segment length, `stride` the context, other lengths its own.
 
-    A model that pools has a window for every token: its stride is 1.
+    A pooling model has a window for every token: its stride is 1.
 
     Args:
-        asked: by the names of `WindowSettings`; None: not asked for.
-        segmented: whether the segments of a stream matter to what reads it (`local` memory).
+        asked: requested values, by the names of `WindowSettings`; None: not requested.
+        segmented: whether the reader depends on the segments of a stream (`local` memory).
     Raises: UsageError for a stride larger than the context, a context longer than the model's learned
-        positions, windows that overlap where the backbone reads a split as one stream, a memory
-        length where it has none, or lengths that its layers cannot read.
+        positions, overlapping windows for a backbone that reads a split as one stream, a memory length if it has none,
+        or lengths that its layers cannot read.
     """
     context, stride, mem_length, long_length = (asked[name] for name in WindowSettings._fields)
     own, model = encoder.config["segment_length"], model_of(encoder)
-    if model.reads.source and not {context, stride} <= {None, own}:  # a report says what was recorded
+    if model.reads.source and not {context, stride} <= {None, own}:  # a report may repeat the recorded values
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
             "out."
@@ -70,7 +70,7 @@ def resolve_windows(encoder: Artifact, asked: Mapping[str, int | None], *, segme
 
 
 def _without_length(model: BackboneConfig, segment_length: int) -> str:
-    """Why there is no length of what layers remember; and what may change instead."""
+    """Reason why a model has no `long_length`, and the setting to change instead."""
     if not remembers(model, segment_length):
         return "has no layer with a long memory"
     return (
@@ -80,13 +80,13 @@ def _without_length(model: BackboneConfig, segment_length: int) -> str:
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:
-    """Tokens that a shard of encoded text is a multiple of: a stride, but any number where a split is one stream."""
+    """Unit of the shards of encoded text, in tokens: the stride, or 1 if a split is one stream."""
     return 1 if model_of(encoder).carries_state else stride
 
 
 def state_bytes(encoder: Artifact, windows: WindowSettings, tokens: int) -> int:
-    """Size of the largest state that a model carries from range to range of this many tokens, 0 for none."""
-    segments = -(-tokens // windows.context) * windows.context  # lengths may have to be multiples of one
+    """Largest state, in bytes, that a model carries between ranges of `tokens` tokens; 0: none."""
+    segments = -(-tokens // windows.context) * windows.context  # some lengths must be multiples of a segment
     carried, remembered = (
         None if length is None else min(length, segments) for length in (windows.mem_length, windows.long_length)
     )

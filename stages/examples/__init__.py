@@ -1,4 +1,4 @@
-"""Examples: a split as batches and as ranges. What an example is follows from how the tokens were made."""
+"""Examples: a split as batches and as ranges. The kind of tokens decides what an example is."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ Way = Literal["windows", "stream", "pooled"]
 """Ways to read a range of tokens: in windows, as one stream, or in a pooled window for each token."""
 
 STREAMS = "streams"
-"""Text without padding; tokens whose metrics name no other kind."""
+"""Text without padding; the default kind if the metrics of tokens name none."""
 DOCUMENTS = "documents"
 """Documents with labels, each of a task."""
 QUESTIONS = "questions"

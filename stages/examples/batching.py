@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 BY_LENGTH = 2
-"""Constant that separates these random draws from others of the same seed."""
+"""Separates these random draws from others with the same seed."""
 
 
 def shuffled_order(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
@@ -34,11 +34,11 @@ def aligned_order(count: int, size: int) -> np.ndarray:
 
 
 def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a sequence of examples into batches of at most `most` tokens, padding counted; one at least.
+    """Cut a sequence of examples into batches of at most `most` tokens, padding included, but at least one example.
 
     Args:
         sizes: tokens of the longest sequence of each example, int [count].
-    Returns: (first, stop) of each batch: rows times the longest of them is at most `most`.
+    Returns: (first, stop) of each batch: rows times the longest row is at most `most`, unless there is only one row.
 
     >>> list(token_batches(np.array([2, 3, 4, 4, 9]), most=8))
     [(0, 2), (2, 4), (4, 5)]
@@ -54,15 +54,15 @@ def token_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 
 
 def by_length(lengths: np.ndarray, sizes: np.ndarray, seed: int) -> np.ndarray:
-    """Order examples by (length, size), those that are alike in an order drawn from the seed, int64 [count].
+    """Order examples by (length, size), with ties in random order from the seed, int64 [count].
 
-    Neighbours in it need little padding.
+    Neighbours in this order need little padding.
 
     >>> by_length(np.array([3, 1, 3]), np.array([2, 9, 1]), seed=0).tolist()
     [1, 2, 0]
     """
     drawn = np.random.default_rng([seed, BY_LENGTH]).permutation(len(lengths))
-    # The last key counts most.
+    # `lexsort` sorts by the last key first.
     return np.lexsort((drawn, sizes, lengths))
 
 
@@ -78,10 +78,10 @@ def padded(sequences: Sequence[np.ndarray], filler: int) -> tuple[np.ndarray, np
 
 
 def padded_rows(ids: Any, starts: np.ndarray, lengths: np.ndarray, filler: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same of sequences that lie in one array: each begins at a start, and has a length of at least one.
+    """Like `padded`, for sequences within one array, each with its start and a length of at least one.
 
     Args:
-        ids: an array, or anything that is indexed alike.
+        ids: an array, or an object with the same indexing.
     """
     place = np.arange(lengths.max())
     mask = place < lengths[:, None]

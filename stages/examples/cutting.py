@@ -1,4 +1,4 @@
-"""How a model reads a range of tokens, as one value that the settings of its backbone choose. Free of torch."""
+"""Way in which a model reads a range of tokens, chosen by the settings of its backbone. Free of torch."""
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise
@@ -22,14 +22,15 @@ class Cutting(NamedTuple):
     context: int
     stride: int
     by_document: bool = False
-    """Whether windows, or the stream's state, begin anew at each document."""
+    """Whether windows, or the state of the stream, start anew at each document."""
     document_offsets: bool = False
-    """Whether layers need to know how far back the own document of each input reaches."""
+    """Whether layers need the offset of each input within its document."""
 
     def batches(self, documents: "np.ndarray", start: int, stop: int, batch_tokens: int) -> "Iterator[list[Window]]":
-        """The windows that score tokens [start, stop), those that are read together in one list.
+        """The windows that score tokens [start, stop); each list is read together.
 
-        They are neighbours of one length, as many as `batch_tokens` inputs have room for; at least one.
+        A list holds neighbours of the same length, with at most `batch_tokens` inputs in total, but at least one
+        window.
 
         Args:
             documents: int [D + 1], where documents start, and the end of the split.
@@ -61,7 +62,7 @@ class Cutting(NamedTuple):
 
 
 def _pieces(start: int, stop: int, size: int, documents: "np.ndarray | None") -> "Iterator[list[Window]]":
-    """A stream in pieces of at most `size` tokens, none of which goes past the start of a document."""
+    """A stream in pieces of at most `size` tokens that do not cross the start of a document."""
     from stages.examples.windows import Window
 
     borders = [] if documents is None else documents[(documents > start) & (documents < stop)].tolist()
@@ -71,9 +72,9 @@ def _pieces(start: int, stop: int, size: int, documents: "np.ndarray | None") ->
 
 
 class Lengths(NamedTuple):
-    """Positions before its segment that an input attends to, and slots or entries that layers remember beyond.
+    """Positions before its segment that an input attends to, and further slots or entries that layers remember.
 
-    None: what is carried has no such length.
+    None: the carried state has no such length.
     """
 
     carried: int | None = None
@@ -91,10 +92,10 @@ class Lengths(NamedTuple):
 
 
 class WindowSettings(NamedTuple):
-    """Inputs that a window reads, inputs between the starts of two windows, and what is carried beyond.
+    """Inputs of a window, inputs between the starts of two windows, and lengths of the carried state.
 
-    A backbone that attends to a number of positions before its segment, `mem_length`, has segments of `context` inputs;
-    its layers may remember more, `long_length` of what they count. None: of others.
+    A backbone that attends to `mem_length` positions before its segment has segments of `context` inputs. Its layers
+    may remember `long_length` further slots or entries. Both are None for other backbones.
     """
 
     context: int

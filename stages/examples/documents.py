@@ -20,16 +20,17 @@ class LabelledBatch(Batch):
     """Documents, padded at the end, each with its label."""
 
     labels: Tensor
-    """Labels for the head, int64 [B]; a kind of examples may have others."""
+    """Labels for the head, int64 [B]; subclasses may use another shape."""
     documents: np.ndarray
     """Numbers of the documents in the split, int64 [B]."""
 
 
 @dataclass(frozen=True)
 class Documents(Examples, HasTasks):
-    """Example i is a document; its inputs are `<eos>` and its tokens but the last, `cutting.context` of them at most.
+    """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most `cutting.context` in
+    total.
 
-    What lies behind is not read. The text as a whole is read as a stream that begins anew at each document.
+    The rest is not read. The text as a whole is read as a stream that starts anew at each document.
     """
 
     ids: Any

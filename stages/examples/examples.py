@@ -16,7 +16,7 @@ from stages.examples.windows import Window
 from stages.text.tokens import start_id
 
 BATCH_TOKENS = 8192
-"""Most inputs of a forward pass; a single example may have more."""
+"""Maximum number of inputs of a forward pass; a single example may have more."""
 
 
 @dataclass(kw_only=True)
@@ -87,7 +87,8 @@ class Examples(ABC):
     """
 
     by_tokens: ClassVar[bool] = False
-    """Whether examples differ much in length. If so, tokens with padding limit a batch, not the number of examples."""
+    """Whether examples differ much in length. If so, a batch is limited by its tokens, padding included, not by
+    examples."""
 
     ids: Any
     """Tokens of the split, an array of integers [T]."""
@@ -130,7 +131,7 @@ class Examples(ABC):
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
         """Tokens [start, stop), block by block, without gap or overlap.
 
-        A block depends on the arguments alone, so the same call gives the same bytes.
+        A block depends only on the arguments, so the same call gives the same bytes.
         """
 
     def windows(self, start: int, stop: int) -> list[Window]:
@@ -147,7 +148,7 @@ class Examples(ABC):
         starts = self.starts(which)
         first, last = np.searchsorted(self.documents, (starts, starts + self.lengths[which] - 1), side="right") - 1
         counts = last - first + 1
-        # All runs first … last in one array: a loop over examples would take longer than the batch itself.
+        # All ranges first … last in one array: a loop over examples would take longer than the batch itself.
         before = np.repeat(first - np.cumsum(counts) + counts, counts)
         return np.unique(before + np.arange(len(before)))
 

@@ -1,4 +1,4 @@
-"""Form of a split of each kind of examples: figures and arrays that it adds to those of text. Free of torch."""
+"""Form of a split for each kind of examples: its figures and arrays beyond those of text. Free of torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,15 +15,15 @@ ArrayForm = Callable[[Mapping[str, Any], int], Expected]
 
 @dataclass(frozen=True)
 class SplitForm:
-    """Figures that a kind of examples asks of a split, and the arrays that it reads besides `READ`.
+    """Figures that a kind of examples requires of a split, and the arrays that it reads besides `READ`.
 
-    Arrays whose names end in `ids` are the large ones: training maps them, and loads all others.
+    Arrays whose names end in `ids` are large: training memory-maps them, and loads all others.
     """
 
     figures: type[Figures] = Figures
     arrays: Mapping[str, ArrayForm] = field(default_factory=dict)
     source: bool = False
-    """Whether examples are read with a source, which a model must then know to read."""
+    """Whether examples have a source, which the model must be able to read."""
     tasks: bool = False
     """Whether examples are documents of tasks."""
 
@@ -34,19 +34,19 @@ class SplitForm:
 
 
 def token_ids(count: str) -> ArrayForm:
-    """Ids of tokens, as many as the figure `count` says."""
+    """Ids of tokens; the figure `count` names their number."""
     return lambda figures, types: Expected(
         (figures[count],), ("uint16", "uint32"), between(0, types, "ids of the vocabulary")
     )
 
 
 def token_offsets(count: str) -> ArrayForm:
-    """The first token of each document, and the end, of as many tokens as the figure `count` says."""
+    """The first token of each document, and the end; the figure `count` names the number of tokens."""
     return lambda figures, _: Expected((figures["documents"] + 1,), ("int64",), offsets(figures[count]))
 
 
 class PairFigures(Figures):
-    """Figures of a split of pairs, beside those of its target side."""
+    """Figures of a split of pairs, besides those of its target side."""
 
     source_tokens: Positive
     longest: Positive
@@ -55,7 +55,7 @@ class PairFigures(Figures):
 
 
 TEXT = SplitForm()
-"""Form of a split that is text alone."""
+"""Form of a split of plain text."""
 PAIRS = SplitForm(
     PairFigures,
     {"source_ids": token_ids("source_tokens"), "source_offsets": token_offsets("source_tokens")},
@@ -84,7 +84,7 @@ class QuestionFigures(DocumentFigures):
 
 
 def _each(lowest: int, what: str) -> ArrayForm:
-    """A whole number for each document."""
+    """An integer of at least `lowest` for each document."""
     return lambda figures, _: Expected((figures["documents"],), ("int32",), between(lowest, MOST, what))
 
 
@@ -107,18 +107,18 @@ QUESTIONS = SplitForm(
     },
     tasks=True,
 )
-"""Form of a split of questions: each, and the first of its answers, ends with `<eos>`; a span is where the answer is
-among the tokens of its text, [start, stop), -1 where answers are words."""
+"""Form of a split of questions. Each question, and its first answer, ends with `<eos>`. A span is the range [start,
+stop) of the answer in the tokens of its text; -1 if answers are free text."""
 
 
 def candidates_file(split: str) -> str:
-    """Where in a tokens artifact the candidates of a split are: a line for each document, JSON.
+    """Path, within a tokens artifact, of the candidates of a split: a line of JSON for each document.
 
-    It is a list of numbers of labels; null: all of them.
+    A line is a list of numbers of labels; null: all labels.
     """
     return f"candidates/{split}.jsonl"
 
 
 def answers_file(split: str) -> str:
-    """Where in a tokens artifact the accepted answers of a split are: a line for each document, JSON."""
+    """Path, within a tokens artifact, of the accepted answers of a split: a line of JSON for each document."""
     return f"answers/{split}.jsonl"

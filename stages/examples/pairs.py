@@ -35,7 +35,7 @@ class Pairs(Examples):
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
-        """A sentence is one window, however a model wants text to be cut."""
+        """Pairs of a split; a sentence is one window, whatever `cutting` says."""
         return cls(split["ids"], eos, split["doc_offsets"], split["source_ids"], split["source_offsets"])
 
     @cached_property
@@ -64,7 +64,7 @@ class Pairs(Examples):
         return self._batch(which, target, source)
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
-        """A block is whole sentences, of which the first and the last may be scored in part."""
+        """A block has whole sentences; the first and the last may be scored in part."""
         if start == stop:
             return
         first, last = self.documents_of(start, stop)
@@ -84,7 +84,7 @@ class Pairs(Examples):
         return self._windows(np.arange(*self.documents_of(start, stop))) if start < stop else []
 
     def documents_of(self, start: int, stop: int) -> tuple[int, int]:
-        """The first sentence that tokens [start, stop) belong to, and the one behind the last."""
+        """Range of the sentences with tokens in [start, stop), as (first, last + 1)."""
         first, last = np.searchsorted(self.documents, (start, stop - 1), side="right").tolist()
         return first - 1, last
 
@@ -97,7 +97,7 @@ class Pairs(Examples):
         return [Window(begin, end, begin) for begin, end in bounds]
 
     def _stretch(self, tokens: ReadAhead, offsets: np.ndarray, which: np.ndarray) -> Padded:
-        """Rows of sentences that follow each other in storage."""
+        """Rows of sentences that are consecutive in storage."""
         begin, end = offsets[which[0]], offsets[which[-1] + 1]
         return padded_rows(tokens(int(begin), int(end)), offsets[which] - begin, np.diff(offsets)[which], self.eos)
 

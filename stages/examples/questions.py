@@ -1,4 +1,4 @@
-"""Questions of documents: a row is the question and then the text, in which the answer may stand."""
+"""Questions about documents: a row is the question and then the text, which may contain the answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from stages.examples.documents import Documents, LabelledBatch
 
 
 class Question(NamedTuple):
-    """Tokens of a text, of a question about it and of the answer, int64 [n] each, without `<eos>` behind them."""
+    """Tokens of a text, of a question about it and of the answer, int64 [n] each, without `<eos>` at the end."""
 
     text: np.ndarray
     question: np.ndarray
@@ -26,11 +26,11 @@ class Question(NamedTuple):
 class QuestionBatch(LabelledBatch):
     """Its labels are the first and the last position of each answer, int64 [B, 2].
 
-    They are 0 where the answer is not in what is read: the first input stands for none.
+    Both are 0 if the inputs do not contain the answer: the first input stands for "no answer".
     """
 
     answerable: Tensor
-    """Inputs that an answer may have: those of the text, and the first, bool [B, L]."""
+    """Inputs that may be part of an answer: those of the text, and the first, bool [B, L]."""
     questions: list[Question]
 
     @property
@@ -50,7 +50,7 @@ class Questions(Documents):
     answer_ids: Any
     answer_offsets: np.ndarray
     spans: np.ndarray
-    """Where each answer is among the tokens of its text, [start, stop), int [D, 2]; -1: it is in words."""
+    """Range [start, stop) of each answer in the tokens of its text, int [D, 2]; -1: the answer is free text."""
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
@@ -75,7 +75,7 @@ class Questions(Documents):
     def _asked(self) -> np.ndarray:
         """Inputs before the text of each document, int64 [D]."""
         own = np.diff(self.question_offsets)
-        return 1 + np.where(own > 1, own, 0)  # a question that is `<eos>` alone is none
+        return 1 + np.where(own > 1, own, 0)  # a question of only `<eos>` counts as none
 
     @cached_property
     def lengths(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A split as one stream of tokens: segments for training, and whatever windows a model reads."""
+"""A split as one stream of tokens: segments for training, and windows as a model reads them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ from stages.text.tokens import READ_AHEAD_IDS
 
 
 class ReadAhead:
-    """Reads a split's ids before `limit`, int64, in long stretches: a stored chunk is read once, not once a batch."""
+    """Reads a split's ids before `limit`, int64, in long ranges, so that a stored chunk is read once, not once per
+    batch."""
 
     def __init__(self, ids: Any, limit: int) -> None:
         self._ids, self._limit = ids, limit
@@ -35,7 +36,7 @@ class ReadAhead:
 class Streams(Examples):
     """Example i is segment i, of L tokens iL … iL+L-1; its inputs are the tokens one place earlier.
 
-    The first input of the split is `eos`. A last segment shorter than L is no example.
+    The first input of the split is `eos`. A last segment shorter than L is not an example.
     """
 
     ids: Any
@@ -54,7 +55,7 @@ class Streams(Examples):
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        # A view of one number: a split may have millions of segments.
+        # A view of one number saves memory: a split may have millions of segments.
         return np.broadcast_to(np.int64(self.cutting.context), self._total // self.cutting.context)
 
     def starts(self, which: np.ndarray) -> np.ndarray:
@@ -81,12 +82,12 @@ class Streams(Examples):
                 places=places,
                 document_offset=self._offset(places),
             )
-            # A pooled window has one row, for the token behind it.
+            # A pooled window has one row, for the token after it.
             rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch] if self._pools else batch
             yield Block(first, last, rows, read, batch[0].start not in begins)
 
     def windows(self, start: int, stop: int) -> list[Window]:
-        """The windows that score tokens [start, stop), by context and stride; a stream's are its segments."""
+        """The windows that score tokens [start, stop), by context and stride; for a stream, its segments."""
         context, stride = self.cutting.context, self.cutting.stride
         if self.cutting.by_document:
             return document_windows(self.documents, context, stride, start, stop)
@@ -108,9 +109,9 @@ class Streams(Examples):
 
     @property
     def _ends(self) -> np.ndarray:
-        """The starts of documents and the end, or the two ends of the split where documents do not matter."""
+        """The starts of documents and the end, or the two ends of the split if documents do not matter."""
         return self.documents if self.cutting.by_document else np.array([0, self._total])
 
     def _offset(self, places: np.ndarray) -> Tensor | None:
-        """How many tokens of its own document stand before each place, if layers need to know."""
+        """Number of tokens of the same document before each place; None if layers do not need it."""
         return torch.from_numpy(positions_back(self.documents, places)) if self.cutting.document_offsets else None

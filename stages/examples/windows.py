@@ -1,7 +1,7 @@
-"""Windows, and the tokens that each scores: one rule for validation, datastores, queries and evaluation.
+"""Windows and the tokens that they score, by one rule for validation, datastores, queries and evaluation.
 
 Inputs of a split are `<eos>`, x_0 … x_{T-2}, so input i predicts token i. Window w reads inputs
-wS … wS+L-1 (the last is shorter); a token is scored once, in the first window that holds it.
+wS … wS+L-1 (the last is shorter); each token is scored once, in the first window that contains it.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ class Window:
 def windows(total: int, context: int, stride: int, start: int = 0, stop: int | None = None) -> list[Window]:
     """The windows of a split of `total` tokens that score a token in [start, stop), in order.
 
-    Windows are those of the whole split whatever the range. So a token has the same inputs before
-    it in every range that holds it. After the first window these are at least context - stride.
+    The windows do not depend on the range. So a token has the same inputs before it in every range that contains it: at
+    least context - stride, except in the first window.
 
     Args:
         total: tokens of the split.
-        context: inputs a window reads, L.
+        context: inputs per window, L.
         stride: inputs between the starts of two windows, S; 1 <= S <= L.
         start, stop: the range of tokens to score; by default the whole split.
-    Raises: UsageError if the stride is not in 1 … context, or the range not inside the split.
+    Raises: UsageError if the stride is not in 1 … context, or the range is not inside the split.
 
-    Seven tokens, windows of four inputs that begin two apart: the second scores what the first has not.
+    Seven tokens, windows of four inputs that begin two apart: the second scores tokens that the first did not.
 
     >>> for w in windows(7, context=4, stride=2):
     ...     print(f"reads {w.start}-{w.stop - 1}, scores {w.scored_from}-{w.stop - 1}")
@@ -56,7 +56,7 @@ def windows(total: int, context: int, stride: int, start: int = 0, stop: int | N
 
 
 def document_windows(offsets: np.ndarray, context: int, stride: int, start: int, stop: int) -> list[Window]:
-    """Windows as of `windows`, of a split where they begin anew at every document.
+    """Like `windows`, but windows start anew at every document.
 
     A document's first input is the token before it (`<eos>` for the first document).
 
@@ -78,12 +78,12 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
 
 
 def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None = None) -> list[Window]:
-    """A window for each of tokens [start, stop) that holds the inputs before it, the last `context` of them.
+    """A window for each token of [start, stop) with the last `context` inputs before it.
 
-    They are those of `windows` with a stride of 1, with one exception. The first token of a split has its own window.
+    They equal those of `windows` with a stride of 1, except that the first tokens of a split have their own windows.
 
     Args:
-        offsets: int [D + 1], where documents start, if no window is to reach into the one before.
+        offsets: int [D + 1], where documents start, if windows must stay within a document.
 
     >>> own_windows(3, 1, 5)[-2:]
     [Window(start=1, stop=4, scored_from=3), Window(start=2, stop=5, scored_from=4)]
@@ -108,7 +108,7 @@ def window_starts(scoring: Sequence[Window], start: int, stop: int) -> np.ndarra
 
 
 def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """How many tokens of its own document stand before each token of a split, int64 of the shape of `places`.
+    """Number of tokens of the same document before each place of a split, int64 in the shape of `places`.
 
     Args:
         offsets: int [D + 1], where documents start, and the end of the split.
@@ -121,8 +121,8 @@ def positions_back(offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _scoring_window(token: int, context: int, stride: int) -> int:
-    """Number of the first window that holds a token."""
-    # A ceiling: window w holds inputs up to w·S + L - 1, and the token's own is among them first at this w.
+    """Index of the first window that contains a token."""
+    # A ceiling: window w reads inputs up to w·S + L - 1, and this is the first w that reaches the token's own input.
     return max(0, -(-(token - context + 1) // stride))
 
 

@@ -1,4 +1,4 @@
-"""Models as folders that transformers reads: each backbone that has a form there is one module and one line here."""
+"""Export of models as folders for transformers. Each backbone with such a form has one line in `FORMS`."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ from stages.registry import Registry
 
 
 class Form(NamedTuple):
-    """A model as transformers knows it."""
+    """Form of an exported model in transformers."""
 
     architecture: str
-    """Its class there."""
+    """Class of the model in transformers."""
     longest: int | None
-    """Tokens that it reads at once; None: any number."""
+    """Maximum number of tokens read at once; None: unlimited."""
 
 
 FORMS = Registry(
@@ -21,4 +21,4 @@ FORMS = Registry(
         "huggingface": "stages.export.forms:write_imported",
     },
 )
-"""`write(model, positions, folder) -> Form` of each."""
+"""Function `write(model, positions, folder) -> Form` of each backbone."""

@@ -1,6 +1,6 @@
-"""A model of the store as a folder that transformers reads: weights, settings, tokenizer and card.
+"""Exports a model of the store as a folder for transformers: weights, settings, tokenizer and card.
 
-The folder is whole or not there, and never takes the place of what somebody else wrote.
+The folder is either complete or absent, and never replaces files of others.
 """
 
 import json
@@ -27,12 +27,12 @@ from stages.text.tokens import start_id
 
 CARD = "README.md"
 RECORD = "memlm.json"
-"""File of an export that lists the BLAKE2b of every other file. A file that changed since, or is missing, is the
-user's."""
+"""File of an export that lists the BLAKE2b of every other file. A file that has changed, or is not listed, belongs to
+the user."""
 
 
 def check_export_folder(folder: Path) -> None:
-    """Raises: UsageError if an export may not take the place of what is at a path."""
+    """Raises: UsageError if an export may not replace what exists at a path."""
     if not folder.parent.is_dir():
         raise UsageError(f"--output {folder}: there is no folder {folder.parent}; make it, or name another.")
     if not folder.is_symlink() and not folder.exists():
@@ -50,12 +50,12 @@ def check_export_folder(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder that takes the place of `folder`, with all that was written into it, at the end.
+    """Give an empty folder to write to, which replaces `folder` at the end.
 
-    It vanishes where writing fails. What was there before is gone for the moment between two renames.
+    The new folder is removed if writing fails. The old one is gone for the moment between two renames.
     """
     outer = Path(mkdtemp(prefix=f".{folder.name}-", suffix="-partial", dir=folder.parent))
-    draft = outer / folder.name  # unlike the outer one it may be read by whoever may read what this user writes
+    draft = outer / folder.name  # unlike the outer one, it has the user's default permissions
     try:
         draft.mkdir()
         yield draft
@@ -63,10 +63,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
         (draft / RECORD).write_text(json.dumps({"blake2b": digests}, indent=2) + "\n", "utf-8")
         files = [path for path in draft.rglob("*") if path.is_file()]
         for path in files:
-            path.chmod(draft.stat().st_mode & 0o666)  # some writers leave files that only their owner may read
+            path.chmod(draft.stat().st_mode & 0o666)  # some writers create files that only their owner may read
             fsync(path)
         fsync_folders(draft, files)
-        check_export_folder(folder)  # writing takes minutes, in which somebody may have saved something there
+        check_export_folder(folder)  # writing takes minutes, in which somebody may have saved files there
         if folder.exists():
             remove_folder(folder)
         draft.rename(folder)
@@ -76,7 +76,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def _written(folder: Path) -> dict[str, str]:
-    """Files that the export of a folder recorded; empty where it recorded none."""
+    """Digests of files by the record of an export; empty without a record."""
     try:
         written = json.loads((folder / RECORD).read_text("utf-8"))["blake2b"]
     except (OSError, ValueError, LookupError, TypeError):
@@ -85,7 +85,7 @@ def _written(folder: Path) -> dict[str, str]:
 
 
 def _as_written(path: Path, written: Mapping[str, str]) -> bool:
-    """Whether a file is one of an export, and none that somebody put in its place."""
+    """Whether a file is unchanged since its export."""
     if path.is_symlink() or not path.is_file():
         return False
     return bool(written) if path.name == RECORD else written.get(path.name) == file_digest(str(path))
@@ -94,10 +94,10 @@ def _as_written(path: Path, written: Mapping[str, str]) -> bool:
 def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None:
     """Write `tokenizer.json` and `tokenizer_config.json`.
 
-    A tokenizer that was trained here begins a text with `<eos>`, as a split does. A pretrained one stays as it is.
+    A tokenizer trained here begins a text with `<eos>`, as a split does. A pretrained one is not changed.
 
     Args:
-        longest: the most tokens that the model reads at once; None: any number.
+        longest: maximum number of tokens that the model reads at once; None: unlimited.
     """
     tokenizer = tokenizer_of(tokens)
     backend = tokenizer.huggingface()
@@ -136,10 +136,10 @@ class Exported:
 
 
 def export(model: Artifact, folder: Path, positions: int | None = None) -> Exported:
-    """Write a model in the form that transformers reads. A memory that it reads stays in the store.
+    """Write a model in a form of transformers. A memory of the model stays in the store.
 
     Args:
-        positions: for sinusoidal positions, how many the exported table has; None: as many as a segment has.
+        positions: number of sinusoidal positions in the exported table; None: those of a segment.
     Raises: UsageError if transformers has no form for the model, or the folder holds other files.
     """
     write = _form_of(model)
@@ -192,11 +192,11 @@ MEASURES = {
     "accuracy": "accuracy",
     "perplexity_on_new_text": "perplexity on new text",
 }
-"""Figures of a row, and their headers."""
+"""Figures in the table of results, and their headers."""
 
 
 def card(model: Artifact, form: Form) -> str:
-    """Markdown, with the hub's front matter and a table of the reports that the store has of the model itself."""
+    """Model card in Markdown, with the hub's front matter and a table of the model's reports in the store."""
     reports = _reports_of(model)
     members = lineage_of([model, *reports])
     member = members[model.reference]
@@ -205,12 +205,12 @@ def card(model: Artifact, form: Form) -> str:
 
 
 def _reports_of(model: Artifact) -> list[Artifact]:
-    """All reports of its store that scored these very weights, the oldest first, their files checked."""
+    """All reports of the store that scored exactly these weights, oldest first, with their files checked."""
     found = [
         artifact for artifact in model.store.artifacts("report") if model.matches(artifact.manifest.inputs.get("model"))
     ]
     for report in found:
-        # A card is published with its figures, so these are checked as an input would be.
+        # A card is published with its figures, so these are checked like an input.
         report.store.check_files(report)
     return found
 
@@ -232,7 +232,7 @@ def _what_it_is(member: Member, form: Form) -> str:
 
 
 def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[str]:
-    """A table of all rows, and what must be known of their figures."""
+    """A table of all rows, and notes that readers of the figures need."""
     if not reports:
         return []
     sources = read_sources(reports, members, lambda report: ())
@@ -246,7 +246,7 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """A line a row: what was scored, the memory that was read beside the model, and its figures."""
+    """Table with a line per row: scored text, memory used with the model, and figures."""
     measures = [name for name in MEASURES if any(shown(row, name) is not None for row in rows)]
     lines = [("report", "scored", "tokens", "row", *(MEASURES[name] for name in measures), "memory")]
     for row in rows:

@@ -1,9 +1,9 @@
-"""Models in forms of transformers: a Transformer as a GPT2LMHeadModel, and an imported model as it came.
+"""Forms of models in transformers: a Transformer as a GPT2LMHeadModel, and an imported model in its own class.
 
 A Transformer of memlm is the same function as a GPT-2, with weights that differ by known factors: memlm multiplies
-embeddings by √d before the first block, GPT-2 does not. Where input and output share one table, √d is divided out of
-all that is added to the residual stream (positions, outputs of attention and of feed-forward), and d out of the epsilon
-of the norms, which then see what they saw. Where they have a table each, the input's is multiplied.
+embeddings by √d before the first block, GPT-2 does not. If input and output share one table, all terms of the residual
+stream are divided by √d: positions, outputs of attention and of feed-forward. The epsilon of the norms is divided by d,
+so that their outputs stay the same. With separate tables, that of the input is multiplied by √d.
 """
 
 import json
@@ -39,9 +39,9 @@ def write_gpt2(model: Artifact, positions: int | None, folder: Path) -> Form:
     """Write `config.json` and `model.safetensors`.
 
     Args:
-        positions: how many sinusoidal positions become a table; None: those of a segment of training. Learned ones
-            are as many as they are.
-    Raises: UsageError for what GPT-2 does not have.
+        positions: number of sinusoidal positions in the table; None: those of a training segment. Learned positions
+            keep their number.
+    Raises: UsageError for parts that GPT-2 does not have.
     """
     config = model_of(model)
     assert isinstance(config, TransformerConfig)
@@ -111,12 +111,12 @@ def _norm(name: str, norm: nn.LayerNorm) -> dict[str, Tensor]:
 
 
 def _linear(name: str, layer: nn.Linear, factor: float) -> dict[str, Tensor]:
-    """GPT-2 has the weights of its linear layers the other way round, [in, out]."""
+    """Weights of a linear layer, times `factor`, transposed for GPT-2: [in, out]."""
     return {f"{name}.weight": layer.weight.T * factor, f"{name}.bias": layer.bias * factor}
 
 
 def _positions(config: TransformerConfig, asked: int | None, model: Artifact) -> int:
-    """Raises: UsageError if others are asked for than a model has learned."""
+    """Number of positions to export. Raises: UsageError if it differs from that of learned positions."""
     if config.positions == "sinusoidal":
         return asked or int(model.config["segment_length"])
     learned = config.max_positions or 0
@@ -126,7 +126,7 @@ def _positions(config: TransformerConfig, asked: int | None, model: Artifact) ->
 
 
 def _require_usual(config: TransformerConfig, name: str) -> None:
-    """Raises: UsageError, saying why, for a model that GPT-2 cannot be."""
+    """Raises: UsageError, with the reason, for a model that GPT-2 cannot represent."""
     if config.cutoffs:
         raise UsageError(
             f"{name} has an adaptive softmax (model.cutoffs), and no model of transformers has: "
@@ -146,7 +146,7 @@ BLOCKS = "backbone.model."
 
 
 def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form:
-    """Write what the `save_pretrained` of transformers writes, in the precision of the weights in the store.
+    """Write the model with `save_pretrained` of transformers, in the precision of the stored weights.
 
     Raises: UsageError if positions are asked for; ArtifactError if transformers would compute other scores.
     """
@@ -158,7 +158,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
     with quiet():
         causal = model_of_settings(config.architecture, CAUSAL).eval()
         causal.load_state_dict(_weights(causal, ours), assign=True)
-        # Loading by assignment has replaced the table that input and output share.
+        # Loading by assignment replaced the table that input and output share.
         causal.tie_weights()
         difference = largest_difference(ours, scores_of(causal))
         if not difference < TOLERANCE:
@@ -171,7 +171,7 @@ def write_imported(model: Artifact, positions: int | None, folder: Path) -> Form
 
 
 def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
-    """The weights of a memlm model, by the names that they have in a causal model of transformers."""
+    """The weights of a memlm model, by their names in a causal model of transformers."""
     vocabulary = ours.vocabulary
     assert isinstance(vocabulary, FullVocabulary)
     named = {id(module): name for name, module in causal.named_modules()}
@@ -186,7 +186,7 @@ def _weights(causal: Any, ours: LanguageModel) -> dict[str, Tensor]:
 
 
 def _precision(model: Artifact) -> torch.dtype:
-    """The precision in which the weights of the blocks are stored."""
+    """The stored precision of the weights of the blocks."""
     with safe_open(model.file("model.safetensors"), "pt") as weights:
         first = next(name for name in weights.keys() if name.startswith(BLOCKS))  # noqa: SIM118
         dtype: torch.dtype = weights.get_tensor(first).dtype

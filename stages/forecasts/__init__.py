@@ -1,6 +1,6 @@
-"""Forecasts of commands: disk by arithmetic, and an amount of work that time grows with, from manifests alone.
+"""Forecasts of commands from manifests alone: disk by arithmetic, and an amount of work proportional to time.
 
-What cannot be estimated is None, never a guess.
+A quantity that cannot be estimated is None, never a guess.
 """
 
 from abc import ABC, abstractmethod
@@ -14,12 +14,12 @@ from stages.config import StageConfig
 C = TypeVar("C", bound=StageConfig)
 
 MAX_SCALE_RATIO = 2.0
-"""Searches among more than twice as many keys, or fewer than half, take another time for each query."""
+"""Largest ratio of two numbers of keys at which the times of a query are still compared."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Disk and memory of an artifact, and the metrics that later commands ask for."""
+    """Disk and memory of an artifact, and the metrics that later commands need."""
 
     files: Mapping[str, int] | None = None
     """Bytes of its files; an array counts as one file."""
@@ -33,7 +33,7 @@ class Cost:
     copies: Mapping[str, str] = field(default_factory=dict)
     """Files copied from an input: file -> role."""
     remedy: str = ""
-    """Settings that take less."""
+    """Advice: settings that take less."""
 
     @property
     def disk(self) -> int | None:

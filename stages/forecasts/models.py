@@ -37,7 +37,7 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
         return 4 * int(inputs["model"].metrics["parameters"]) + self._beside_the_model(config, inputs)
 
     def _beside_the_model(self, config: EvaluateConfig, inputs: Inputs) -> int:
-        """Bytes of carried state, of what is searched, and of matches."""
+        """Bytes of carried state, of the searched keys, and of matches."""
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
         state = state_bytes(inputs["model"], config.windows, tokens)
         index = _searched(inputs)
@@ -45,7 +45,7 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
         return state + (search or 0) + self.beside_a_gpu(config, inputs)
 
     def beside_a_gpu(self, config: EvaluateConfig, inputs: Inputs) -> int:
-        """Bytes of an exact index, and of what matches are sorted in."""
+        """Bytes of an exact index, and of the buffer in which matches are sorted."""
         matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
         return matched + matching_memory(inputs)
 
@@ -66,7 +66,7 @@ def _searched(inputs: Inputs) -> Artifact | None:
 
 
 def matching_memory(inputs: Inputs) -> int:
-    """Bytes of memory in which a part of the texts that are read is sorted, to find what of the split stands there."""
+    """Bytes of the buffer that sorts a part of the readable texts, to find passages of the split there."""
     splits = inputs["tokens"].metrics["splits"]
     texts = [splits["train"]["tokens"] if "train" in splits else 0]
     texts += [inputs[role].metrics["rows"] for role in ("datastore", EXACT) if role in inputs]
@@ -93,7 +93,7 @@ class TrainForecast(Forecast[TrainConfig]):
                 "steps": config.steps,
                 "tokens": int(config.steps) * update_tokens(config, inputs),
             },
-            # The checkpoint before is kept until the next is whole.
+            # The previous checkpoint is kept until the next is complete.
             scratch=mapped_bytes(inputs, config) + 2 * checkpoint,
             host=checkpoint,
             remedy="smaller --batch-tokens with --accumulate, or a smaller model",
@@ -131,7 +131,7 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
         return Cost()
 
     def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
-        """Weights, and where a reading adapts them those before and gradients; keys, and those of them in memory."""
+        """Weights, with a copy and gradients if a reading adapts them; keys, and the part of them in memory."""
         weights = 4 * int(inputs["model"].metrics["parameters"])
         needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
         if "episodes" in inputs:
@@ -163,7 +163,7 @@ class ImportForecast(Forecast[ImportConfig]):
         return pretrained_size(config, inputs).memory
 
     def work(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        """Compare models of the same settings alone: how weights are packed decides how long they take to unpack."""
+        """Work like that of models with the same settings alone: time depends on how weights are packed."""
         return Work(metrics["parameters"], "weights", config.model_dump(include={"model"}))
 
 

@@ -26,11 +26,11 @@ from stages.tokenization.sources import TOKENIZER, TOKENIZER_FILE, text_files
 from stages.tokenization.spooling import chosen_tokenizer, counts_words
 
 SAMPLE_BYTES = 4_000_000
-"""Text that is read of each split at most, in equal parts of its files."""
+"""Largest sample of a split, in bytes, taken in equal parts from its files."""
 WORDS_BYTES = 64_000_000
 """Text of which the words are counted, all of them."""
 SPLIT_WORD_BYTES = 5
-"""Disk that each word takes while a vocabulary is made: its place, and its share of the words of its shard."""
+"""Bytes of disk for each word while a vocabulary is made: its place, and its share of the shard's words."""
 COUNTS = ("tokens", "documents", "paragraphs", "bytes")
 
 
@@ -84,7 +84,7 @@ def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
 
 
 def _count_pairs(config: TokenizeConfig, inputs: Inputs) -> Found:
-    """Count all pairs: there is no part of two files that surely belongs together but their beginning."""
+    """Count all pairs: only the beginnings of two files are sure to belong together, so no sample is drawn."""
     pairs = aligned_text(inputs, config)
     learnt = (pairs[split].pieces(side) for split in ("train",) if split in pairs for side in SIDES)
     tokenizer = chosen_tokenizer(config, inputs, (part for pieces in learnt for part in _cut(pieces)))
@@ -113,13 +113,13 @@ def _scaled(counts: Counter[str], factor: float = 1.0) -> dict[str, int]:
 
 
 def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
-    """The files by what they are read as."""
+    """The files by split, or by their role."""
     texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
     return {role: files for role, files in texts.items() if files}
 
 
 def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces]:
-    """The beginning of each file, as shards of a spool have it."""
+    """The beginning of each file, in pieces like the shards of a spool."""
     for file in files:
         yield from _cut(beginnings([file], documents, most / len(files)))
 
@@ -131,7 +131,7 @@ def _cut(pieces: Iterable[MarkedPiece]) -> Iterator[Pieces]:
 
 
 def _splits(config: TokenizeConfig, figures: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """Figures by split; of text that is cut by shares, its shares."""
+    """Figures by split; a text that is cut by shares is counted by its shares."""
     if ONE_CORPUS not in figures:
         return figures
     assert config.split is not None

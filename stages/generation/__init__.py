@@ -1,6 +1,6 @@
-"""Text that a model writes, with any composition of memories, and the passages that carried it.
+"""Text generation by a model with any combination of memories, and the passages that support the text.
 
-Here stands what may be asked for. Free of torch.
+This module has the settings of a request. Free of torch.
 """
 
 from typing import Annotated, Literal, Self

@@ -1,4 +1,4 @@
-"""Writing text token by token: a text that grows, what carried each token, and drawing from a distribution."""
+"""Text generation token by token: the growing text, the sources of each token's probability, and sampling."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ from stages.suffixes.text import Text
 from stages.text.excerpt import SplitText
 
 ANY = 0
-"""Stands in the place of the token that is not there yet; what is read of its own position does not see it."""
+"""Placeholder for the next token, which is not known yet; its own position does not read it."""
 
 
 class Stream:
-    """Tokens so far, and what the model and its memories take on from them."""
+    """Tokens so far, and the state that the model and its memories carry after them."""
 
     def __init__(self, reader: MemoryReader, prompt: Sequence[int]) -> None:
         """Args:
         reader: the model and its readings.
-        prompt: tokens that stand there already, after a lone `<eos>`; may be empty.
+        prompt: first tokens of the text, after a single `<eos>`; may be empty.
         """
         self.passage = Passage(prompt)
         self.reader = reader.of_passage(self.passage)
@@ -50,9 +50,9 @@ class Stream:
         return [int(id) for id in self.passage.ids]
 
     def read_range(self, drafted: Sequence[int] = ()) -> ScoredRange:
-        """The positions of the next tokens, with all that they read: of those `drafted`, and of one behind them.
+        """Score the positions of the drafted tokens, and of the token after them, with all that they read.
 
-        The target of the last stands for no token.
+        The target of the last position is a placeholder.
         """
         place = len(self.passage)
         self._fit(1 + len(drafted))
@@ -63,7 +63,7 @@ class Stream:
         return result.scored_range
 
     def _fit(self, added: int) -> None:
-        """Read as windows slide from where a text would be longer than the first: nothing of that goes on behind it."""
+        """Switch to sliding windows, and drop the state, if `added` more tokens exceed the first window."""
         split_reader = self.reader.range_reader.split_reader
         if split_reader.in_pieces and len(self.passage) + added > split_reader.windows.context:
             self.reader = _read_in_pieces(self.reader, False)
@@ -71,27 +71,27 @@ class Stream:
                 self._history = replace(self._history, state=None)
 
     def log_probs(self, scored_range: ScoredRange) -> np.ndarray:
-        """Log-probabilities of every token at the first position with all memories read, natural log, [V]."""
+        """Log-probabilities of every token at the first position, with all memories read; natural log, [V]."""
         found: np.ndarray = self.each_log_probs(scored_range)[0]
         return found
 
     def each_log_probs(self, scored_range: ScoredRange) -> np.ndarray:
-        """The same at each position, [n, V]."""
+        """Log-probabilities of every token at each position, with all memories read; natural log, [n, V]."""
         dense = dense_log_probs(self.reader.range_reader, scored_range, self.reader.policy)
         found: np.ndarray = dense.double().cpu().numpy()
         return found
 
     def put(self, token: int, number: int = 0) -> None:
-        """Go on with a token in a place of those that `read_range` scored last; what was drafted behind it is gone."""
+        """Set the token at position `number` of the range that `read_range` scored last; later drafts are dropped."""
         assert self._block is not None, "the place of the token is read first"
         block, self._block = self._block, None
         start, stop = block.lm.start, block.lm.start + number + 1
         whole = stop == len(self.passage)
         self.passage.cut(stop)
         self.passage.put_last(token)
-        # only the state after the token is wanted, which neither memory nor probes change
+        # only the state after the token is needed, and neither memory nor probes change it
         reader = replace(self.reader.range_reader, hidden_memory=None, probes={})
-        # the state is that after the last token but its id, which was not known when it was read
+        # this state is right but for the id of the last token, which was not known when it was read
         if whole:
             self._history = _ending_with(self._after, token)
         elif reader.carries_state:
@@ -101,7 +101,7 @@ class Stream:
 
 
 def in_pieces(reader: RangeReader) -> bool:
-    """Whether a text is read in pieces: the model can, and no memory looks at the inputs of windows."""
+    """Whether a text can be read in pieces: the model supports it, and no memory reads the inputs of windows."""
     return reads_in_pieces(reader.model.config) and reader.hidden_memory is None and not reader.needs.window_keys
 
 
@@ -112,11 +112,11 @@ def _read_in_pieces(reader: MemoryReader, whether: bool) -> MemoryReader:
 
 
 def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: WeightPolicy | None) -> Tensor:
-    """Log-probabilities of every token with a row read as its policy says, float32 [n, V].
+    """Log-probabilities of every token at each position, float32 [n, V].
 
     Args:
         scored_range: a range whose hidden states were kept.
-        policy: None: the plain model.
+        policy: weights of the memories; None: the model alone.
     """
     hidden = scored_range.lm.hidden
     assert hidden is not None, "hidden states are kept where the tokens that count are given"
@@ -125,7 +125,7 @@ def dense_log_probs(reader: RangeReader, scored_range: ScoredRange, policy: Weig
 
 
 def _cut_short(block: ScoredRange, tokens: int, needs: Needs) -> CarriedState:
-    """The past behind the first tokens of a range, of a model that carries no state."""
+    """Carried state after the first tokens of a range, for a model that carries no hidden state."""
     dropped, stop = len(block.lm) - tokens, block.lm.start + tokens
     if not needs.reach:
         return CarriedState(stop)
@@ -147,15 +147,15 @@ def _ending_with(carried: CarriedState, token: int) -> CarriedState:
 
 
 MOST_CONTEXTS = 3
-"""Passages that are named a token."""
+"""Maximum number of passages listed for a token."""
 
 
 @dataclass(frozen=True)
 class Attributed:
-    """Where the probability of a token comes from.
+    """Sources of a token's probability.
 
-    `memories`: of each reading what all of its entries with this token added; the rest is the model's. `contexts`: the
-    entries that added most, the heaviest first. `entered`: the rows with this token that entered the hidden state.
+    `memories`: the probability that the entries of each reading added; the rest is the model's. `contexts`: the
+    entries that added most, in falling order. `entered`: rows with this token that were gated into the hidden state.
     """
 
     memories: list[float]
@@ -164,7 +164,7 @@ class Attributed:
 
 
 class Attribution:
-    """Finds what carried each token of a text under way."""
+    """Finds the sources of the probability of each token, while a text is written."""
 
     def __init__(self, reader: MemoryReader, passage: Passage) -> None:
         self._reader, self._passage = reader, passage
@@ -187,24 +187,24 @@ class Attribution:
 
 
 STRIDE = 1
-"""A backbone without state always reads as many tokens back as its context holds."""
+"""Windows move by one token, so that a backbone without state always reads a full context."""
 
 
 @dataclass(frozen=True)
 class GeneratedToken:
-    """One more token, with its probability by the model and its memories, before temperature and cuts."""
+    """A generated token, and its probability by the model and its memories, before temperature, top-k and top-p."""
 
     id: int
     probability: float
     attributed: Attributed | None
     drafted: bool = False
-    """Whether it was suggested before it was drawn."""
+    """Whether the drawn token was the one that a draft had suggested."""
 
 
 def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryReader:
-    """The model and memories that a request names, for writing, and the index that drafts.
+    """Open the model and memories that a request names, and the exact index if `draft` uses it.
 
-    Raises: UsageError for a model that translates.
+    Raises: UsageError for a translation model.
     """
     found = find(request, store, None, stride=STRIDE, matches=draft != "none")
     model = found.read["model"]
@@ -214,7 +214,7 @@ def open_writer(request: Request, store: Store, draft: str = "none") -> MemoryRe
 
 
 def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[GeneratedToken]:
-    """Tokens behind the prompt, one by one; the same seed gives the same tokens. An `<eos>` that stops is left out."""
+    """Yield the tokens after the prompt, one by one; deterministic for a seed. An `<eos>` that stops is left out."""
     stream = Stream(reader, reader.text.ids(wanted.prompt))
     attribution = Attribution(stream.reader, stream.passage) if wanted.attribute else None
     random, left = np.random.default_rng(wanted.seed), wanted.max_tokens
@@ -231,21 +231,21 @@ def generate(reader: MemoryReader, wanted: GenerationRequest) -> Iterator[Genera
             found = None if attribution is None else attribution.of(block, token)
             left -= 1
             yield GeneratedToken(token, float(np.exp(log_p[token])), found, right)
-            # what was drafted behind a wrong guess was read in a text that is not this one
+            # positions after a wrong guess were scored with that guess in their context
             if not right:
                 break
 
 
 DRAFTED = 8
-"""Tokens that are suggested at most."""
+"""Maximum number of tokens in a draft."""
 SHORTEST = 2
-"""Tokens of a match from which on it suggests what follows."""
+"""Minimum length of a match whose continuation is drafted, in tokens."""
 
 
 def draft_exact(stream: Stream, most: int) -> list[int]:
-    """The tokens behind the longest match of a text under way in the text of the exact index; none if it is short.
+    """Draft the tokens that follow the longest match of the text's end in the exact index; none if it is too short.
 
-    Each suggestion is drawn as if it had not been made, so the text is the same.
+    Drafts do not change the text: each token is drawn as it would be without them.
     Source: Saxena 2023, prompt lookup decoding; Leviathan et al. 2023 (arXiv:2211.17192) with a draft that is certain.
     """
     matched = stream.reader.range_reader.matched
@@ -257,19 +257,20 @@ def draft_exact(stream: Stream, most: int) -> list[int]:
         return []
     place = int(contexts.best(located, 1).places[0, 0])
     following = contexts.text.known[place + 1 : place + min(most, DRAFTED)]
-    end = place + 1 + int((np.append(following, 0) == 0).argmax())  # where its document ends
+    end = place + 1 + int((np.append(following, 0) == 0).argmax())  # at the end of its document
     return [int(token) for token in contexts.text.ids[place:end]]
 
 
 def probabilities(
     log_p: np.ndarray, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> np.ndarray:
-    """The distribution that a token is drawn from, float64 [V], summing to 1; of equals the lower id is kept first.
+    """Distribution from which a token is drawn, float64 [V], summing to 1; ties go to the lower id.
 
     Args:
         log_p: log-probabilities of all tokens, natural log, [V]; -inf is allowed.
-        temperature: they are divided by it; 0 takes the most probable token.
-        top_k, top_p: then only that many tokens are kept, and of these the fewest that hold that probability.
+        temperature: divisor of the log-probabilities; 0 takes the most probable token.
+        top_k: keep the k most probable tokens.
+        top_p: of these, keep the fewest whose probabilities reach p in sum.
 
     >>> probabilities(np.log([0.5, 0.3, 0.2]), top_p=0.7).round(3).tolist()  # two hold 0.8
     [0.625, 0.375, 0.0]
@@ -285,7 +286,7 @@ def probabilities(
         weights = np.exp((log_p - log_p.max()) / temperature)
     if top_k is None and top_p is None:
         return weights / weights.sum()
-    # stable: of equals the lower id is kept, on every machine
+    # stable: ties go to the lower id on every machine
     order = np.argsort(-weights, kind="stable")[:top_k]
     kept = weights[order] / weights[order].sum()
     if top_p is not None:
@@ -296,12 +297,12 @@ def probabilities(
 
 
 def draw(probability: np.ndarray, random: np.random.Generator) -> int:
-    """A token by its probability: the first whose cumulative probability exceeds one uniform number.
+    """Draw a token: the first whose cumulative probability exceeds a uniform random number.
 
     >>> [draw(np.array([0.0, 1.0, 0.0]), np.random.default_rng(seed)) for seed in (0, 1)]
     [1, 1]
     """
     cumulative = np.cumsum(probability)
     token = int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
-    # rounding may put the number at the very end, behind the last token that can be drawn
+    # rounding may put the number past the last token with a probability above 0
     return min(token, int(np.flatnonzero(probability)[-1]))

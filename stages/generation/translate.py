@@ -1,4 +1,4 @@
-"""Translations of lines by a model and its memories, with the pairs that carried their tokens."""
+"""Translation of lines by a model and its memories, with the pairs that support each token."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from stages.translation.translator import Translator, open_translator
 
 
 class TranslatedToken(NamedTuple):
-    """A token of a translation, its probability with and without memory, and the pair whose token carried most."""
+    """A token of a translation, its probability with and without memory, and the pair that supports it most."""
 
     text: str
     probability: float
@@ -34,7 +34,7 @@ class TranslatedToken(NamedTuple):
 
 
 class Translated(NamedTuple):
-    """A line and its translation; the tokens where they were asked for."""
+    """A line and its translation; `tokens` only if they were requested."""
 
     source: str
     text: str
@@ -52,7 +52,7 @@ class LineTranslator:
     translator: Translator
 
     def translate(self, lines: Iterable[str], attribute: bool) -> Iterator[Translated]:
-        """Translations of lines in their order, in batches; a blank line stays blank."""
+        """Translate lines in batches; yields results in their order. A blank line stays blank."""
         lines = iter(lines)
         while batch := list(islice(lines, self.translator.batch)):
             sources = [self._ids(line) for line in batch if line.strip()]
@@ -83,7 +83,7 @@ class LineTranslator:
 
 
 def open_line_translator(request: Request, store: Store, wanted: TranslationRequest) -> LineTranslator:
-    """The model and memories that a request names. Raises: UsageError, ArtifactError where they do not translate."""
+    """Open the model and memories that a request names. Raises: UsageError, ArtifactError if they do not translate."""
     found = find(request, store, None)
     if request.tokens is not None and PAIRS not in found.read:
         raise UsageError("--tokens names the pairs of similar-pairs, which are not read: --memory similar-pairs:…")

@@ -1,1 +1,1 @@
-"""Which artifacts belong together: the corpus of a model, the encoder of a datastore, what an evaluation reads."""
+"""Relations of artifacts: the corpus of a model, the encoder of a datastore, the inputs of an evaluation."""

@@ -1,4 +1,4 @@
-"""The corpus of a model: the tokens it was trained on, or others with its vocabulary."""
+"""The corpus of a model: its training tokens, or others with the same vocabulary."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ TOKENIZER = "tokenizer.json"
 
 
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
-    """The tokens that a model is to read: `references["tokens"]`, else those it was trained on.
+    """The tokens for a model to read: `references["tokens"]`, else its training tokens.
 
-    Raises: ArtifactError if the tokens were made with another tokenizer than the model's, or are pairs where it reads
-        one language, or the reverse.
+    Raises: ArtifactError if the tokens have another tokenizer than the model, or are pairs for a model of one language,
+        or the reverse.
     """
     own = encoder.input("tokens")
     if references.get("tokens") is None:
@@ -48,10 +48,10 @@ def tokenizer_digest(tokens: Artifact) -> str:
 
 
 def token_text(tokens: Artifact) -> "TokenText":
-    """The tokenizer of a tokens artifact, both ways. Raises: ArtifactError if its file holds another, or none."""
+    """Encoder and decoder of a tokens artifact. Raises: ArtifactError if its file holds another tokenizer, or none."""
     from stages.text.excerpt import TokenText
 
-    # a file that no longer is what the manifest says is damage, whatever error it makes
+    # a file that differs from the manifest is damaged, whatever error it raises
     with content_of(tokens.file(TOKENIZER), DataError):
         text = TokenText(tokens.file(TOKENIZER), tokens.metrics)
         _require_vocabulary(tokens, text.vocabulary_size)
@@ -59,7 +59,7 @@ def token_text(tokens: Artifact) -> "TokenText":
 
 
 def tokenizer_of(tokens: Artifact) -> "TextTokenizer":
-    """The tokenizer of a tokens artifact. Raises: as `token_text`."""
+    """The tokenizer of a tokens artifact. Raises: see `token_text`."""
     from stages.text.huggingface import open_tokenizer
 
     with content_of(tokens.file(TOKENIZER), DataError):
@@ -80,7 +80,7 @@ def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
 
 
 def require_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError, naming what mends it, if the tokens have no such split, or an empty one."""
+    """Raises: ArtifactError, with the remedy, if the tokens lack this split, or it is empty."""
     splits = tokens.metrics["splits"]
     making = tokens.advise("tokenize", "--tokenizer", tokens.reference, f"--{split}", "FILE")
     if split not in splits:
@@ -94,7 +94,7 @@ def require_split(tokens: Artifact, split: str) -> None:
 
 
 def require_tune_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError, saying how to do without, if there is no such split to tune on."""
+    """Raises: ArtifactError if this split for tuning is missing; the message says how to do without it."""
     splits = tokens.metrics["splits"]
     if split not in splits:
         raise ArtifactError(
@@ -119,7 +119,7 @@ def require_text(model: Artifact) -> Artifact:
 
 
 def require_scoring(model: Artifact) -> Artifact:
-    """A model that scores tokens. Raises: ArtifactError, saying what the model is for, if it makes keys alone, or has
+    """A model that scores tokens. Raises: ArtifactError, naming the purpose of the model, if it only makes keys, or has
     learnt labels."""
     require_text(model)
     if not model_of(model).scores_tokens:
@@ -132,7 +132,7 @@ def require_scoring(model: Artifact) -> Artifact:
 
 
 def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
-    """Raises: ArtifactError for a model that translates and text of one language, or the reverse."""
+    """Raises: ArtifactError for a translation model with text of one language, or the reverse."""
     kind = tokens.metrics.get("examples", STREAMS)
     if model.reads.source and not EXAMPLES.settings(kind).source:
         raise ArtifactError(
@@ -147,7 +147,7 @@ def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
 
 
 def require_key(model: Artifact, key: str) -> None:
-    """Raises: UsageError if a model does not have the representation that memory is to be searched with."""
+    """Raises: UsageError if a model lacks the representation for searching memory."""
     config = model_of(model)
     if key not in config.reads.keys:
         raise UsageError(

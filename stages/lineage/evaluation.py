@@ -1,4 +1,4 @@
-"""All artifacts that an evaluation reads, found from the reference that a user gives. Free of torch."""
+"""Finds all artifacts that an evaluation reads, from the user's reference. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,36 +14,37 @@ from stages.models.config import model_of
 
 SOURCES = ("model", "index", "neighbors")
 MODELS_OWN = "gate_neighbors"
-"""Role of the neighbours whose tokens enter a model's hidden states."""
+"""Role of the neighbours whose tokens are added to a model's hidden states."""
 
 
 def language_model(source: Artifact) -> Artifact:
-    """The model that a reference names: of an index or neighbors, the encoder of the datastore.
+    """The model that a reference names; for an index or neighbors, the encoder of the datastore.
 
-    Raises: ArtifactError if it scores no tokens.
+    Raises: ArtifactError if the model does not score tokens.
     """
     return require_scoring(source if source.kind == "model" else require_vectors(source).find("encoder"))
 
 
 def reads_neighbors(model: Artifact) -> bool:
-    """Whether a model lets neighbours into its hidden states, and so reads some whatever else is read."""
+    """Whether a model adds neighbours to its hidden states, and so always reads some."""
     return model_of(model).reads_neighbors
 
 
 def memory_source(
     source: Artifact, references: Mapping[str, Any], store: Store, asked: bool | None = None
 ) -> Artifact | None:
-    """The index or neighbors that external memory is read through, if it is read.
+    """The index or neighbors for reading external memory; None if it is not read.
 
-    Neighbours that are named for a model that reads some are its own, and external memory too where nothing else is.
+    For a model that reads neighbours, `--neighbors` names these. If a reading is requested without an index, they also
+    serve as external memory.
 
     Args:
-        asked: whether a reading of a datastore is asked for; None: nothing is said.
-    Raises: UsageError if two are named by options, or one that no reading looks into.
+        asked: whether a reading of a datastore is requested; None: not stated.
+    Raises: UsageError if options name two memories, or one that is not read.
     """
     model = language_model(source)
     of_the_model = reads_neighbors(model)
-    # neighbours that are named for a model with a gate are its own, not a memory on top
+    # `--neighbors` for a model with a gate names its own neighbours, not an additional memory
     named = [kind for kind in ("index", "neighbors")[: 1 if of_the_model else 2] if references.get(kind) is not None]
     if named and asked is False:
         raise UsageError(f"--{named[0]} names a memory that no --memory reads: add --memory external:…, or knn-lm.")
@@ -54,7 +55,7 @@ def memory_source(
         if memory.kind == "index" and is_exact(memory):
             raise UsageError(f"{memory.reference} holds the contexts of a text: read it with --memory exact.")
         return memory
-    # an index or neighbours that the command names are a memory, unless readings say that none is
+    # an index or neighbours named by the command are a memory, unless no reading uses one
     if source.kind != "model":
         return None if asked is False else source
     return _models_own(model, references, store) if of_the_model and asked else None
@@ -63,7 +64,7 @@ def memory_source(
 def artifacts_read(
     model: Artifact, memory: Artifact | None, references: Mapping[str, Any], store: Store
 ) -> dict[str, Artifact]:
-    """Everything an evaluation reads, by role; `memory` None: no datastore, but what the model itself reads.
+    """All artifacts that an evaluation reads, by role; `memory` None: no datastore except the model's own.
 
     Raises: ArtifactError if the tokens, the neighbours and the models do not belong together.
     """
@@ -84,7 +85,7 @@ def artifacts_read(
 
 
 def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score: str) -> None:
-    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that its row may stand above."""
+    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that rows are comparable."""
     known = baseline.input("tokens")
     same = tokenizer_digest(known) == tokenizer_digest(tokens)
     same = same and array_digests(known, f"{split}/ids") == array_digests(tokens, f"{split}/ids")
@@ -97,10 +98,10 @@ def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score:
 
 
 def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifact | None]]:
-    """The datastores that an evaluation reads, each with the stored neighbours it is read through, if it is so.
+    """The datastores that an evaluation reads, each with its stored neighbours, if these are used.
 
     Args:
-        read: as of `artifacts_read`; the rows that the model itself reads are a datastore's too.
+        read: result of `artifacts_read`; the model's own neighbours come from a datastore, too.
     """
     external = [(read["datastore"], read.get("neighbors"))] if "datastore" in read else []
     own = read.get(MODELS_OWN)
@@ -108,7 +109,7 @@ def datastores_read(read: Mapping[str, Artifact]) -> list[tuple[Artifact, Artifa
 
 
 def _models_own(model: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
-    """Neighbors of a model with a gate: those that are named, else those that it was trained with."""
+    """Neighbors of a model with a gate: the named ones, else those of its training."""
     if references.get("neighbors") is not None:
         return store.get(references["neighbors"], "neighbors")
     if "neighbors" not in model.manifest.inputs:

@@ -1,4 +1,4 @@
-"""Rows of a datastore that an index holds, where `build-index --merge` or `--keep` leaves some out."""
+"""Rows of a datastore held by an index for which `build-index --merge` or `--keep` leaves some out."""
 
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from stages.search.merging import HeldRows, merged_rows, random_rows
 
 
 def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
-    """Settings of an index that leaves rows out; its recall is not measured, since other rows stand for those.
+    """Settings of an index that leaves rows out. Its recall is not measured, because other rows stand for the missing
+    ones.
 
-    Raises: UsageError for a kind that does not name the rows that it holds, and for recall that is asked for.
+    Raises: UsageError for a kind of index without row ids, and if recall is requested.
     """
     if config.recall not in (0, IndexConfig().recall):
         raise UsageError("--recall: other rows stand for those that are left out, so it is not measured: leave it out.")
@@ -29,7 +30,7 @@ def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
 
 
 def write_held_rows(config: IndexConfig, inputs: Inputs, path: Path) -> None:
-    """Merge rows by their neighbours, or draw them, and write which are held."""
+    """Merge rows by their neighbours, or draw rows at random, and write which rows are held."""
     datastore = inputs["datastore"]
     if NEIGHBORS not in inputs:
         counts = random_rows(datastore.metrics["rows"], config.keep, config.seed)

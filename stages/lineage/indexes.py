@@ -1,4 +1,4 @@
-"""Which index a stage reads or changes: of the datastore before, or of the text whose matches are found.
+"""Finds the index that a stage reads or changes: of the previous datastore, or of the text for exact matches.
 
 Free of FAISS and NumPy.
 """
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     import numpy as np
 
 NONE = "none"
-"""Stands for an index that is to be built anew."""
+"""Value for an index that is built anew."""
 LEARNED = ("lists", "code_bytes", "code_bits", "links", "train_keys")
-"""Settings that `auto` leaves as they are in the index before."""
+"""Settings that `auto` copies from the previous index."""
 SAME = ("metric", "seed")
 NEIGHBORS = "neighbors"
-"""Role of the neighbours by which rows are merged."""
+"""Role of the neighbours used to merge rows."""
 
 
 def index_before(datastore: Artifact, config: IndexConfig, named: str | None, store: Store) -> Artifact | None:
-    """The index that is to be changed into that of a datastore, if one is to be.
+    """The previous index to change into the index of a datastore; None: it is built anew.
 
     Args:
-        config: what is asked for, not resolved.
-        named: a reference; `none`; None: the latest of such settings that the store has.
-    Raises: UsageError if the index that is named is not one of the datastore before, or of other settings.
+        config: requested settings, not resolved.
+        named: a reference, or `none`; None: the latest index in the store with these settings.
+    Raises: UsageError if the named index is not of the previous datastore, or has other settings.
     """
     if named == NONE:
         return None
@@ -45,7 +45,7 @@ def index_before(datastore: Artifact, config: IndexConfig, named: str | None, st
     if not is_updated(datastore):
         return None
     record = datastore.manifest.inputs[PREVIOUS]
-    # the datastore before may be gone, and its index with it: then the index is built anew
+    # if the previous datastore is gone, its index is gone too: the new one is built anew
     if not store.has(record.kind, record.id):
         return None
     found = [
@@ -73,16 +73,16 @@ def _require_fitting(index: Artifact, datastore: Artifact, config: IndexConfig) 
 
 
 def _kind(index: Artifact, config: IndexConfig) -> str:
-    """The kind asked for; where none is, that of the index that is named."""
+    """The requested kind; for `auto`, that of the named index."""
     return str(index.config["index"]) if config.index == "auto" else config.index
 
 
 COUNTS = "counts.zarr/counts"
-"""How many rows each stands for, int32 [rows]; 0 of one that is not held."""
+"""Number of rows that each row stands for, int32 [rows]; 0: the row is not held."""
 
 
 def row_counts(index: Artifact) -> "np.ndarray | None":
-    """How many rows of its datastore each of them stands for in an index, int32 [rows]; None: all are held."""
+    """For an index, the number of rows that each row of its datastore stands for, int32 [rows]; None: all are held."""
     if holds_all(index):
         return None
     import numpy as np
@@ -92,12 +92,12 @@ def row_counts(index: Artifact) -> "np.ndarray | None":
 
 
 def holds_all(index: Artifact) -> bool:
-    """Whether an index of keys holds all rows of its datastore: none were merged, none left out."""
+    """Whether an index of keys holds all rows of its datastore, with none merged or left out."""
     return "held" not in index.metrics
 
 
 def require_all(index: Artifact, purpose: str) -> Artifact:
-    """An index that holds all rows. Raises: ArtifactError if it does not; `purpose` is what it would be read for."""
+    """An index that holds all rows. Raises: ArtifactError, naming the `purpose`, if it does not."""
     if not holds_all(index):
         datastore = index.manifest.inputs["datastore"].reference
         raise ArtifactError(
@@ -108,7 +108,7 @@ def require_all(index: Artifact, purpose: str) -> Artifact:
 
 
 def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
-    """Neighbours by which the rows of a datastore are merged. Raises: ArtifactError if they are not of all its rows."""
+    """Neighbours for merging the rows of a datastore. Raises: ArtifactError if they do not cover all its rows."""
     if is_updated(datastore):
         raise ArtifactError(
             f"{datastore.reference} was made from another one, so that its rows are of no one split whose neighbours "
@@ -127,9 +127,8 @@ def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
 def inputs_of_some_rows(
     config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
 ) -> Inputs:
-    """Inputs of an index that leaves rows out.
-
-    Raises: UsageError if an index is to be changed, too, or rows are to be merged and drawn at random.
+    """Inputs of an index that leaves rows out. Raises: UsageError if an index is also changed, or rows are both merged
+    and drawn at random.
     """
     if update not in (None, NONE):
         raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")
@@ -141,7 +140,7 @@ def inputs_of_some_rows(
 
 
 def other_settings(index: Artifact, config: IndexConfig, keys: Keys) -> str | None:
-    """The first setting of an index, in words, that is not what is asked for; None if all are."""
+    """The first setting of an index that differs from the requested ones, in words; None: all agree."""
     kind = automatic_kind(keys, config.largest_gigabytes)[0] if config.index == "auto" else config.index
     asked: dict[str, Any] = {"index": kind} | {name: getattr(config, name) for name in (*SAME, *LEARNED)}
     for name, value in asked.items():
@@ -156,16 +155,16 @@ def described_keys(datastore: Artifact) -> Keys:
 
 
 EXACT, TEXT = "exact", "text"
-"""Role of such an index in an evaluation, and of the tokens in the index."""
+"""Role of an exact index in an evaluation, and role of the tokens in such an index."""
 
 
 def is_exact(index: Artifact) -> bool:
-    """Whether an index holds the contexts of a text, and no vectors."""
+    """Whether an index holds the contexts of a text instead of vectors."""
     return bool(index.config["index"] == EXACT)
 
 
 def named_apart(references: Mapping[str, Any], store: Store, matched: bool) -> tuple[dict[str, Any], Artifact | None]:
-    """References without the exact index that `index` may name, and that one, where a text is `matched`."""
+    """References without an exact index named by `index`, and that index, if exact matches are used (`matched`)."""
     named = references.get("index") if matched else None
     index = None if named is None else store.get(named, "index")
     if index is None or not is_exact(index):
@@ -174,7 +173,7 @@ def named_apart(references: Mapping[str, Any], store: Store, matched: bool) -> t
 
 
 def require_vectors(index: Artifact) -> Artifact:
-    """An index of vectors. Raises: ArtifactError if it is an exact index, which knows no model."""
+    """An index of vectors. Raises: ArtifactError if it is an exact index, which has no model."""
     if index.kind == "index" and is_exact(index):
         raise ArtifactError(
             f"{index.reference} holds the contexts of a text, and knows no model: name one, and it beside: "
@@ -184,15 +183,15 @@ def require_vectors(index: Artifact) -> Artifact:
 
 
 def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store: Store) -> Artifact:
-    """The index whose text is matched: the one that is named, else the latest of the model's training text.
+    """The index for exact matches: the named one, else the latest of the model's training text.
 
     Args:
-        tokens: that are scored.
-    Raises: ArtifactError if there is none, or it is of another tokenizer.
+        tokens: the scored tokens.
+    Raises: ArtifactError if there is none, or its tokenizer differs.
     """
     if named is None:
         own = model.input("tokens")
-        # by the digests of the text, since it may have been tokenized again
+        # by digests of the text, because it may have been tokenized again
         found = [one for one in store.artifacts("index") if is_exact(one) and own.matches(one.manifest.inputs[TEXT])]
         if not found:
             raise ArtifactError(
@@ -210,9 +209,9 @@ def exact_index(tokens: Artifact, model: Artifact, named: Artifact | None, store
 
 
 def exact_index_before(text: Artifact, named: str | None, store: Store) -> Artifact | None:
-    """The exact index that is changed into that of a text: the one that is named, unless it is `none`.
+    """The named exact index to change into that of a text; None: it is built anew.
 
-    Raises: UsageError or ArtifactError if it is of keys, or of another tokenizer.
+    Raises: UsageError if it is an index of keys; ArtifactError if its tokenizer differs.
     """
     if named in (None, NONE):
         return None
@@ -228,6 +227,6 @@ def exact_index_before(text: Artifact, named: str | None, store: Store) -> Artif
 
 
 def text_splits(index: Artifact, tokens: Artifact) -> set[str]:
-    """The splits of a tokens artifact that the text of an exact index is, whatever they are called."""
+    """The splits of a tokens artifact with the same ids as the text of an exact index, under any name."""
     held = array_digests(index.input(TEXT), f"{index.config['split']}/ids")
     return {split for split in tokens.metrics["splits"] if array_digests(tokens, f"{split}/ids") == held}

@@ -1,4 +1,4 @@
-"""Checks that stored neighbours are those that a stage needs, and the command that finds others. Free of torch."""
+"""Checks that stored neighbours fit a stage, and gives the command that finds fitting ones. Free of torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +13,12 @@ from stages.search.config import excluding_fewer
 
 
 def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> None:
-    """Check that k stored neighbours of every token of a split can be read.
+    """Check that k stored neighbours are available for every token of a split.
 
     Args:
         fewer: the option that lowers k, up to its `=`, such as `train --set memory.k=`.
-    Raises: ArtifactError if the split or k neighbours were not looked up, or if they may hold the answers. It names
-        the command that mends it.
+    Raises: ArtifactError, with the command to run, if the split or k neighbours are not stored, or if they may hold the
+        answers.
     """
     stored = stored_splits(neighbors)
     if split not in stored:
@@ -51,19 +51,19 @@ def resolve_exclusion(
     matched: Artifact | None = None,
     paired: bool = False,
 ) -> str | None:
-    """Rows that tokens may not find; None where no datastore was made of what is read.
+    """The exclusion of rows that tokens must not find; None if no memory contains the scored or tuned split.
 
     Args:
-        exclude: the exclusion that was asked for. None: none was; for pairs it is then `document`, since every row
-            of a sentence gives the sentence away.
-        splits: the split that is scored, then the one that is tuned on, if any.
-        datastores: each datastore that is read, with its stored neighbours if these are read.
+        exclude: the requested exclusion. None: for pairs it is `document`, because every row of a sentence reveals the
+            sentence.
+        splits: the scored split, then the split for tuning, if any.
+        datastores: each datastore that is read, with its stored neighbours, if these are used.
         matched: the exact index, if one is read.
-        paired: whether pairs of the tokens are found for each sentence, which is then never found itself.
-    Raises: UsageError if a split is in a datastore and nothing was asked for. Also if stored neighbours were found
-        with another exclusion, and if a sentence were to find itself.
+        paired: whether similar pairs are retrieved for each sentence; a sentence then never finds itself.
+    Raises: UsageError if a split is in a datastore and no exclusion is requested. Also if stored neighbours have
+        another exclusion, or if a sentence would find itself.
     """
-    # every row of a sentence gives the sentence away, its own row or not
+    # every row of a sentence reveals the sentence, not only the token's own row
     if exclude is None and EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).source:
         exclude = "document"
     found = [one for one in datastores if not own_splits(one[0], tokens).isdisjoint(splits)]
@@ -88,7 +88,7 @@ def resolve_exclusion(
 
 
 def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | None) -> str:
-    """A message: why a split that a datastore was made of is refused, and which option to give."""
+    """Message why a split contained in a datastore is refused, and which option to give."""
     if neighbors is None:
         what = "which rows a token may not find: --exclude document, window:N or self (its own row alone)"
     else:
@@ -101,7 +101,7 @@ def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | N
 
 
 def require_some(neighbors: Artifact, split: str) -> None:
-    """Raises: ArtifactError if no token of a split has a neighbour to learn from. It names what mends it."""
+    """Raises: ArtifactError, with the remedy, if no token of a split has a neighbour to learn from."""
     if neighbors.metrics["splits"][split]["missing"] < 1:
         return
     exclude = neighbors.config["exclude"]
@@ -113,12 +113,12 @@ def require_some(neighbors: Artifact, split: str) -> None:
 
 
 def stored_splits(neighbors: Artifact) -> dict[str, int]:
-    """The splits whose neighbours are stored, with how many a token."""
+    """The splits with stored neighbours, with the number per token."""
     return {split: int(neighbors.config["k"]) for split in sorted(neighbors.metrics["splits"])}
 
 
 def _finding(neighbors: Artifact, **changes: Any) -> str:
-    """The command that finds neighbours as these were found, with some options changed; None leaves an option out."""
+    """The command that found these neighbours, with some options changed; None leaves an option out."""
     record = neighbors.manifest.inputs["index"]
     options = {**changes, **{name: value for name, value in _asked_for(neighbors).items() if name not in changes}}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value)) if word]
@@ -126,7 +126,7 @@ def _finding(neighbors: Artifact, **changes: Any) -> str:
 
 
 def _asked_for(neighbors: Artifact) -> dict[str, Any]:
-    """Options that neighbours were found with; None where the command has that value by default."""
+    """Options with which neighbours were found; None for the command's default."""
     config, tokens = neighbors.config, neighbors.input("queries")
     every = set(config["queries"]) == set(tokens.metrics["splits"])
     own = tokens.matches(neighbors.find("encoder").manifest.inputs["tokens"])

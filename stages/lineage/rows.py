@@ -1,8 +1,8 @@
-"""The rows of a datastore: which tokens of which splits they are, and the text that they are of.
+"""Rows of a datastore: their tokens and splits, and their text.
 
-What build-datastore makes has row i for token i of one split, whose text lies in its tokens artifact. What
-update-datastore makes has rows of several splits, not all of each, and a text of its own, so that it can be read when
-the tokens artifacts, or documents in them, are gone.
+In a datastore of build-datastore, row i is token i of one split, with its text in the tokens artifact. A datastore of
+update-datastore has rows of several splits, perhaps only parts of them, and stores its own text. So it can be read even
+if the tokens artifacts, or documents in them, are gone.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 GROUP = "datastore.zarr"
 ROWS = "rows"
-"""Stands for a split where rows are of several: among names of documents, and where text is named."""
+"""Replaces the name of a split if rows come from several: for names of documents, and as name of the text."""
 
 
 def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
-    """The rows of a datastore that are tokens of each of its own splits."""
+    """For each split of `tokens` in a datastore, the rows that are its tokens."""
     rows = DatastoreRows(datastore)
     group: Any = tokens.zarr("tokens.zarr")
     return {
@@ -41,7 +41,7 @@ def own_rows(datastore: Artifact, tokens: Artifact) -> dict[str, OwnRows]:
 
 @dataclass(frozen=True)
 class DatastoreRows:
-    """The rows of a datastore, opened; arrays are read when they are asked for."""
+    """The rows of an opened datastore; arrays are read on demand."""
 
     datastore: Artifact
 
@@ -51,12 +51,12 @@ class DatastoreRows:
 
     @cached_property
     def sources(self) -> list[RowSource]:
-        """The splits that rows are of."""
+        """The splits from which the rows come."""
         return sources_of(self.datastore)
 
     @cached_property
     def runs(self) -> Runs:
-        """Which token of which source each row is."""
+        """Source and token of each row, as runs."""
         if not is_updated(self.datastore):
             return Runs.whole(self.rows)
         starts, sources, places = self._array("runs").T
@@ -64,7 +64,7 @@ class DatastoreRows:
 
     @cached_property
     def text(self) -> TokenSplit:
-        """The text of the rows: token i of it is row i. Of a part of a split, all of that split."""
+        """The text of the rows: its token i is row i. If only part of a split is stored, the whole split."""
         if not is_updated(self.datastore):
             return open_split(self.datastore.input("corpus").zarr("tokens.zarr"), split_of(self.datastore))
         group: Any = self.datastore.zarr(GROUP)
@@ -72,7 +72,7 @@ class DatastoreRows:
 
     @property
     def text_name(self) -> str:
-        """Name of the text, where a split has one."""
+        """Name of the text, as for a split."""
         return ROWS if is_updated(self.datastore) else split_of(self.datastore)
 
     @cached_property
@@ -82,7 +82,7 @@ class DatastoreRows:
 
     @property
     def named_runs(self) -> list[NamedRun]:
-        """The same as runs, of the documents that have rows; none where names were not kept."""
+        """Names of the documents that have rows, as runs; empty if names were not stored."""
         holder = self.datastore if is_updated(self.datastore) else self.datastore.input("corpus")
         path = holder.path / names_file(self.text_name)
         runs = read_runs(path) if path.is_file() else ()
@@ -90,25 +90,26 @@ class DatastoreRows:
 
     @cached_property
     def doc_offsets(self) -> np.ndarray:
-        """Rows where documents start, int64 [D + 1], the number of rows last; a document may be cut short there."""
+        """Rows where documents start, int64 [D + 1], the number of rows last; the last document may be cut there."""
         return _cut(np.asarray(self.text.doc_offsets[:-1]), self.rows)
 
     def paragraphs(self, start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), which may cut them short.
+        """Ends, int64 [P], and hashes, uint64 [P], of paragraphs in rows [start, stop), including paragraphs cut there.
 
-        Raises: ArtifactError if there are not as many of both.
+        Raises: ArtifactError if the numbers of ends and hashes differ.
         """
         stop = self.rows if stop is None else stop
         ends, hashes = np.asarray(self.text.paragraph_ends[:]), np.asarray(self.text.paragraph_hashes[:])
         if len(ends) != len(hashes):
             raise self.datastore.damaged(f"of {len(ends):,} paragraphs it has {len(hashes):,} hashes")
-        # a paragraph counts where any of its tokens is a row: a part of it gives the rest away
+        # a paragraph counts if any of its tokens is a row: part of it reveals the rest
         begins = np.concatenate([[0], ends[:-1]])
         inside = (begins < stop) & (ends > start)
         return np.minimum(ends[inside], stop), hashes[inside]
 
     def paragraph_hashes(self, source: int) -> np.ndarray:
-        """Hashes of a source's paragraphs, uint64 [P]; of the whole split, where build-datastore stored a part."""
+        """Hashes of a source's paragraphs, uint64 [P]; of the whole split even if build-datastore stored only a
+        part."""
         if not is_updated(self.datastore):
             return np.asarray(self.text.paragraph_hashes[:])
         return self.paragraphs(*self.runs.block(source))[1]
@@ -119,7 +120,7 @@ class DatastoreRows:
 
 
 def _cut(starts: np.ndarray, rows: int) -> np.ndarray:
-    """Offsets of the documents that begin before a row, which ends the last."""
+    """Offsets of the documents that begin before row `rows`, with `rows` as the end of the last."""
     return np.append(starts[starts < rows], rows)
 
 

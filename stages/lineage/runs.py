@@ -1,4 +1,4 @@
-"""Which token of which split each row of a datastore is, as runs of rows; arrays alone, no artifacts."""
+"""Source and token of each row of a datastore, as runs of rows. Only arrays, no artifacts."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +12,10 @@ from stages.search.config import forbidden_rows
 
 @dataclass(frozen=True)
 class Runs:
-    """Rows in runs: those of run r are neighbouring tokens of one source, from token `places[r]` of it on.
+    """Rows in runs: the rows of run r are consecutive tokens of one source, starting at its token `places[r]`.
 
     `starts` int64 [R + 1]: first rows, and the number of all rows; `sources`, `places` int64 [R]. Rows of one source
-    are neighbours, and in the order of its tokens.
+    are contiguous and in the order of its tokens.
     """
 
     starts: np.ndarray
@@ -32,7 +32,7 @@ class Runs:
         return int(self.starts[-1])
 
     def places_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Source, and place there, of some rows: two int64 [n].
+        """Source, and place in the source, of the given rows: two int64 [n].
 
         >>> runs = Runs(np.array([0, 3, 5]), np.array([0, 0]), np.array([0, 7]))
         >>> runs.places_of(np.array([2, 3, 4]))[1].tolist()
@@ -47,7 +47,7 @@ class Runs:
         return int(self.starts[first]), int(self.starts[last + 1])
 
     def rows_from(self, source: int, places: np.ndarray) -> np.ndarray:
-        """The first row of a source whose place is at or behind each of `places`; of none, the row after its last.
+        """For each of `places`, the first row of a source at or after it; if there is none, the row after its last.
 
         >>> runs = Runs(np.array([0, 3, 5]), np.array([0, 0]), np.array([0, 7]))
         >>> runs.rows_from(0, np.array([1, 5, 7, 8, 9])).tolist()
@@ -55,7 +55,7 @@ class Runs:
         """
         own = np.flatnonzero(self.sources == source)
         run = np.searchsorted(self.places[own], places, side="right") - 1
-        # a place before the first run has that run's first row behind it
+        # for a place before the first run, the answer is that run's first row
         before, run = run < 0, own[run.clip(0)]
         rows = np.minimum(self.starts[run] + places - self.places[run], self.starts[run + 1])
         return np.where(before, self.starts[own[0]], rows)
@@ -68,11 +68,11 @@ class Runs:
         return type(self)(np.append(kept.before(edges), kept.rows), *self.places_of(edges))
 
     def renumbered(self, sources: np.ndarray) -> Self:
-        """The same of which source s is `sources[s]`."""
+        """The same runs with source s renumbered to `sources[s]`."""
         return type(self)(self.starts, sources[self.sources], self.places)
 
     def followed_by(self, rows: int, source: int) -> Self:
-        """The same with rows behind them that are the tokens 0 … rows - 1 of another source."""
+        """The same runs, followed by rows for tokens 0 … rows - 1 of another source."""
         return type(self)(
             np.append(self.starts, self.rows + rows), np.append(self.sources, source), np.append(self.places, 0)
         )
@@ -86,7 +86,7 @@ class KeptRows:
 
     @classmethod
     def of_documents(cls, offsets: np.ndarray, forgotten: np.ndarray) -> Self:
-        """All but the rows of some documents.
+        """All rows except those of some documents.
 
         Args:
             offsets: int64 [D + 1], rows where documents start, and the number of rows.
@@ -105,16 +105,17 @@ class KeptRows:
 
     @property
     def rows(self) -> int:
-        """How many stay."""
+        """Number of rows that stay."""
         return int((self.ranges[:, 1] - self.ranges[:, 0]).sum())
 
     @cached_property
     def new_starts(self) -> np.ndarray:
-        """Where each range begins once the others are gone, then the number of rows that stay, int64 [K + 1]."""
+        """New first row of each range, then the number of rows that stay, int64 [K + 1]."""
         return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(np.int64)
 
     def before(self, rows: np.ndarray) -> np.ndarray:
-        """How many rows before each of these stay, int64 of their shape: the new number of a row that stays.
+        """Number of rows that stay before each given row, int64 of the same shape. For a row that stays, it is its new
+        number.
 
         >>> KeptRows(np.array([[0, 3], [9, 12]])).before(np.array([2, 3, 5, 9, 11, 12])).tolist()
         [2, 3, 3, 3, 5, 6]
@@ -126,7 +127,7 @@ class KeptRows:
         return np.where(range_ < 0, 0, self.new_starts[range_] + inside)
 
     def contains(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these rows stay, bool of their shape."""
+        """Whether each given row stays, bool of the same shape."""
         return self.before(rows + 1) > self.before(rows)
 
     def between(self, start: int, stop: int) -> list[tuple[int, int, int]]:
@@ -145,9 +146,10 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The rows of a datastore that are tokens of one split, which is looked up: each may not find its own.
+    """The rows of a datastore that are tokens of a split whose neighbours are searched: a token must not find its own
+    row.
 
-    `doc_offsets` [D + 1]: where each document of the split starts, and its end.
+    `doc_offsets` [D + 1]: start of each document of the split, and the end.
     """
 
     runs: Runs
@@ -155,13 +157,15 @@ class OwnRows:
     doc_offsets: np.ndarray
 
     def forbidden(self, exclude: str, start: int, stop: int) -> np.ndarray | None:
-        """Rows that tokens start .. stop - 1 may not find, int64 [stop - start, 2]; as `forbidden_rows`, in rows."""
+        """Range of rows that each token of [start, stop) must not find, int64 [stop - start, 2]; like `forbidden_rows`,
+        in rows."""
         places = forbidden_rows(exclude, start, stop, self.doc_offsets)
         return None if places is None else self.runs.rows_from(self.source, places)
 
     @property
     def stored(self) -> tuple[int, int]:
-        """How many tokens, from the first of the split, have their keys in neighbouring rows, and the first row."""
+        """Number of tokens, from the start of the split, whose keys are in contiguous rows, and the first of these
+        rows."""
         run = int(np.flatnonzero(self.runs.sources == self.source)[0])
         first, after = self.runs.starts[run : run + 2].tolist()
         return (after - first, first) if self.runs.places[run] == 0 else (0, first)

@@ -1,6 +1,6 @@
-"""Splits that a datastore's rows are of, by its manifest and its list of sources. Free of NumPy.
+"""Splits from which a datastore's rows come, by its manifest and its list of sources. Free of NumPy.
 
-Nobody else, but what opens the rows themselves, asks how a datastore was made.
+Only this module, and the code that opens the rows, depends on how a datastore was made.
 """
 
 import json
@@ -16,11 +16,11 @@ from stages.lineage.corpus import array_digests
 
 SOURCES = "sources.json"
 PAIRS, PAIRS_SPLIT = "pairs", "train"
-"""Role, in an evaluation, of tokens whose pairs of sentences are a memory, and the split that these are found in."""
+"""Role, in an evaluation, of tokens whose pairs of sentences are a memory, and the split with these pairs."""
 
 
 class RowSource(BaseModel):
-    """A split that rows of a datastore are of: it is the bytes of its ids that count, wherever they lie.
+    """A split from which rows of a datastore come, identified by the bytes of its ids.
 
     `ids`: digests of the files of its ids; `paragraphs`: of its paragraphs' hashes, None if not all of them are stored.
     """
@@ -43,7 +43,7 @@ class RowSource(BaseModel):
         )
 
     def is_split(self, tokens: Artifact, split: str) -> bool:
-        """Whether this is a split of an artifact, made again perhaps, or under another name."""
+        """Whether this is a split of an artifact, which may have been made again, or have another name."""
         return array_digests(tokens, f"{split}/ids") == self.ids
 
 
@@ -51,7 +51,7 @@ _SOURCES = TypeAdapter(list[RowSource])
 
 
 def sources_of(datastore: Artifact) -> list[RowSource]:
-    """The splits that the rows of a datastore are of, each with at least one row, in the order of their rows."""
+    """The splits from which the rows of a datastore come, each with at least one row, in the order of rows."""
     if not is_updated(datastore):
         return [RowSource.of(datastore.input("corpus"), split_of(datastore))]
     with content_of(datastore.file(SOURCES)):
@@ -69,7 +69,7 @@ def is_updated(datastore: Artifact) -> bool:
 
 
 def split_of(datastore: Artifact) -> str:
-    """The split that the rows of a datastore are of which was not made from another one."""
+    """The split of a datastore's rows, for a datastore that was not made from another one."""
     return str(datastore.config["split"])
 
 
@@ -79,9 +79,9 @@ def tokenizer_of(datastore: Artifact) -> Artifact:
 
 
 def own_splits(datastore: Artifact, tokens: Artifact) -> set[str]:
-    """The splits of a tokens artifact that rows of a datastore are of, and so hold the answers to.
+    """The splits of a tokens artifact from which a datastore has rows, which so hold the answers.
 
-    It is the bytes of the ids that count: the text may have been tokenized again, or stand under another name.
+    Splits are compared by the bytes of ids: the text may have been tokenized again, or have another name.
     """
     sources = sources_of(datastore)
     return {split for split in tokens.metrics["splits"] if any(one.is_split(tokens, split) for one in sources)}

@@ -1,4 +1,4 @@
-"""A distribution over how a context is read: by the model alone, or with its nearest 1, 2, 4, … neighbours.
+"""A distribution over ways to read a context: with the model alone, or with its nearest 1, 2, 4, … neighbours.
 
 With x the features of a context and k_1 < … < k_C the numbers of neighbours,
 
@@ -7,7 +7,7 @@ With x the features of a context and k_1 < … < k_C the numbers of neighbours,
 Shapes: n positions, F features, H hidden units, C numbers of neighbours; all in float64.
 
 Source: Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022), equations 5 and 6. Their
-network has ReLU; here as in `small_network` it has tanh, and begins at the best numbers for all contexts.
+network has ReLU. This one has tanh, as in `small_network`, and starts from the best choice for all contexts.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from torch import Tensor
 from stages.memory.small_network import Observed, SmallNetwork, fitted
 
 ELSEWHERE = 0.05
-"""Probability that a network begins with for all numbers but the best for all contexts, together."""
+"""Initial probability that is spread evenly over all choices."""
 
 
 @dataclass(frozen=True)
 class ChoicePositions(Observed):
-    """Features of n positions, log p of their targets by the model, and by the memory of each number of neighbours."""
+    """Features of n positions, and log p of their targets: by the model, and by each number of neighbours."""
 
     log_p: Float[Tensor, " n"]
     log_p_mem: Float[Tensor, "n c"]
@@ -37,7 +37,7 @@ class ChoicePositions(Observed):
 def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
     """log of w_0 p_lm + Σ_i w_i p_mem_i; log_p [n, …], log_p_mem [C, n, …], logits [n, 1 + C].
 
-    A model of probability 1/2, one neighbour that holds the token and of two one; a third of the weight each:
+    The model gives 1/2, the nearest neighbour 1 and the nearest two 1/2. Each has a third of the weight:
 
     >>> half, one = torch.tensor([0.5]).log(), torch.tensor([1.0]).log()
     >>> mixed(half, torch.stack((one, half)), torch.zeros(1, 3)).exp()  # (1/2 + 1 + 1/2) / 3
@@ -49,20 +49,20 @@ def mixed(log_p: Tensor, log_p_mem: Tensor, logits: Tensor) -> Tensor:
 
 
 class ChoiceNetwork(SmallNetwork):
-    """Its outputs [n, 1 + C] are logits of w."""
+    """A network whose outputs [n, 1 + C] are logits of w."""
 
     logits = SmallNetwork.outputs
 
 
 def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
-    """Logits of λ for the best number of neighbours and 1 − λ for none, and little for the others.
+    """Initial logits: nearly λ for the best number of neighbours, nearly 1 − λ for none, and little for the others.
 
-    λ = 0.4 for the first of two numbers, and 0.05 / 3 for each choice besides:
+    λ = 0.4 for the first of two numbers; 0.05 is spread over the three choices:
 
     >>> beginning(weight=0.4, best=0, numbers=2).exp()
     tensor([0.5867, 0.3967, 0.0167], dtype=torch.float64)
     """
-    # None begins at 0, which has no logit.
+    # No choice starts at probability 0, which has no logit.
     shares = torch.full((1 + numbers,), ELSEWHERE / (1 + numbers), dtype=torch.float64)
     shares[0] += (1 - ELSEWHERE) * (1 - weight)
     shares[1 + best] += (1 - ELSEWHERE) * weight
@@ -70,7 +70,7 @@ def beginning(weight: float, best: int, numbers: int) -> Float[Tensor, " c1"]:
 
 
 def fit_choice(positions: ChoicePositions, offset: Tensor, seed: int = 0) -> ChoiceNetwork:
-    """Fit a network to the likelihood of the targets; the same arguments give the same network."""
+    """Fit a network by maximum likelihood of the targets; deterministic for a seed."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         return -positions.taken(rows).read(outputs).mean()

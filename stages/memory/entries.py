@@ -1,4 +1,4 @@
-"""The memory that positions read, and the probability that it gives to their targets.
+"""The memory entries that positions read, and the probabilities that these give to the targets.
 
 Shapes: n positions, k entries a position, S scales (1/τ, or θ), C cut-offs, h matches, V vocabulary.
 """
@@ -18,14 +18,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries that n positions read: k each (at least one), in the order in which cut-offs count.
+    """Entries that n positions read: k each (at least one), ordered so that a cut-off c reads the first c.
 
-    Neighbours of a datastore stand best first, the recent past nearest first; missing entries last.
+    Neighbours from a datastore are sorted best first, those of the recent past nearest first. Missing entries are last.
 
     `scores` float [n, k]: similarity s of query and key, before temperature; -inf where missing.
     `values` int [n, k]: the token that followed each key; -1 where missing.
-    `least` int [n]: so many first entries are read whatever the cut-off (the local part of a union).
-    `counts` float [n, k]: how many entries each of them stands for, of a merged datastore; None: one each.
+    `least` int [n]: minimum number of entries read, whatever the cut-off (the local part of a union); None: 0.
+    `counts` float [n, k]: number of original entries that each one represents in a merged datastore; None: one each.
     """
 
     scores: Float[Tensor, "n k"]
@@ -39,14 +39,14 @@ class Entries:
         return Entries(self.scores[positions], self.values[positions], least, counts)
 
     def read(self, cutoff: int) -> Tensor:
-        """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
+        """Scores float32 [n, k] of the entries that a cut-off reads; -inf for the others."""
         reach = cutoff if self.least is None else self.least.clamp(min=cutoff)[:, None]
         places = torch.arange(self.scores.shape[1], device=self.scores.device)
         return self.scores.float().masked_fill(places >= reach, -torch.inf)
 
 
 class Matches(NamedTuple):
-    """The entries that hold their position's target, in order of position, then place; both [h]."""
+    """Row and column of each entry that holds its position's target, in order of row, then column; both [h]."""
 
     rows: Tensor
     places: Tensor
@@ -54,13 +54,13 @@ class Matches(NamedTuple):
 
 @dataclass(frozen=True)
 class LogSums:
-    """Log of what a memory holds, unnormalised, so that any reader can use it.
+    """Unnormalized log-probability mass in a memory, in a form that any reader can use.
 
     `target` [...]: log of the sum of exp(s/τ - max_score) over entries whose value is the target; -inf if
     it is absent.
     `total` [...]: the same over all entries; -inf where the memory is empty.
-    `max_score` [...], broadcasts: the best s/τ that the position reads; taken out, or large scores would
-    leave float32 no digits for the ratio of the two.
+    `max_score` [...], broadcasts: the best s/τ that the position reads. It is subtracted because with large scores
+    float32 would have no digits left for the ratio of the two sums.
     """
 
     target: Tensor
@@ -73,7 +73,7 @@ class LogSums:
 
     @property
     def empty(self) -> Tensor:
-        """Where there is no memory to read, bool [...]."""
+        """Whether there is no memory to read, bool [...]."""
         return self.total.isneginf()
 
     @property
@@ -83,9 +83,9 @@ class LogSums:
 
 
 def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
-    """The entries whose value is the target of their position; targets int [n].
+    """Find the entries whose value is the target of their position; targets int [n].
 
-    Position 0 holds its target 7 at places 0 and 2, position 1 its target 5 nowhere:
+    Position 0 has its target 7 at places 0 and 2. Position 1 has its target 5 nowhere:
 
     >>> entries = Entries(torch.zeros(2, 3), torch.tensor([[7, 5, 7], [7, 7, -1]]))
     >>> find_matches(entries, torch.tensor([7, 5]))
@@ -93,7 +93,7 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
     """
     same = entries.values == targets[:, None].to(entries.values.dtype)
     k = same.shape[1]
-    if same.device.type == "cpu":  # where torch takes ten times as long
+    if same.device.type == "cpu":  # numpy takes a tenth of the time of torch
         found = torch.from_numpy(np.flatnonzero(same.numpy()))
     else:
         found = same.flatten().nonzero()[:, 0]
@@ -101,7 +101,7 @@ def find_matches(entries: Entries, targets: Integer[Tensor, " n"]) -> Matches:
 
 
 def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {positions}"]:
-    """Place of the first entry that holds the target, int64 [positions]; k where there is none.
+    """Index of each position's first entry that holds the target, int64 [positions]; k where there is none.
 
     >>> first_match(Matches(torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0])), positions=3, k=4)
     tensor([1, 4, 0])
@@ -111,22 +111,22 @@ def first_match(matches: Matches, positions: int, k: int) -> Int64[Tensor, " {po
 
 
 def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
-    """LogSums [S, C, n] of reading the first c entries, for every scale and every cut-off c.
+    """LogSums [S, C, n] over the first c entries, for every scale and every cut-off c.
 
-    p_mem(w) = Σ_{j: v_j = w} c_j exp(s_j/τ) / Σ_j c_j exp(s_j/τ), with counts c_j. One pass over the entries a
-    scale. Entries need not stand best first: what a cut-off reads is summed behind the best that it reads.
+    p_mem(w) = Σ_{j: v_j = w} c_j exp(s_j/τ) / Σ_j c_j exp(s_j/τ), with counts c_j. Each scale takes one pass over the
+    entries. Entries need not be sorted by score: each sum is relative to the best score that its cut-off reads.
 
     Args:
-        entries: of n positions; where `least` is more than a cut-off, so many are read.
-        matches: `find_matches` of them.
-        scales: scores are multiplied by each (1/τ, or θ; 0 is legal).
-        cutoffs: rising numbers of entries; beyond k there are none.
+        entries: those of n positions; if `least` exceeds a cut-off, `least` entries are read.
+        matches: `find_matches` of the entries.
+        scales: factors of the scores (1/τ, or θ; 0 is legal).
+        cutoffs: increasing numbers of entries; those above k read all entries.
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), equation 2; with θ and entries of the
     recent past Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 3; with counts He et al. 2021
     (arXiv:2109.04212), section 4.
 
-    One position whose target is token 5; its entries score 0, 0 and log 2 and hold 5, 7 and 5. The first two give
-    the target 1/2; all three (1 + 2) / (1 + 1 + 2).
+    One position has the target 5. Its entries have scores 0, 0 and log 2, and hold 5, 7 and 5. The first two give
+    the target 1/2; all three give (1 + 2) / (1 + 1 + 2).
 
     >>> entries = Entries(torch.tensor([[0.0, 0.0, math.log(2)]]), torch.tensor([[5, 7, 5]]))
     >>> matches = find_matches(entries, torch.tensor([5]))
@@ -145,9 +145,9 @@ def target_log_sums(entries: Entries, matches: Matches, scales: Sequence[float],
 def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int) -> LogSums:
     """LogSums of every token: target [n, V]; total and max_score, [n, 1], broadcast.
 
-    For generation, and where the best token is asked for; scoring needs the targets alone.
+    Used in generation, and to find the most probable token. Scoring needs only the targets.
 
-    One position; its entries score 0, log 2 and 0 and hold tokens 1, 0 and 1, of three:
+    One position, whose entries have scores 0, log 2 and 0, and hold tokens 1, 0 and 1 of three:
 
     >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[1, 0, 1]]))
     >>> dense_log_sums(entries, scale=1.0, cutoff=3, vocabulary=3).log_prob.exp()
@@ -159,16 +159,16 @@ def dense_log_sums(entries: Entries, scale: float, cutoff: int, vocabulary: int)
     weights = _counted(_exponentials(scores - _finite(peaks), scale), entries.counts)
     sums = torch.zeros_like(none).scatter_add_(1, tokens, weights).gather(1, tokens)
     best = _finite(peaks.amax(-1, keepdim=True))
-    behind = _finite(peaks - best) * scale  # few tokens are held: logs and powers of those alone
+    behind = _finite(peaks - best) * scale  # logs and powers are only of the few tokens held
     total = torch.zeros_like(none).scatter_(1, tokens, sums * behind.exp()).sum(-1, keepdim=True)
     return LogSums(none.scatter_(1, tokens, sums.log() + behind), total.log(), best * scale)
 
 
 class HeldTokens(NamedTuple):
-    """The tokens that entries of n positions hold, int64 [n, k], and their LogSums.
+    """The tokens that the entries of n positions hold, int64 [n, k], and their LogSums.
 
-    Of these target is [n, k]; total and max_score, [n, 1], broadcast. A missing entry stands for a token that it does
-    not hold.
+    `target` is [n, k]; `total` and `max_score`, [n, 1], broadcast. A missing entry appears as token 0, and adds
+    nothing to its sums.
     """
 
     tokens: Tensor
@@ -176,9 +176,9 @@ class HeldTokens(NamedTuple):
 
 
 def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
-    """LogSums of the tokens that entries hold; those of all others are of a token that is absent.
+    """LogSums of the tokens that entries hold; all other tokens are absent from the memory.
 
-    So a vocabulary is not passed over for the sake of a few tokens.
+    The work depends on k, not on the size of the vocabulary.
 
     >>> entries = Entries(torch.tensor([[0.0, math.log(2), 0.0]]), torch.tensor([[7, 5, 7]]))
     >>> held_log_sums(entries, scale=1.0, cutoff=3).log_sums.log_prob.exp()
@@ -186,7 +186,7 @@ def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
     """
     tokens = entries.values.long().clamp(min=0)
     ordered, order = tokens.sort(dim=-1, stable=True)
-    # the place of each token among the different ones of its position
+    # number of each token among the distinct tokens of its position
     changes = (ordered[:, 1:] != ordered[:, :-1]).long().cumsum(-1)
     numbers = torch.zeros_like(tokens).scatter_(1, order[:, 1:], changes)
     sums = dense_log_sums(replace(entries, values=numbers), scale, cutoff, tokens.shape[1])
@@ -194,11 +194,11 @@ def held_log_sums(entries: Entries, scale: float, cutoff: int) -> HeldTokens:
 
 
 def joined(parts: Sequence[LogSums]) -> LogSums:
-    """LogSums of one memory whose entries lie in several parts; shapes broadcast.
+    """LogSums of one memory whose entries are in several parts; shapes broadcast.
 
-    The sums of all entries are the sums of the parts' sums, behind the best score of any part.
+    The sums of the parts are added, relative to the best score of any part.
 
-    An entry of score 0 that holds the target, and one of score log 3, in another part, that does not: 1 / (1 + 3).
+    One part has an entry of score 0 with the target; the other, one of score log 3 without it: 1 / (1 + 3).
 
     >>> one, other = (LogSums(*map(torch.tensor, part)) for part in ((0.0, 0.0, 0.0), (-math.inf, 0.0, math.log(3))))
     >>> joined([one, other]).log_prob.exp()
@@ -207,7 +207,7 @@ def joined(parts: Sequence[LogSums]) -> LogSums:
     if len(parts) == 1:
         return parts[0]
     best = _finite(reduce(torch.maximum, [part.max_score.masked_fill(part.empty, -torch.inf) for part in parts]))
-    # All parts behind one peak, or the scores of one would overflow beside those of another.
+    # All parts are relative to one peak: otherwise a part with much larger scores would overflow.
     target = reduce(torch.logaddexp, [part.target + (part.max_score - best) for part in parts])
     total = reduce(torch.logaddexp, [part.total + (part.max_score - best) for part in parts])
     return LogSums(target, total, best)
@@ -221,7 +221,7 @@ def _with_least(
     scales: Sequence[float],
     cutoffs: Sequence[int],
 ) -> LogSums:
-    """LogSums in which no cut-off reads less than the first `least` entries of a position."""
+    """LogSums in which every cut-off reads at least the first `least` entries of a position."""
     longer = least > torch.tensor(cutoffs, device=least.device)[:, None]
     if not longer.any():
         return log_sums
@@ -239,7 +239,7 @@ def _with_least(
 
 
 class _Sums(NamedTuple):
-    """Σ exp((s - peak) scale), [S, C, n], and peaks before scaling, [C, n]; -inf where there is none."""
+    """Σ exp((s - peak) scale), [S, C, n], and the peaks before scaling, [C, n]; -inf for an empty sum."""
 
     sums: Tensor
     peaks: Tensor
@@ -258,7 +258,7 @@ class _Sums(NamedTuple):
 def _prefix_log_sums(
     scores: Tensor, counts: Tensor | None, matches: Matches, scales: Sequence[float], cutoffs: Sequence[int]
 ) -> LogSums:
-    """LogSums [S, C, n] of the first c entries for every cut-off c, whatever `least` says."""
+    """LogSums [S, C, n] over the first c entries for every cut-off c, without regard to `least`."""
     k = scores.shape[1]
     distinct = sorted({min(cutoff, k) for cutoff in cutoffs})
     scores = scores[:, : distinct[-1]].float()
@@ -274,7 +274,7 @@ def _prefix_log_sums(
 
 
 def _sums_of_entries(scores: Tensor, counts: Tensor | None, scales: Sequence[float], cutoffs: Sequence[int]) -> _Sums:
-    """Over the entries of each span between cut-offs; scores [n, k]."""
+    """Sums over the entries of each span between cut-offs; scores [n, k]."""
     spans = [slice(*span) for span in pairwise((0, *cutoffs))]
     peaks = torch.stack([scores[:, span].amax(-1) for span in spans])
     behind = torch.empty(scores.shape, device=scores.device)
@@ -292,9 +292,9 @@ def _sums_of_entries(scores: Tensor, counts: Tensor | None, scales: Sequence[flo
 def _sums_of_matches(
     scores: Tensor, counts: Tensor | None, matches: Matches, scales: Tensor, cutoffs: Sequence[int]
 ) -> _Sums:
-    """Over the entries that hold the target; scales [S, 1].
+    """Sums over the entries that hold the target, for each span between cut-offs; scales [S, 1].
 
-    They have peaks of their own: beside the best of all entries a far target would vanish in float32.
+    The matches have peaks of their own: relative to the best of all entries, a distant target would vanish in float32.
     """
     shape = len(cutoffs), len(scores)
     rows, places = (part[matches.places < cutoffs[-1]] for part in matches)
@@ -308,17 +308,17 @@ def _sums_of_matches(
 
 
 def _exponentials(behind: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """exp(behind · scale); 0 where behind is -inf, whatever the scale. Computed by exp2, in half the time of exp."""
+    """exp(behind · scale); 0 where behind is -inf, even at scale 0. Uses exp2, which takes half the time of exp."""
     if scale == 0:
         return torch.ne(behind, -torch.inf, out=out) if out is not None else (behind != -torch.inf).float()
     return torch.mul(behind, scale * math.log2(math.e), out=out).exp2_()
 
 
 def _counted(weights: Tensor, counts: Tensor | None) -> Tensor:
-    """Weights, in place, of entries that stand for several."""
+    """Multiply weights by counts, in place; None: leave them as they are."""
     return weights if counts is None else weights.mul_(counts)
 
 
 def _finite(values: Tensor) -> Tensor:
-    """Peaks of nothing, and what lies behind them, become 0: their sums are 0 and need no peak."""
+    """Replace -inf and NaN by 0: peaks of empty sums, and differences from them. Those sums are 0 and need no peak."""
     return values.nan_to_num(nan=0.0, neginf=0.0)

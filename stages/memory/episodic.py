@@ -1,14 +1,14 @@
-"""Episodic memory: which documents have been written, which are drawn, and which are nearest. Rows in, rows out."""
+"""Episodic memory: documents that are written, drawn at random, or found by distance; all are numbers of rows."""
 
 import numpy as np
 from jaxtyping import Float, Int64
 
 KEYS_AT_ONCE = 4096
-"""Keys that are compared with a query at a time: a copy of all in float64 would be twice as large as they are."""
+"""Number of keys converted to float64 at a time: a copy of all would take twice their memory."""
 
 
 class EpisodicMemory:
-    """Documents in the order of writing, none twice, each with the place of its task in the stream."""
+    """Distinct documents in the order of writing, each with the index of its task in the stream."""
 
     def __init__(self) -> None:
         self.rows, self.tasks = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -24,10 +24,10 @@ class EpisodicMemory:
         random: np.random.Generator,
         most: int | None = None,
     ) -> None:
-        """Write each of some documents with a probability; those that are there stay as they are.
+        """Write each document with a probability; documents that are already there stay as they are.
 
         Args:
-            most: documents of the task that there may be; the first stay. None: any number.
+            most: maximum number of documents of the task; the first ones stay. None: any number.
 
         >>> memory = EpisodicMemory()
         >>> memory.write(np.array([7, 3]), 0, 1.0, np.random.default_rng(0))
@@ -39,7 +39,7 @@ class EpisodicMemory:
         [7, 3, 5, 8]
         """
         chosen = rows[(random.random(len(rows)) < probability) & ~np.isin(rows, self.rows)]
-        # Where an update goes on into the next epoch, it may read a document twice.
+        # An update that spans two epochs may read a document twice.
         chosen = chosen[np.sort(np.unique(chosen, return_index=True)[1])]
         if most is not None:
             chosen = chosen[: max(0, most - np.count_nonzero(self.tasks == task))]
@@ -47,12 +47,12 @@ class EpisodicMemory:
         self.tasks = np.concatenate((self.tasks, np.full(len(chosen), task)))
 
     def draw(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """Draw this many documents uniformly, none twice; all there are where these are fewer."""
+        """Draw `count` distinct documents uniformly; all of them if there are fewer."""
         return random.choice(self.rows, min(count, len(self.rows)), replace=False)
 
 
 def draws_due(before: int, after: int, every: int) -> int:
-    """Draws that fall due while the number of examples read rises from `before` to `after`.
+    """Number of draws due while the number of examples read rises from `before` to `after`, one for each `every`.
 
     >>> [draws_due(read, read + 16, every=40) for read in (0, 16, 32, 48, 64)]
     [0, 0, 1, 0, 1]
@@ -61,7 +61,7 @@ def draws_due(before: int, after: int, every: int) -> int:
 
 
 def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M d"]) -> Float[np.ndarray, " M"]:
-    """Squared Euclidean distances, in float64, term by term: near keys lose no digits.
+    """Squared Euclidean distances in float64, from differences, so that small distances keep their digits.
 
     >>> squared_distances(np.array([0.0, 1.0]), np.array([[3.0, 1.0], [0.0, 0.0]]))
     array([9., 1.])
@@ -71,7 +71,7 @@ def squared_distances(query: Float[np.ndarray, " d"], keys: Float[np.ndarray, "M
 
 
 def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k"]:
-    """Places of the k smallest distances, the nearest first; of equal ones the smaller place. All, if there are fewer.
+    """Indices of the k smallest distances, the nearest first; ties by index. All of them if there are fewer.
 
     >>> nearest(np.array([2.0, 1.0, 1.0]), 2)
     array([1, 2])
@@ -82,10 +82,10 @@ def nearest(distances: Float[np.ndarray, " M"], k: int) -> Int64[np.ndarray, " k
 def representatives(
     points: Float[np.ndarray, "n d"], count: int, random: np.random.Generator
 ) -> Int64[np.ndarray, " c"]:
-    """Places of the points that are nearest to the centres of K-means, in order; each once, so there may be fewer.
+    """Sorted indices of the points that are nearest to the centres of K-means, without repeats.
 
-    Centres begin at points that are drawn, and move until none does, twenty times at most; one that nothing is nearest
-    to stays. Ties go to the smaller place. All places, if there are no more than so many.
+    The initial centres are points drawn at random. There are at most 20 iterations. A centre without points stays.
+    Ties go to the smaller index. If there are at most `count` points, all are returned.
 
     >>> points = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
     >>> representatives(points, 2, np.random.default_rng(0))

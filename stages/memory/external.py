@@ -1,4 +1,4 @@
-"""Source `external`: the nearest entries of a datastore, found through an index."""
+"""Source `external`: the nearest entries of a datastore, found by an index."""
 
 import math
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from stages.memory.entries import Entries
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Neighbours that a search found for n queries in a datastore of N rows.
+    """Results of a search for n queries in a datastore of N rows.
 
-    `ids` int64 [n, k]: rows, best first; missing ones last, -1.
-    `scores` float [n, k]: their similarity, larger is nearer; -inf where missing.
+    `ids` int64 [n, k]: rows, best first; missing ones are -1, at the end.
+    `scores` float [n, k]: similarities, larger is nearer; -inf where missing.
     `values` int [N + 1]: the token of each row of the datastore, then -1.
-    `counts` int [N + 1]: how many rows each of them stands for, where rows were merged; None: one each.
+    `counts` int [N + 1]: number of original rows that each row represents, if rows were merged; None: one each.
     """
 
     ids: Int64[Tensor, "n k"]
@@ -26,9 +26,9 @@ class Neighbors:
 
 
 def external_entries(found: Neighbors) -> Entries:
-    """Neighbours as entries [n, k].
+    """Convert neighbours to entries [n, k].
 
-    Rows 2 and 0 were found, of a datastore whose rows hold tokens 5, 6 and 7, and nothing else:
+    The rows of a datastore hold tokens 5, 6 and 7. A search found rows 2 and 0, and no third one:
 
     >>> import torch
     >>> ids, scores = torch.tensor([[2, 0, -1]]), torch.tensor([[1.0, 0.5, -torch.inf]])
@@ -36,7 +36,7 @@ def external_entries(found: Neighbors) -> Entries:
     tensor([[ 7,  5, -1]])
     """
     ids = found.ids
-    # Missing ones stand last, so that one column says whether there are any.
+    # Missing ones are at the end, so the last column shows whether there are any.
     if (ids[:, -1] < 0).any():
         ids = ids.masked_fill(ids < 0, len(found.values) - 1)
     values = found.values.index_select(0, ids.flatten()).view(ids.shape)
@@ -47,7 +47,7 @@ def external_entries(found: Neighbors) -> Entries:
 def best_first(
     ids: Int64[Tensor, "n k"], scores: Float[Tensor, "n k"]
 ) -> tuple[Int64[Tensor, "n k"], Float[Tensor, "n k"]]:
-    """Ids and scores [n, k] in falling order of score, ties as they stood.
+    """Sort ids and scores [n, k] by falling score; ties keep their order.
 
     >>> import torch
     >>> best_first(torch.tensor([[4, 8, 6]]), torch.tensor([[1.0, 3.0, 1.0]]))[0]
@@ -58,7 +58,7 @@ def best_first(
 
 
 def scores_from_distances(distances: Float[Tensor, "*shape"], metric: str) -> Float[Tensor, "*shape"]:
-    """Similarity from what a search gives: minus the squared distance, or the product.
+    """Similarities from the distances of a search: minus the squared distance for `l2`, else the inner product.
 
     >>> import torch
     >>> scores_from_distances(torch.tensor([4.0]), "l2"), scores_from_distances(torch.tensor([4.0]), "dot")

@@ -15,25 +15,25 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """A number of a reading that may be tuned; it stands beside the type of its field, which says what is legal."""
+    """Annotation of a field for a number that may be tuned; the type of the field gives the legal range."""
 
     symbol: str
-    """As papers write it; of an amount, in words."""
+    """Symbol in papers; a word if the number is an amount."""
     label: str = ""
-    """As charts and tables call it where that is not its symbol."""
+    """Name in charts and tables; empty: the symbol."""
     axis: str = ""
-    """The thing that an amount counts, such as positions or neighbours."""
+    """Unit of an amount, such as positions or neighbours."""
     grid: tuple[float, ...] = ()
-    """Values that `tune` tries. Empty: artifacts, or a sample of scores, decide."""
+    """Values that `tune` tries; empty: they come from artifacts, or from a sample of scores."""
     off: float | None = None
-    """The value of a weight at which the memory changes nothing; None: there is none. It is tried in addition to
-    the grid, and is not part of it, since report ids contain the grid."""
+    """Value of a weight at which the memory changes nothing; None: there is none. It is tried in addition to the
+    grid. It is not part of the grid, because report ids contain the grid."""
     example: str = ""
-    """The value suggested where it is missing; empty: it may be missing."""
+    """Value suggested to users who leave it out; empty: it is optional."""
     means: str = ""
-    """Its meaning, where the name does not say it."""
+    """Meaning, if the name does not say it."""
     untuned: tuple[float, ...] = ()
-    """Values where nothing is tuned: of the first reading; then of a later one, if that differs."""
+    """Values without tuning: for the first reading, then for later ones if they differ."""
 
     @property
     def words(self) -> str:
@@ -41,12 +41,12 @@ class Hyperparameter:
 
 
 def _rising(value: Any) -> Any:
-    """Numbers to choose from in rising order, each once: a list means the same however it is written."""
+    """Sort candidates, and drop repeats, so that equal sets of numbers are equal settings."""
     return tuple(sorted(set(value))) if isinstance(value, tuple) else value
 
 
 def _split_list(value: Any) -> Any:
-    """`0.1/0.2` -> ("0.1", "0.2"); `tune` and what is no text stay."""
+    """`0.1/0.2` -> ("0.1", "0.2"); `tune`, and values that are not text, stay."""
     return tuple(value.split("/")) if isinstance(value, str) and value != "tune" else value
 
 
@@ -54,21 +54,21 @@ Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
 """One number, several to choose from, or `tune`: the default grid."""
 PolicyName = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]{3,}$")]
-"""A number for each context, from a policy that is fitted on the tuning split; see `stages.retrieval.weights`."""
+"""Name of a policy, fitted on the tuning split, that gives a number for each context: `stages.retrieval.weights`."""
 Count = Annotated[int, Field(gt=0)]
 
 
 class ReadingOptions(Settings):
-    """Options of a reading and their values. Each field is one; its alias, if it has one, is what users type."""
+    """Options of a reading, one for each field; users type its alias, if it has one."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The keys, in the order in which they are spelled."""
+        """Keys, in the order in which they are written."""
         return tuple(field.alias or name for name, field in cls.model_fields.items())
 
     @classmethod
     def hyperparameters(cls) -> dict[str, Hyperparameter]:
-        """Keys whose value is a number that may be tuned."""
+        """Hyperparameters by key."""
         return {
             field.alias or name: mark
             for name, field in cls.model_fields.items()
@@ -82,11 +82,11 @@ class ReadingOptions(Settings):
         return {key: value for key, value in values.items() if key in cls.names()}
 
     def value(self, key: str) -> Any:
-        """The value of a key; for a hyperparameter, the numbers to choose from, or `tune`. None: it has no value."""
+        """Value of a key; for a hyperparameter, its candidates, or `tune`. None: not given."""
         return getattr(self, self._field(key))
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """The same with other values of some keys, which are not checked."""
+        """Copy the options with other values of some keys, without validation."""
         return self.model_copy(update={self._field(key): value for key, value in values.items()})
 
     def _field(self, key: str) -> str:

@@ -1,11 +1,11 @@
-"""Which contexts a memory is searched for: those where it is expected to gain most.
+"""Selection of the contexts for which a memory is searched: those with the largest predicted gain.
 
-A small network predicts, from what is known before a search, how many nats the memory will gain; its squares of errors
-are made small on the tuning split, so it predicts the mean gain of contexts like this one. Searches below a threshold
-are left out, and the model's distribution stands as it was there.
+Before a search, a small network predicts the gain of the memory in nats. It is fitted by least squares on the tuning
+split, so it predicts the mean gain of similar contexts. Below a threshold there is no search, and the distribution of
+the model is used.
 
 Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
-retrieval. They leave out where a predicted λ is small; the gain itself orders contexts better
+retrieval. They skip contexts with a small predicted λ; the predicted gain orders contexts better
 (docs/results/effects.md).
 """
 
@@ -22,7 +22,7 @@ from stages.memory.small_network import SmallNetwork, fitted
 
 @dataclass(frozen=True)
 class PredictedGain:
-    """A network that predicts gains, nats, and the gain at which searches begin for each share of the contexts."""
+    """A network that predicts gains in nats, and for each share of searched contexts its threshold of the gain."""
 
     network: SmallNetwork
     shares: Sequence[float]
@@ -42,16 +42,16 @@ class PredictedGain:
         return cls(SmallNetwork.of_record(record["network"]), record["shares"], record["thresholds"])
 
     def worth(self, contexts: Float[Tensor, "n f"]) -> Bool[Tensor, " n"]:
-        """Whether a search for each context is worth it, where the last share is, on the CPU."""
+        """Whether each context is searched for, at the last of the shares; on the CPU."""
         return self.network.outputs(contexts) >= self.thresholds[-1]
 
     def sums(
         self, contexts: Float[Tensor, "n f"], log_p: Float[Tensor, " n"], alone: Float[Tensor, " n"]
     ) -> Float[Tensor, "shares 2"]:
-        """For each share, the contexts that are searched for, and the nats of all where these alone are.
+        """For each share, the number of contexts searched for, and the total loss in nats if only these are.
 
         Args:
-            log_p, alone: of the targets, with the memory read and of the model alone.
+            log_p, alone: log p of the targets, with the memory, and by the model alone.
         """
         predicted = self.network.outputs(contexts)[:, None].to(log_p.device)
         above = predicted >= torch.tensor(self.thresholds, dtype=torch.float64, device=log_p.device)
@@ -60,7 +60,7 @@ class PredictedGain:
 
 
 def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: int = 0) -> SmallNetwork:
-    """A network that predicts gains, in nats, from what is known before a search."""
+    """Fit a network that predicts gains, in nats, from features that are known before a search."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
         return (outputs - gains[rows]).square().mean()
@@ -69,12 +69,12 @@ def fit_gain(contexts: Float[Tensor, "n f"], gains: Float[Tensor, " n"], seed: i
 
 
 def thresholds(predicted: Float[Tensor, " n"], shares: Sequence[float]) -> list[float]:
-    """For each share of n contexts, above 0 and below 1, the output that as many are at or above.
+    """Threshold for each share, in (0, 1): that fraction of the n outputs is at or above it.
 
     >>> import torch
     >>> thresholds(torch.tensor([0.125, 0.5, 0.25, 0.375]), [0.25, 0.5])
     [0.5, 0.375]
     """
     falling = predicted.double().sort(descending=True).values
-    # One context at least is searched for, however small a share is.
+    # At least one context is searched for, however small a share is.
     return [float(falling[max(1, round(share * len(falling))) - 1]) for share in shares]

@@ -1,4 +1,4 @@
-"""Sources `local` and `long`, and their union: the positions of the stream just before the one that reads.
+"""Sources `local` and `long`, and their union: the latest positions of the stream before the one that reads.
 
 Shapes: n positions that follow each other, m positions before them, d width of keys, w entries a position.
 """
@@ -17,20 +17,20 @@ from stages.memory.entries import Entries, Matches
 Similarity = Literal["dot", "scaled-dot", "l2"]
 
 ALIGNED = 16
-"""Rows of a multiple of this make the product up to a third faster; one more than there are keys is needed."""
+"""Number of keys in the product is padded to a multiple of this, which is up to a third faster."""
 
 
 @dataclass(frozen=True)
 class Recent:
-    """n positions of a stream that follow each other, and the m positions before them.
+    """n consecutive positions of a stream, and the m positions before them.
 
-    `keys` float [m + n, d]: g(c_j) of the m positions before, then of the n, each their own query.
-    `tokens` int [m + n]: the token that followed each key; those of the n are their targets.
-    `first` int [n]: index into `keys` of the earliest that the position may read.
+    `keys` float [m + n, d]: g(c_j) of the m positions before, then of the n positions, whose keys are also the queries.
+    `tokens` int [m + n]: the token that followed each key; for the n positions these are the targets.
+    `first` int [n]: index of the earliest key that each position may read.
     `similarity`: `dot` q·k, `scaled-dot` q·k/sqrt(d), `l2` -‖q-k‖².
-    `width`: entries that a position may read at most: the largest cut-off, or the longest window.
-    `window` int [n]: index of the start of the position's window, which is read whatever the cut-off
-    (a union with `local`); None: there is no such part.
+    `width`: maximum number of entries for a position: the largest cut-off, or the longest window.
+    `window` int [n]: index of the start of each position's window, which is read whatever the cut-off (in a union
+    with `local`); None: not a union.
     """
 
     keys: Float[Tensor, "positions d"]
@@ -47,18 +47,18 @@ class Recent:
 
     @property
     def columns(self) -> int:
-        """Entries a position, w: `width`, or fewer if so many keys do not stand before the last position."""
+        """Entries for each position, w: `width`, or the number of keys if that is smaller."""
         return min(self.width, len(self.keys))
 
     @property
     def reach(self) -> Tensor:
-        """Entries that each position can read, int [n]."""
+        """Number of entries that each position can read, int [n]."""
         earliest = self.first if self.window is None else torch.minimum(self.first, self.window)
         return self._own - earliest
 
     @property
     def least(self) -> Tensor | None:
-        """Entries that each position reads whatever the cut-off, int [n]."""
+        """Number of entries that each position reads whatever the cut-off, int [n]; None: 0."""
         return None if self.window is None else self._own - self.window
 
     @property
@@ -68,16 +68,16 @@ class Recent:
 
 
 def recent_entries(at: Recent) -> Entries:
-    """Entries [n, w] whose entry c of position i is key m+i-1-c, the nearest first.
+    """Entries [n, w], the nearest first: entry c of position i is key m+i-1-c.
 
-    A position reads neither itself nor its future, and nothing before min(first, window). One matrix
-    product gives the scores of all; those of position i are a run of its row, which begins one
-    column earlier in every row: a strided view has them in place.
+    A position reads neither itself nor its future, and nothing before min(first, window). One matrix product computes
+    all scores. Those of position i are consecutive in row i, and begin one column earlier in each row. So a strided
+    view selects them without a copy.
 
     Source: Grave et al. 2017 (neural cache, arXiv:1612.04426), equations 2-3; local memory: Zhong et
     al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
 
-    Keys 1, 2 and 3 of width 1, before tokens 7, 8 and 7; the last position reads the two before it, the nearest first:
+    Keys 1, 2 and 3 of width 1 are followed by tokens 7, 8 and 7. The last position reads the two others:
 
     >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
     >>> entries = recent_entries(at)
@@ -88,7 +88,7 @@ def recent_entries(at: Recent) -> Entries:
     latest_first = pad(at.keys.float().flip(0), (0, 0, 0, ALIGNED - len(at.keys) % ALIGNED))
     product = _similarities(at.keys[at.before :].float(), latest_first, at.similarity)
     scores = product.as_strided((n, at.columns), (product.shape[1] - 1, 1), n)
-    # Runs overlap, and `unfold` copies nothing: the gather below makes the only copy.
+    # `unfold` makes overlapping views: the gather below is the only copy.
     runs = pad(at.tokens.flip(0), (0, at.columns), value=-1).unfold(0, at.columns, 1)
     values = runs.index_select(0, torch.arange(n, 0, -1, device=runs.device))
     reach = at.reach[:, None]
@@ -99,12 +99,12 @@ def recent_entries(at: Recent) -> Entries:
 
 
 def recent_matches(at: Recent) -> Matches:
-    """`find_matches` of `recent_entries`, whose targets are the tokens of the n positions themselves; [h].
+    """Matches [h] of `recent_entries` with the tokens of the n positions, as `find_matches` gives them.
 
-    Sorted by token, what stands before a position in its group are the earlier places of its target:
-    the work is that of the matches, not of the entries.
+    Positions are sorted by token. Those before a position in its group are the earlier occurrences of its target. So
+    the work depends on the number of matches, not of entries.
 
-    As in `recent_entries`: the target 7 stands in the second entry.
+    The example of `recent_entries`, in which the second entry holds the target 7:
 
     >>> at = Recent(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 7]), torch.tensor([0]), "dot", width=2)
     >>> recent_matches(at)
@@ -126,7 +126,7 @@ def recent_matches(at: Recent) -> Matches:
 def _similarities(
     queries: Float[Tensor, "n d"], keys: Float[Tensor, "N d"], similarity: Similarity
 ) -> Float[Tensor, "n N"]:
-    """Scores [n, N] of every query with every key, float32, in memory row by row."""
+    """Scores of every query with every key, float32 [n, N], contiguous."""
     if similarity == "dot":
         return queries @ keys.T
     if similarity == "scaled-dot":
@@ -135,7 +135,7 @@ def _similarities(
 
 
 def _minus_squared_distances(queries: Float[Tensor, "n d"], keys: Float[Tensor, "N d"]) -> Float[Tensor, "n N"]:
-    """-‖q-k‖² as a product, around the mean of the queries: what all have in common would cost digits."""
+    """-‖q-k‖² by a matrix product; the mean of the queries is subtracted first, because it would cost digits."""
     middle = queries.mean(0)
     queries, keys = queries - middle, keys - middle
     # Rounding may make the square of a small distance negative, hence the clamp.

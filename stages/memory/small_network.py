@@ -1,10 +1,10 @@
-"""A small network from what is known of a context to one number, fitted to a split.
+"""A small network from features of a context to one number, fitted to a split.
 
-With x the inputs, each of mean 0 and variance 1 on the text that it is fitted on, it gives
+Inputs x are standardized: on the text of the fit, each has mean 0 and variance 1. The output is
 
     o(x) = c + u · tanh(W x + b)
 
-With u = 0, where fitting begins, that is c for every context.
+Fitting begins at u = 0, where the output is c for every context.
 
 Shapes: n positions, F inputs, H hidden units; all in float64.
 """
@@ -21,16 +21,16 @@ from torch import Tensor
 
 HIDDEN = 32
 PASSES = 10
-"""Over the positions that are fitted."""
+"""Epochs of the fit."""
 BATCH = 256
 RATE = 0.01
-"""Step size of Adam at the beginning; it falls evenly to 0."""
+"""Initial learning rate of AdamW; it falls linearly to 0."""
 DECAY = 0.01
-"""Share of W and u that a step of size 1 takes off."""
+"""Weight decay of AdamW."""
 
 
 def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"]]:
-    """Mean and spread of each feature; a constant one has spread 1.
+    """Mean and standard deviation of each feature; that of a constant feature is set to 1.
 
     >>> mean, spread = standardized(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
     >>> mean.tolist(), spread.tolist()
@@ -43,7 +43,7 @@ def standardized(inputs: Float[Tensor, "n f"]) -> tuple[Float[Tensor, " f"], Flo
 def first_layer(
     inputs: Float[Tensor, "n f"], seed: int
 ) -> tuple[Float[Tensor, " f"], Float[Tensor, " f"], Float[Tensor, "h f"], Float[Tensor, " h"]]:
-    """Mean and spread of the inputs, W drawn with variance 1/F, and b = 0: where fitting begins."""
+    """Initial values: mean and standard deviation of the inputs, W drawn with variance 1/F, and b = 0."""
     width = inputs.shape[1]
     inner = torch.randn(HIDDEN, width, generator=torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
     return *standardized(inputs), inner, torch.zeros(HIDDEN).double()
@@ -51,7 +51,7 @@ def first_layer(
 
 @dataclass(frozen=True)
 class Observed(ABC):
-    """Positions that weights are fitted to: tensors with a row for each."""
+    """Positions to which weights are fitted: tensors with a row for each position."""
 
     inputs: Float[Tensor, "n f"]
     """Features."""
@@ -60,24 +60,24 @@ class Observed(ABC):
         return len(self.inputs)
 
     def taken(self, rows: Tensor) -> Self:
-        """The part for some of the positions."""
+        """Select some of the positions."""
         return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Positions one after the other."""
+        """Concatenate the positions of several parts."""
         return cls(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     @abstractmethod
     def read(self, logits: Tensor) -> Float[Tensor, " n"]:
-        """log p of the targets with the weights of some logits."""
+        """log p of the targets with the weights that logits give."""
 
 
 @dataclass(frozen=True)
 class SmallNetwork:
-    """The numbers of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`.
+    """Parameters of a network: inputs are (x − `mean`) / `spread`; W is `inner`, u `outer`, c `offset`.
 
-    It gives one number for a context, or several, `c` of them: then u is a matrix.
+    The output for a context is one number, or a vector of c numbers; then `outer` is a matrix.
     """
 
     mean: Float[Tensor, " f"]
@@ -89,18 +89,18 @@ class SmallNetwork:
 
     @classmethod
     def constant(cls, inputs: Float[Tensor, "n f"], offset: float | Tensor, seed: int = 0) -> Self:
-        """The network that gives every context the same, ready to be fitted to inputs like these."""
+        """Create a network with the output `offset` for every context, standardized for inputs like these."""
         constant = torch.as_tensor(offset, dtype=torch.float64)
         return cls(*first_layer(inputs, seed), torch.zeros(*constant.shape, HIDDEN).double(), constant)
 
     def outputs(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, "n ..."]:
-        """o of each position, on the CPU."""
+        """Outputs o(x) of positions, float64 on the CPU."""
         standard = (inputs.double().cpu() - self.mean) / self.spread
         return self.offset + torch.tanh(standard @ self.inner.T + self.bias) @ self.outer.t()
 
     @property
     def record(self) -> dict[str, Any]:
-        """Its numbers, JSON: all digits."""
+        """Its parameters as JSON, with all digits."""
         return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
 
     @classmethod
@@ -112,12 +112,13 @@ N = TypeVar("N", bound=SmallNetwork)
 
 
 def fitted(network: N, inputs: Float[Tensor, "n f"], loss: Callable[[Tensor, Tensor], Tensor], seed: int = 0) -> N:
-    """A network fitted from another one on; the same arguments give the same network.
+    """Fit a network by AdamW, starting from another one; deterministic for a seed.
 
     Args:
-        loss: of some positions, int64 [r], and their outputs [r]: what is to be made small.
+        network: initial parameters; mean, spread and offset stay as they are.
+        loss: function of positions, int64 [r], and their outputs [r], to minimize.
     """
-    # Evaluations run in inference mode, whose tensors have no gradient.
+    # Evaluations run in inference mode, in which tensors have no gradients.
     with torch.inference_mode(False), torch.enable_grad():
         numbers = {field.name: getattr(network, field.name).clone() for field in fields(network)}
         learned = [numbers[name].requires_grad_() for name in ("inner", "bias", "outer")]

@@ -1,10 +1,10 @@
-"""A weight of the memory for each context, by a small network, or by a table for exact matches.
+"""A weight of the memory for each context, from a small network, or from a table for exact matches.
 
 A network gives
 
     λ(x) = σ(logit λ_0 + u · tanh(W x + b))
 
-where λ_0 is the best weight for all contexts, at which fitting begins. Fitted is
+where λ_0 is the best single weight for all contexts, at which fitting begins. Fitting maximizes the likelihood
 
     max Σ_t log((1 − λ(x_t)) p_lm(x_t) + λ(x_t) p_mem(x_t))
 
@@ -12,8 +12,8 @@ Shapes: n positions, F inputs.
 
 Sources: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212), adaptive
 retrieval: a larger network predicts λ from the model's confidence and counts of the context, fitted on validation text.
-Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022): inputs from the neighbours found,
-their distances and the number of distinct tokens among them.
+Zheng et al. 2021 (Adaptive Nearest Neighbor Machine Translation, arXiv:2105.13022): inputs from the retrieved
+neighbours, namely their distances and the number of distinct tokens among them.
 """
 
 import math
@@ -29,27 +29,27 @@ from torch import Tensor
 from stages.memory.small_network import Observed, SmallNetwork, fitted
 
 MAX_LOGIT = 12.0
-"""Bound on the logit, up or down: beyond it, 1 − λ has no digits left in float32."""
+"""Bound on the absolute value of the logit: beyond it, 1 − λ has no digits left in float32."""
 FOLDS = 5
 SHORTEST = 1000
-"""Positions of a fold."""
+"""Minimum number of positions in a fold."""
 SIGNIFICANT = 3.0
-"""Standard errors that the gain on text it was not fitted on must lie above 0."""
+"""Standard errors by which the held-out gain must exceed 0."""
 
 
 class ContextWeights(Protocol):
-    """A weight for each context, fitted to positions."""
+    """Interface of weights for contexts, fitted to positions."""
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """Its numbers, JSON: all digits."""
+        """Its parameters as JSON, with all digits."""
 
     def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
         """Logits of λ, float64 on the CPU."""
 
 
 class WeightNetwork(SmallNetwork):
-    """Its outputs are logits of λ; `offset` is logit λ_0."""
+    """A network whose outputs are logits of λ; `offset` is logit λ_0."""
 
     def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:
         return self.outputs(inputs).clamp(-MAX_LOGIT, MAX_LOGIT)
@@ -63,7 +63,7 @@ class Positions(Observed):
     log_p_mem: Float[Tensor, " n"]
 
     def read_with(self, weight: float) -> Tensor:
-        """log p of the targets, [n], with one weight for all."""
+        """log p of the targets, [n], with the same weight for all positions."""
         return self.read(torch.tensor(weight, dtype=torch.float64).logit().expand(len(self)))
 
     def read(self, logits: Tensor) -> Tensor:
@@ -72,10 +72,10 @@ class Positions(Observed):
 
 
 def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetwork:
-    """Fit a network that begins at one weight for all; the same arguments give the same network."""
+    """Fit a network, starting from one weight for all contexts; deterministic for a seed."""
 
     def loss(rows: Tensor, outputs: Tensor) -> Tensor:
-        # With the bound that reading has: else what is fitted would not be what is read.
+        # The same bound as in `WeightNetwork.logits`, so that the fitted and the evaluated function are the same.
         return -positions.taken(rows).read(outputs.clamp(-MAX_LOGIT, MAX_LOGIT)).mean()
 
     begun = WeightNetwork.constant(positions.inputs, math.log(weight / (1 - weight)), seed)
@@ -83,11 +83,11 @@ def fit_weight(positions: Positions, weight: float, seed: int = 0) -> WeightNetw
 
 
 Fit = Callable[[Any, float], Any]
-"""Fits weights, with `logits` of inputs, to positions, from one number for all on."""
+"""Fits weights that have a method `logits` to positions, starting from one weight for all."""
 
 
 class Learned(NamedTuple):
-    """Weights fitted on all positions, and what they gained where they were not: nats a token, one number a fold."""
+    """Weights fitted on all positions, and their held-out gain in each fold, in nats per token."""
 
     network: Any
     gains: Sequence[float]
@@ -104,21 +104,21 @@ class Learned(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        """Whether it may be trusted on other text to be no worse than one weight for all."""
+        """Whether the gain is large enough to expect that the weights help on other text too."""
         return self.mean > SIGNIFICANT * self.error
 
 
 def learn(
     positions: Observed, weight: float, one_for_all: Float[Tensor, " n"], fit: Fit = fit_weight
 ) -> Learned | None:
-    """Fit weights, and measure what weights fitted alike gain over the best that there is without.
+    """Fit weights, and measure by cross-validation what they gain over the best single weight.
 
-    The positions are cut into runs that follow each other; each is read with weights fitted on the others. None where
-    there are too few positions to cut.
+    The positions are cut into consecutive runs. Each run is evaluated with weights fitted on the others. The result is
+    None if there are too few positions.
 
     Args:
-        weight: where fitting begins.
-        one_for_all: log p of the targets read with one weight. It was chosen on all runs, to its advantage.
+        weight: weight at which fitting begins.
+        one_for_all: log p of the targets with the best single weight. It was chosen on all runs, which favours it.
     """
     runs = torch.arange(len(positions)).tensor_split(FOLDS)
     if min(map(len, runs)) < SHORTEST:
@@ -135,7 +135,7 @@ def learn(
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 24, 32, 64)
 COUNTS = (1, 2, 4, 16)
 AGREEMENTS = (0.5, 0.75, 1.0)
-"""Lower edges of bins: tokens of the longest match, how often it was found, share of its most frequent token."""
+"""Lower edges of bins: length of the longest match, its count, and the share of its most frequent next token."""
 PRIOR = 10.0
 HALVINGS = 30
 
@@ -157,25 +157,25 @@ def bins(inputs: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
 
 @dataclass(frozen=True)
 class LengthWeights:
-    """A weight of exact matches for each length, number and agreement of matches: a table, fitted by likelihood.
+    """A table of weights of exact matches by length, count and agreement of matches, fitted by likelihood.
 
         max Σ_t log((1 − λ_b) p_lm(x_t) + λ_b p_mem(x_t)) + P (λ_0 log λ_b + (1 − λ_0) log(1 − λ_b))
 
-    over the positions t of each bin b, where λ_0 is the best weight for all and P is a number of positions that speak
-    for it. The slope in λ_b falls everywhere, so its zero is found by halving. `weights`: λ of each bin, float64 [B].
+    over the positions t of each bin b. λ_0 is the best single weight, and P the number of positions that its prior
+    counts for. The derivative in λ_b is decreasing, so bisection finds its zero. `weights`: λ of each bin, float64 [B].
     """
 
     weights: Tensor
 
     @classmethod
     def fitted(cls, positions: Positions, weight: float) -> Self:
-        """The weights that give positions the highest likelihood, near one weight for all where there are few."""
+        """Fit the weights by bisection; bins with few positions stay near `weight`."""
         size = (len(LENGTHS) + 1) * (len(COUNTS) + 1) * (len(AGREEMENTS) + 1)
         bin_, ratio = bins(positions.inputs), (positions.log_p_mem - positions.log_p).double().exp()
         low, high = (torch.full((size,), edge, dtype=torch.float64) for edge in (0.0, 1.0))
         for _ in range(HALVINGS):
             tried = (low + high) / 2
-            # A token that the model gives nothing has an infinite ratio: its slope is then the limit, 1 / λ.
+            # If the model gives a token no probability, its ratio is infinite; the limit of its slope is 1 / λ.
             slopes = torch.where(ratio.isinf(), 1 / tried[bin_], (ratio - 1) / (1 + tried[bin_] * (ratio - 1)))
             slope = torch.zeros_like(tried).index_add_(0, bin_, slopes)
             slope += PRIOR * (weight / tried - (1 - weight) / (1 - tried))
@@ -189,7 +189,7 @@ class LengthWeights:
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """Its numbers, JSON, with the edges of its bins."""
+        """Its weights as JSON, with the edges of its bins."""
         return {"lengths": LENGTHS, "counts": COUNTS, "agreements": AGREEMENTS, "weights": self.weights.tolist()}
 
     def logits(self, inputs: Float[Tensor, "n f"]) -> Float[Tensor, " n"]:

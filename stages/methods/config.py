@@ -1,4 +1,4 @@
-"""Settings of the training methods, what their models are read with, and files of these. Free of torch."""
+"""Settings of the training methods, default memories of their models, and files that methods leave. Free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 ENOUGH_DOCUMENTS = 8
-"""Minimum number of documents in an update: with fewer, its gradient says much less than its tokens could.
+"""Minimum number of documents in an update: with fewer, its gradient is much noisier than its tokens suggest.
 
 Measured: docs/results/trime.md, "Batches of few documents".
 """
@@ -28,7 +28,7 @@ class Batches(NamedTuple):
     segments: int
     """Segments of a forward batch, over all processes."""
     processes: int = 1
-    """How many train together."""
+    """Processes that train together."""
     accumulate: int = 1
     """Forward batches of an update."""
     borders: float = 0.0
@@ -41,13 +41,13 @@ class Batches(NamedTuple):
 
         Args:
             groups: equal groups of a forward batch, each begun anywhere in the text.
-            same: share of the other segments of a group that are of the document of the one before.
+            same: share of the other segments of a group that belong to the document of the segment before.
         """
         others = self.segments / groups - 1
         return self.accumulate * (groups * (1 + others * (1 - same)) + self.segments * self.borders)
 
     def enough(self, groups: Iterable[int], same: float) -> int:
-        """The smallest of some numbers of groups whose update has enough documents, or, where none has, the most."""
+        """The smallest number among `groups` that gives an update enough documents; if none does, the largest."""
         documents = {one: round(self.documents(one, same)) for one in sorted(groups)}
         wanted = min(ENOUGH_DOCUMENTS, max(documents.values()))
         return next(one for one, found in documents.items() if found >= wanted)
@@ -65,7 +65,7 @@ class EvaluationDefaults(NamedTuple):
 
 
 class MethodSettings(Settings):
-    """Settings of a method (`memory` of a training run), and what it asks of the rest of the run.
+    """Settings of a method (`memory` of a training run), and its requirements on the rest of the run.
 
     A run of a method without settings has `memory` None.
     """
@@ -77,31 +77,31 @@ class MethodSettings(Settings):
     joint: ClassVar[bool] = False
     """Whether its loss is one softmax with a memory, in which labels cannot be smoothed."""
     learns: ClassVar[Literal["text", "tasks", "joint tasks"]] = "text"
-    """Text is learnt, or the labels of tasks, one task after the other or all at once."""
+    """Objective: text, or the labels of tasks, one task after the other or all at once."""
     scores_tokens: ClassVar[bool] = True
-    """Whether its models score tokens, as those of an encoder do not."""
+    """Whether its models score tokens; models of an encoder do not."""
     grows: ClassVar[bool] = False
-    """Whether it makes the network anew while it learns; compiled passes would go on with the one before."""
+    """Whether it replaces the network during training; compiled passes would still run the old one."""
     copies: ClassVar[int] = 0
-    """Numbers that it keeps beside each weight that learns, in memory and in every checkpoint."""
+    """Additional numbers for each trained weight, in memory and in every checkpoint."""
     reads_background: ClassVar[bool] = False
-    """Whether it looks at the text that the model to begin from was trained on."""
+    """Whether it reads the text on which the initial model was trained."""
     usual_backbone: ClassVar[str | None] = None
-    """Backbone where the user names none; None: the default of all methods."""
+    """Backbone if the user names none; None: the default of all methods."""
     evaluation: ClassVar[EvaluationDefaults] = EvaluationDefaults()
-    """Memory that its models are read with where the user names none."""
+    """Memory of its models in evaluation if the user names none."""
 
     method: str
 
     @property
     @abstractmethod
     def neighbors_read(self) -> int:
-        """Neighbours of a token that the model lets in; 0: it lets none in."""
+        """Neighbours of each token that the model reads; 0: it reads none."""
 
     @property
     @abstractmethod
     def continues(self) -> str | None:
-        """Why training must begin from a trained model, as it stands in a message; None: it need not."""
+        """Reason, as part of a message, why training must begin from a trained model; None: it need not."""
 
     @abstractmethod
     def fitted(self, model: BackboneConfig) -> BackboneConfig:
@@ -116,7 +116,7 @@ class MethodSettings(Settings):
 
     @classmethod
     def has_settings(cls) -> bool:
-        """Whether there is anything that a user may tell it."""
+        """Whether the method has settings of its own."""
         return set(cls.model_fields) != {"method"}
 
 
@@ -136,11 +136,11 @@ class WithoutNeighbors(MethodSettings):
 
 
 MemoryConfig = Annotated[MethodSettings, OneOf(METHODS, by="method")]
-"""The settings of any method that has some, told apart by `method`."""
+"""The settings of any method that has some; the field `method` says which."""
 
 
 def methods_for(kind: str) -> str:
-    """The methods that learn from artifacts of a kind, beside plain tokens, as a message names them."""
+    """The methods that learn from artifacts of a kind in addition to tokens, as a message names them."""
     return ", ".join(name for name in METHODS.names() if kind in METHODS.settings(name).takes)
 
 

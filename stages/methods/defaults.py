@@ -1,4 +1,4 @@
-"""How a model is read where the user does not say: by what it was trained to read. Free of torch."""
+"""Default readings of a model: those that it was trained with. Free of torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,9 @@ def evaluation_defaults(model: Artifact) -> EvaluationDefaults:
 
 
 def default_memory(read: Mapping[str, Artifact]) -> tuple[str, ...]:
-    """The readings where nothing is said: the model's own, and kNN-LM on top where there is a datastore.
+    """The default readings: the model's own, and kNN-LM on top of them if there is a datastore.
 
-    A model that learned to read a datastore of its own keys reads it so.
+    A model that learned to read a datastore of its own keys reads it as in training.
 
     Args:
         read: what the evaluation reads, by role.
@@ -51,17 +51,17 @@ def is_own_datastore(read: Mapping[str, Artifact]) -> bool:
 
 
 def default_similarity(model: Artifact, otherwise: str) -> str:
-    """How queries and keys of a model are compared."""
+    """Similarity of queries and keys of a model; `otherwise` if it was trained without memory."""
     return "scaled-dot" if evaluation_defaults(model).trained_with_memory else otherwise
 
 
 def default_key(model: Artifact) -> str:
-    """The key of recent positions: what the loss compared, else `hidden`."""
+    """The key of recent positions: the representation that the loss compared, else `hidden`."""
     return stored_key(model) if evaluation_defaults(model).trained_with_memory else "hidden"
 
 
 def stored_key(encoder: Artifact) -> str:
-    """The key of a datastore: what the encoder's loss compared, else the backbone's first."""
+    """The key of a datastore: the representation that the encoder's loss compared, else the backbone's first."""
     return str(_training(encoder).get("key") or model_of(encoder).reads.keys[0])
 
 
@@ -71,5 +71,5 @@ def trained_temperature(model: Artifact) -> float:
 
 
 def _training(model: Artifact) -> Mapping[str, Any]:
-    """The settings of the memory that a model was trained with; none for another."""
+    """The settings of the memory that a model was trained with; empty if it was trained without."""
     return model.config.get("memory") or {}

@@ -22,7 +22,7 @@ S = TypeVar("S", bound=MethodSettings)
 
 
 class BatchIndex(NamedTuple):
-    """Which forward batch of a training run it is: the `number`-th, of update `update` of `updates`; all from 0."""
+    """Position of a forward batch in a training run: its `number`, and its `update` of `updates`; all from 0."""
 
     number: int
     update: int
@@ -31,12 +31,12 @@ class BatchIndex(NamedTuple):
 
     @property
     def done(self) -> float:
-        """Share of the updates that lie before it."""
+        """Share of the updates that came before."""
         return self.update / self.updates
 
 
 class Carried(NamedTuple):
-    """State after a batch, for the next batch of the same streams; by default nothing."""
+    """State after a batch, for the next batch of the same streams; empty by default."""
 
     state: State = None
     """The backbone's."""
@@ -61,7 +61,7 @@ class Carried(NamedTuple):
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """The same from its tensors."""
+        """State from the tensors that `tensors` returned."""
         state, past = (named_below(tensors, prefix) for prefix in ("state/", "past/"))
         return cls(state or None, past)
 
@@ -73,11 +73,11 @@ class BatchLayout(NamedTuple):
     """Whether row b of a batch goes on from row b of the one before, and with it the state; the batches of an epoch
     are then those of `aligned_order`."""
     rows_together: int = 1
-    """Rows of a batch that are not to be parted: processes share a batch between such groups."""
+    """Rows of a batch that must stay together: a batch is divided among processes between these groups."""
 
 
 class ParameterGroup(NamedTuple):
-    """Parameters that learn alike."""
+    """Parameters with the same learning rate and clipping."""
 
     parameters: list[nn.Parameter]
     lr_factor: float = 1.0
@@ -85,16 +85,15 @@ class ParameterGroup(NamedTuple):
     constant_lr: float | None = None
     """Their learning rate at every step, without weight decay; None: that of the run."""
     apart: bool = False
-    """Whether their gradient is clipped by itself."""
+    """Whether their gradient is clipped separately."""
 
 
 @dataclass(frozen=True)
 class SideInputs:
     """Inputs of a method besides tokens.
 
-    `packing`: segments, int64 [S], in an order in which those that follow each other are alike; None:
-    there is none. `neighbor_tokens`: by split, the tokens of each token's neighbours, int [T, k], -1
-    where one is missing.
+    `packing`: segments, int64 [S], ordered so that neighbours are similar; None: there is none. `neighbor_tokens`: by
+    split, the tokens of each token's neighbours, int [T, k], -1 where one is missing.
     """
 
     packing: np.ndarray | None = None
@@ -106,34 +105,35 @@ class SideInputs:
 class Method(ABC, Generic[S]):
     """A training objective. The loop asks for an epoch's batches, forms each and minimizes its loss.
 
-    `side_inputs`: what it learns from beside tokens.
+    `side_inputs`: its inputs besides tokens.
     """
 
     hints: ClassVar[str] = ""
-    """Other things to try where the loss is not a number, as items of a list."""
+    """Advice for a loss that is not a number, as items of a list."""
     grouped_by: ClassVar[str] = ""
-    """The setting that says how a batch is cut into groups of segments that are alike, where it is."""
+    """Name of the setting that cuts a batch into groups of similar segments, if there is one."""
     keeps_graph: ClassVar[bool] = False
-    """Whether a loss reaches through what is carried into earlier batches of the same update."""
+    """Whether gradients flow through the carried state into earlier batches of the same update."""
     carries_past: ClassVar[bool] = False
-    """Whether it carries tensors of its own, besides the backbone's state."""
+    """Whether it carries its own tensors besides the backbone's state."""
 
     def __init__(self, settings: S, side_inputs: SideInputs | None = None) -> None:
         self.settings = settings
         self.side_inputs = side_inputs or SideInputs()
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
-        """The parameters that are learnt; all others stay as they are. By default all are."""
+        """The parameters to train; all others stay as they are. By default all are trained."""
         return [ParameterGroup(list(model.parameters()))]
 
     def layout(self, model: BackboneConfig) -> BatchLayout:
-        """How the rows of its batches belong together; by default as streams where the backbone carries a state."""
+        """Layout of its batches. By default rows are streams if the backbone carries a state."""
         return BatchLayout(streams=model.carries_state)
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
         """Examples of an epoch's batches, int64 [batches, size], none twice, drawn from (seed, epoch); not of streams.
 
-        Examples that do not fill the last batch are left out; the next epoch draws others. By default any are together.
+        Examples that do not fill the last batch are left out; the next epoch draws others. By default the order is
+        random.
         """
         return shuffled_order(count, size, seed, epoch)
 
@@ -143,17 +143,17 @@ class Method(ABC, Generic[S]):
 
     @abstractmethod
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and what the batch leaves.
+        """Compute the loss, a scalar: the mean over the batch's tokens, in nats; and the state after the batch.
 
-        The auxiliary loss of an encoding is no part of it: training adds that.
+        Training adds the auxiliary loss of an encoding.
 
         Args:
-            carried: what the batch before left, constant unless the update keeps its graph; nothing where streams
-                begin.
+            carried: state after the previous batch, constant unless the update keeps its graph; empty at the start of
+                streams.
         """
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Log-probability of tokens that validation looks at, float [n], in nats; no gradients.
+        """Log-probability of validation tokens, float [n], in nats; no gradients.
 
         By default that of the model alone.
 
@@ -168,9 +168,9 @@ class Update(Protocol):
     """One update of the weights, as the loop prepares it."""
 
     accumulate: int
-    """Forward batches that make it."""
+    """Number of its forward batches."""
     keeps_graph: bool
-    """Whether what is carried between these batches keeps its graph: then one `backward` of their losses is made."""
+    """Whether state carried between these batches keeps its graph: then their losses share one `backward`."""
     number: int
     """Updates before it."""
     optimizer: torch.optim.Optimizer
@@ -193,18 +193,18 @@ class Update(Protocol):
 
 
 class Remembers(ABC):
-    """A method that keeps something besides weights from update to update; every checkpoint holds it.
+    """A method with state besides weights from update to update; every checkpoint holds it.
 
-    With several processes it must be the same in all of them: the checkpoint holds that of the first.
+    It must be the same in all processes: the checkpoint holds the state of the first.
     """
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return what is kept, by name: tensors, and values that JSON can hold."""
+        """Return the state, by name: tensors, and values that JSON can hold."""
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` returned; its tensors are on the CPU."""
+        """Restore a state that `state_dict` returned; its tensors are on the CPU."""
 
 
 class LearnsTasks(ABC):
@@ -212,10 +212,10 @@ class LearnsTasks(ABC):
 
     @abstractmethod
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        """Take what is learnt, in order, before the first update of a run; a resumed one has its state then.
+        """Receive the tasks, in order, before the first update of a run; a resumed run has its state by then.
 
         Args:
-            seed: that all random numbers of the method are drawn from.
+            seed: seed of all random numbers of the method.
         """
 
     @abstractmethod
@@ -228,23 +228,23 @@ class LearnsTasks(ABC):
 
 
 class KeepsExamples(ABC):
-    """A method that keeps examples of the training split, which other stages read with the model."""
+    """A method that keeps examples of the training split; other stages read them with the model."""
 
     @abstractmethod
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
-        """Documents that are kept, int64 [M], in the order of writing, and each one's task by place in the stream."""
+        """Kept documents, int64 [M], in the order of writing, and the place in the stream of each one's task."""
 
 
 class WritesFiles(ABC):
-    """A method that leaves files of its own beside the model."""
+    """A method that writes further files next to the model."""
 
     @abstractmethod
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
-        """Write them.
+        """Write the files.
 
         Args:
             decode: the text of tokens.
-            add: makes a file of a name, which it returns the path of.
+            add: makes a file with a given name and returns its path.
         """
 
 
@@ -253,7 +253,8 @@ class Grows(ABC):
 
     @abstractmethod
     def resize(self, model: LanguageModel, place: int) -> None:
-        """Give a model, as it is before the first task, the sizes of the task at a place; its weights are loaded then.
+        """Resize a model from its size before the first task to its size in the task at a place, before weights are
+        loaded.
 
         Args:
             place: in the stream, from 0.
@@ -261,12 +262,12 @@ class Grows(ABC):
 
 
 class OwnsStep(ABC):
-    """A method that makes the whole update itself, where one backward pass of each batch's loss is not enough."""
+    """A method that makes the whole update itself, if one backward pass of each batch's loss is not enough."""
 
     @abstractmethod
     def step(self, update: Update) -> Tensor:
         """Make one update.
 
-        Returns: the loss that is reported, a scalar, the mean a token, in nats. It is read later, where a GPU would
-            wait for the host otherwise, and ends the run if it is no number.
+        Returns: the loss to report, a scalar, the mean per token, in nats. It is read later, so that no GPU waits for
+            the host; if it is not a number, the run ends.
         """

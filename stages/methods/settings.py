@@ -10,7 +10,7 @@ from stages.models.config import BackboneConfig
 
 
 class LmConfig(WithoutNeighbors):
-    """Nothing to tell it."""
+    """Plain language modelling: it has no settings."""
 
     padded: ClassVar[bool] = True
 
@@ -59,7 +59,7 @@ class TrimeConfig(InBatchConfig):
 
 
 CARRIED = 2
-"""Consecutive segments where a backbone carries state: the one that is read and the one before (appendix E)."""
+"""Consecutive segments if a backbone carries state: the current one and the one before (appendix E)."""
 
 
 class TrimeLongConfig(InBatchConfig):
@@ -87,13 +87,13 @@ class TrimeLongConfig(InBatchConfig):
 
 
 def _longest(batches: Batches, share: int, legal: list[int]) -> int:
-    """The longest runs that leave an update enough documents, of the lengths that divide what a process has."""
+    """The longest legal run that leaves an update enough documents."""
     runs = {batches.processes * share // m: m for m in legal if m > 1 or share == 1}
     return runs[batches.enough(runs, same=1)]
 
 
 OF_PAIRS = {"local_dropout": 1.0, "k": 8, "temperature": 10.0, "warmup": 0.1}
-"""Settings for translation that are left open: those of the authors' code, which never reads the own sentence."""
+"""Defaults for translation: those of the authors' code, which never reads the own sentence."""
 
 
 class TrimeExtConfig(InBatchConfig):
@@ -145,7 +145,7 @@ class TrimeExtConfig(InBatchConfig):
 
 
 def _divides(groups: int, batch: int, processes: int) -> bool:
-    # A single group may lie on several processes, which send each other its keys; more are never cut apart.
+    # A single group may span several processes, which exchange its keys; of several groups none is divided.
     return batch % groups == 0 and (groups == 1 or groups % processes == 0)
 
 

@@ -17,7 +17,7 @@ from stages.models.language_model import LanguageModel
 
 @dataclass(kw_only=True)
 class NeighborBatch(Batch):
-    """Segments, and the tokens of their positions' neighbours, int64 [B, L, k], -1 where one is missing."""
+    """Segments, and the tokens of each position's neighbours, int64 [B, L, k], -1 if one is missing."""
 
     neighbor_tokens: Tensor
 
@@ -47,7 +47,7 @@ class Spalm(Method[SpalmConfig]):
         neighbors = batch.neighbor_tokens.flatten(0, 1)
         if model.training:
             neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
-        # After the backbone: what it carries to the next segment has no neighbours in it.
+        # After the backbone: the state that it carries to the next segment is free of neighbours.
         gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
         return model.loss(gated.hidden, batch.targets.flatten()), Carried(encoding.state)
 
@@ -65,7 +65,7 @@ class Spalm(Method[SpalmConfig]):
 
 
 def without_some(neighbors: Int64[Tensor, "N k"], probability: float) -> Int64[Tensor, "N k"]:
-    """The same tokens, with -1 in place of all of a position's with this probability, independently of the others'.
+    """The tokens with all neighbours of a position dropped (-1), with this probability for each position.
 
     >>> without_some(torch.tensor([[3, 4]]), 0.0)
     tensor([[3, 4]])

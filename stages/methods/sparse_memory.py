@@ -1,4 +1,4 @@
-"""Sparse memory finetuning: an update changes few slots, those that its batch uses more than the text before did."""
+"""Sparse memory finetuning: an update changes only the slots that its batch uses more than earlier text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,12 +23,11 @@ BACKGROUND = 3
 def most_specific(
     reads: Int64[Tensor, " slots"], batches_with: Int64[Tensor, " slots"], batches: int, count: int
 ) -> Bool[Tensor, " slots"]:
-    """The slots with the largest TF-IDF, of those that were read; of equal ones the smaller.
+    """The slots with the largest TF-IDF among those that were read; ties go to the smaller number.
 
-    TF-IDF is c / Σ c · log((|B| + 1) / (b + 1)), c being how often a slot was read, and b in how many of the background
-    batches B it was.
+    TF-IDF is c / Σ c · log((|B| + 1) / (b + 1)): c counts reads of a slot, b the background batches B that read it.
 
-    Slot 0 is read most, but in every batch; slot 2 is not read:
+    Slot 0 is read most, but by every background batch; slot 2 is not read:
 
     >>> most_specific(torch.tensor([5, 2, 0, 1]), torch.tensor([9, 0, 0, 0]), batches=9, count=2)
     tensor([False,  True, False,  True])
@@ -45,8 +44,8 @@ def most_specific(
 class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, LearnsTasks):
     """Values of the chosen slots alone learn; all other weights keep their bytes.
 
-    Where layers share their values, the reads of all count together. The optimizer may remember a slot that is not
-    chosen any more, but does not move it.
+    If layers share values, their reads are added. The optimizer may keep moments of a slot that is no longer chosen,
+    but does not move it.
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
@@ -65,14 +64,14 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         names = {id(table): name for name, table in self._tables.items()}
         for module in model.modules():
             if isinstance(module, HasSlots):
-                module.lookup.eval()  # means and variances of queries, too, are those of the text before
+                module.lookup.eval()  # statistics of queries stay those of the earlier text
                 module.lookup.register_forward_hook(self._counter(names[id(module.table)]))
 
     def begin_task(self, task: Task) -> None:
-        """Nothing begins."""
+        """Do nothing."""
 
     def end_task(self, task: Task) -> None:
-        """Nothing ends."""
+        """Do nothing."""
 
     def _counter(self, name: str) -> Any:
         def count(module: nn.Module, inputs: object, found: Any) -> None:
@@ -92,12 +91,12 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
         chosen = {name: self._chosen(name) for name in self._tables}
         for name, table in self._tables.items():
             if table.grad is not None:
-                # Before clipping: gradients of slots that stay must not shorten those of the chosen.
+                # Before clipping: gradients of frozen slots must not shorten those of the chosen.
                 table.grad[~chosen[name]] = 0
         update.change_weights()
         with torch.no_grad():
             for name, table in self._tables.items():
-                # Moments of earlier updates would move slots that were chosen then, and decay all of them.
+                # Moments would move slots chosen in earlier updates, and weight decay all of them.
                 table[~chosen[name]] = before[name][~chosen[name]]
         return torch.stack([loss.detach() for loss in losses]).sum()
 
@@ -135,6 +134,6 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig], OwnsStep, Remembers, Le
 
 
 def _tables(model: LanguageModel) -> dict[str, nn.Parameter]:
-    """Values of slots by name; those that layers share are there once."""
+    """Values of slots by name; values shared by layers appear once."""
     tables = {id(module.table) for module in model.modules() if isinstance(module, HasSlots)}
     return {name: weight for name, weight in model.named_parameters() if id(weight) in tables}

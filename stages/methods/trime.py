@@ -40,7 +40,7 @@ class MemoryBatch(Batch):
 
 
 class Memory(NamedTuple):
-    """Keys [K, d] with the token after each, int64 [K], and which of them each of the batch's positions reads."""
+    """Keys [K, d], the token after each, int64 [K], and the keys that each position of the batch reads."""
 
     keys: Tensor
     values: Tensor
@@ -67,7 +67,7 @@ class InBatch(Method[T]):
 
         Args:
             encoding: f and q of the batch's contexts.
-            memory_of: k and v, of keys [n, d] of the n tokens that count, with gradient or without.
+            memory_of: k and v, from keys [n, d] of the n tokens that count, with or without gradient.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         hidden, targets = batch.rows(encoding.hidden), batch.rows(batch.targets)
@@ -81,22 +81,22 @@ class InBatch(Method[T]):
     def joint_log_prob(
         self, model: LanguageModel, read: EncodedBlock, first: Tensor, stop: Tensor | None = None
     ) -> Tensor:
-        """log p of tokens [n] that each read keys from the `first` [n] of them on.
+        """log p of tokens [n]; each reads keys from position `first` [n] on.
 
         Args:
-            stop: where what each reads ends, int64 [n]; None: at the token itself.
+            stop: end of the keys that each reads, int64 [n]; None: the token itself.
         """
         log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
         keys = read.key(self.key_name(model)).float()
         visible = earlier(first, torch.arange(len(keys), device=keys.device) if stop is None else stop)
         target, total = self._log_sums(keys, keys, read.targets, read.targets, visible)
-        # log p is relative to the vocabulary alone: log_z makes the two sides scores of one scale again.
+        # log p is normalized over the vocabulary alone: adding log_z brings both sides to one scale.
         return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
 
     def _log_sums(
         self, queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible
     ) -> tuple[Tensor, Tensor]:
-        """Log-sums over the visible keys, or over the best of them, if a number is set."""
+        """Log-sums over the visible keys, or over the best of them if their number is set."""
         scale = 1 / (math.sqrt(queries.shape[-1]) * self.settings.temperature)
         if best := getattr(self.settings, "k", None):
             return best_log_sums(queries, keys, targets, values, visible, scale, best)
@@ -131,7 +131,7 @@ class Trime(InBatch[TrimeConfig]):
 
 @dataclass(kw_only=True)
 class LongBatch(MemoryBatch):
-    """Segments, of which `back` int64 [B, L] tells how many positions before each long memory may reach."""
+    """Segments; `back`, int64 [B, L], is the number of earlier positions that each position's long memory reaches."""
 
     back: Tensor
 
@@ -139,8 +139,8 @@ class LongBatch(MemoryBatch):
 class TrimeLong(InBatch[TrimeLongConfig]):
     """Local memory, and all earlier positions of the m consecutive segments that a position belongs to.
 
-    A backbone that carries state reads streams, one segment of each a batch: the m - 1 segments
-    before are then memory as they were encoded, without gradient.
+    A backbone that carries state reads streams, one segment of each per batch. The m - 1 segments before are then
+    memory as they were encoded, without gradient.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.2 and appendix E.
     """
@@ -158,7 +158,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         return BatchLayout(streams=True) if model.carries_state else BatchLayout(rows_together=self.consecutive)
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Batches of whole runs of m consecutive segments; where runs begin moves from epoch to epoch."""
+        """Batches of whole runs of m consecutive segments; the offset of runs changes from epoch to epoch."""
         runs = count // self.consecutive
         first = np.random.default_rng([seed, epoch]).integers(count % self.consecutive + 1)
         of_runs = shuffled_order(runs, size // self.consecutive, seed, epoch)
@@ -174,7 +174,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         return LongBatch.of(batch, plain=self.is_plain(index), back=torch.from_numpy(back))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """The past is the keys [B, P, d] and values [B, P] of the latest segments."""
+        """Compute the loss; the carried past is the keys [B, P, d] and values [B, P] of the latest segments."""
         assert isinstance(batch, LongBatch)
         encoding = model.read(batch, carried.state)
         layout = self.layout(model.config)
@@ -186,7 +186,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
         return loss, Carried(encoding.state, self._past(keys, batch.targets, carried.past))
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Validation reads all that is at hand."""
+        """Log-probabilities in validation, which reads all earlier positions of the block."""
         return self.joint_log_prob(model, read, torch.zeros_like(starts))
 
     def _past(self, keys: Tensor, values: Tensor, past: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -200,7 +200,7 @@ class TrimeLong(InBatch[TrimeLongConfig]):
 
 def _behind(past: Mapping[str, Tensor], keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Keys [B, n, d] and values [B, n] of rows, after those of their past."""
-    # Keys of a past may have more digits than those of this batch, under autocast: one type for both.
+    # Under autocast, keys of the past may have a higher precision than those of this batch: one type for both.
     return torch.cat((past["keys"].to(keys.dtype), keys), 1), torch.cat((past["values"], values), 1)
 
 
@@ -215,7 +215,7 @@ def _chained(batch: LongBatch, keys: Tensor, past: Mapping[str, Tensor], togethe
     place = torch.arange(before, chains.shape[1], device=keys.device)
     own = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1] + place
     reach = torch.minimum(batch.back.view_as(own), place)
-    # A segment is always read whole, even where a document began in it: as local memory does.
+    # A segment is always read whole, even if a document began in it, as in local memory.
     local = (place - before) % length
     visible = earlier((own - torch.maximum(reach, local)).flatten(), own.flatten())
     return Memory(chains.flatten(0, 1), values.flatten(), visible)
@@ -233,11 +233,11 @@ class ExtBatch(MemoryBatch):
 
 
 class TrimeExt(InBatch[TrimeExtConfig]):
-    """All positions of the group's other segments, and mostly without local memory.
+    """External memory: all positions of the group's other segments, mostly without local memory.
 
-    Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch
-    that is one group is read on all processes, keys of the others being constants. Whether a group drops local
-    memory is drawn from (seed, number of the batch), the same in a run that goes on.
+    Groups are neighbours in the packing, in another order each epoch; without a packing, any segments. A batch of one
+    group spans all processes; keys of other processes are constants. Whether a group drops local memory is drawn from
+    (seed, number of the batch), so that a resumed run draws the same.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3 and algorithm 1.
     """
@@ -253,7 +253,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return BatchLayout()
 
     def order(self, count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-        """Batches of groups of neighbours in the packing; which of them are cut apart moves from epoch to epoch."""
+        """Batches of groups of neighbours in the packing; the borders of groups move from epoch to epoch."""
         if self.side_inputs.packing is None:
             return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
@@ -263,7 +263,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return random.permutation(chain.reshape(batches * self.groups, -1)).reshape(batches, size)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:
-        # All processes draw for all groups, so that each knows its own whatever their number.
+        # All processes draw for all groups, so that draws do not depend on the number of processes.
         draws = np.random.default_rng([index.seed, index.number, DROPOUT]).random(self.groups)
         own = draws[self._own_groups()]
         local = np.repeat(own >= self.settings.local_dropout, len(which) // len(own))
@@ -274,19 +274,19 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         return self.joint_loss(model, batch, model.read(batch), partial(self._of_others, batch)), Carried()
 
     def log_prob(self, model: LanguageModel, read: EncodedBlock, starts: Tensor) -> Tensor:
-        """Validation reads earlier segments beside the local part, for want of a datastore."""
+        """Log-probabilities in validation: earlier segments, besides the local part, stand in for a datastore."""
         # Without local memory in training, a sentence never read its own past.
         alone = model.config.reads.source and self.settings.local_dropout == 1
         return self.joint_log_prob(model, read, torch.zeros_like(starts), starts if alone else None)
 
     def _own_groups(self) -> slice:
-        """Which groups of a batch this process has segments of."""
+        """The groups of a batch that this process has segments of."""
         rank, processes = _rank_of()
         each = max(1, self.groups // processes)
         return slice(rank * each, (rank + 1) * each) if self.groups > 1 else slice(0, 1)
 
     def _of_others(self, batch: ExtBatch, keys: Tensor) -> Memory:
-        """The other segments' positions, and with local memory the earlier ones of each one's own, of keys [N, d]."""
+        """Memory from keys [N, d]: positions of other segments and, with local memory, earlier ones of the own."""
         own = torch.arange(len(keys), device=keys.device)
         segment, stop, local = _segments(batch)
         values = batch.rows(batch.targets)
@@ -300,7 +300,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
 
 
 def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the segment of each of the batch's N tokens begins and ends among them, and whether it is read itself."""
+    """Begin and end of the segment of each of the batch's N tokens, and whether it reads its own segment."""
     mask = torch.ones_like(batch.targets, dtype=torch.bool) if batch.mask is None else batch.mask
     lengths = mask.sum(1)
     stops = lengths.cumsum(0)
@@ -309,16 +309,16 @@ def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def with_other_ranks(tensor: Tensor) -> Tensor:
-    """The tensor, then the same of every other process that trains along, without gradient; all must ask."""
+    """The tensor, followed by those of all other processes, without gradient; every process must call this."""
     own, processes = _rank_of()
     if processes == 1:
         return tensor
     gathered = [torch.empty_like(tensor) for _ in range(processes)]
     ranks.all_gather(gathered, tensor.detach().contiguous())
-    # The own part stands first: what a query knows of its own place, it then knows among all.
+    # The own part comes first, so that positions within it stay valid among all.
     return torch.cat((tensor, *gathered[:own], *gathered[own + 1 :]))
 
 
 def _rank_of() -> tuple[int, int]:
-    """The number of this process, and how many train along."""
+    """The number of this process, and the number of processes."""
     return (ranks.get_rank(), ranks.get_world_size()) if ranks.is_initialized() else (0, 1)

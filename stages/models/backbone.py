@@ -1,4 +1,4 @@
-"""The interface of a backbone: embeddings and the state before them -> representations and the state after."""
+"""Interface of a backbone: embeddings and the state before them -> representations and the state after them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -11,72 +11,72 @@ from torch import Tensor, nn
 from stages.errors import UsageError
 
 State = Mapping[str, Tensor] | None
-"""State that a network carries from call to call, tensors by name; None: nothing (yet).
+"""State that a network carries from call to call, as tensors by name; None: no state (yet).
 
-Tensors of a layer have its name before theirs: `block3.keys`. Files keep the names.
+Names of a layer's tensors begin with its name: `block3.keys`. They are stored in files.
 """
 
 
 def each(state: State, change: Callable[[Tensor], Tensor]) -> State:
-    """The same state with every tensor changed, as by `Tensor.detach`."""
+    """Apply a function, such as `Tensor.detach`, to every tensor of a state."""
     return None if state is None else {name: change(tensor) for name, tensor in state.items()}
 
 
 def named_below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, by what stands behind it."""
+    """The tensors whose names begin with a prefix, by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 class Inputs(NamedTuple):
-    """B windows of L inputs as a network reads them, and what stands before or beside them."""
+    """B windows of L inputs, with their state, source and masks."""
 
     embedded: Tensor
     """Embeddings of the inputs, [B, L, d]."""
     state: State = None
-    """The state after the windows before; None: streams begin."""
+    """The state after the previous windows; None: streams begin."""
     document_offset: Tensor | None = None
-    """Positions of its own document before each input, int64 [B, L]; None: a stream is one document."""
+    """Offset of each input within its document, int64 [B, L]; None: a stream is one document."""
     source: Tensor | None = None
-    """Tokens of a second sequence that each window is read with (a sentence to translate), int64 [B, S]."""
+    """Tokens of a second sequence for each window, such as a sentence to translate, int64 [B, S]."""
     source_mask: Tensor | None = None
     """Tokens of the source that count, bool [B, S]; None: all."""
     source_embedded: Tensor | None = None
     """Embeddings of these tokens by the model's own vocabulary, [B, S, d]."""
     tokens: Tensor | None = None
-    """The inputs themselves, int64 [B, L]; None: embeddings are all that there is."""
+    """Tokens of the inputs, int64 [B, L]; None: only embeddings are known."""
     mask: Tensor | None = None
-    """Inputs that count, bool [B, L], of examples that are padded at the end; a causal network needs none."""
+    """Inputs that count, bool [B, L], for examples with padding at the end; a causal network needs no mask."""
 
 
 @dataclass
 class Encoding:
-    """Representations of B windows of L inputs: row i of a window predicts its next token; L = 1 where they pool."""
+    """Representations of B windows of L inputs; row i predicts the token after input i. L = 1 if windows are pooled."""
 
     hidden: Tensor
-    """f(c_t), [B, L, d]: what the softmax reads."""
+    """f(c_t), [B, L, d]: the input of the softmax."""
     ffn_input: Tensor | None
-    """g(c_t), [B, L, d]: input of the last feed-forward block, after its layer norm; None: there is no such block."""
+    """g(c_t), [B, L, d]: input of the last feed-forward layer, after its layer norm; None: there is no such layer."""
     state: State = None
     """The state for the next window of the same stream."""
     auxiliary_loss: Tensor | None = None
-    """Term that training adds to the loss, a scalar (a balance of experts, say); None: nothing."""
+    """Scalar that training adds to the loss, such as a balance of experts; None: nothing."""
 
     def without_prefix(self, begun: Tensor) -> "Encoding":
-        """The same less the row of every window that a prefix made.
+        """Drop the row of every window that belongs to the prefix.
 
         Args:
-            begun: windows that need none, bool [B]: there it stands behind the others, and the last row is left out.
+            begun: windows that began with the prefix themselves, bool [B]; their last row is padding, and is dropped.
         """
         ffn_input = None if self.ffn_input is None else _without_one(self.ffn_input, begun)
         return Encoding(_without_one(self.hidden, begun), ffn_input, self.state, self.auxiliary_loss)
 
     def after(self, rows: int) -> "Encoding":
-        """The same less the first rows of every window."""
+        """Drop the first rows of every window."""
         ffn_input = None if self.ffn_input is None else self.ffn_input[:, rows:]
         return Encoding(self.hidden[:, rows:], ffn_input, self.state, self.auxiliary_loss)
 
     def key(self, name: str) -> Tensor:
-        """The representation that memory is searched with: `hidden` or `ffn-input`.
+        """The representation that is key and query of a memory: `hidden` or `ffn-input`.
 
         Raises: UsageError if the backbone does not have it.
         """
@@ -87,26 +87,26 @@ class Encoding:
 
 
 def _without_one(rows: Tensor, begun: Tensor) -> Tensor:
-    """Rows of windows, [B, L + 1, d] -> [B, L, d]: all but the last where windows have begun, else but the first."""
-    # A window that begins with the prefix itself was padded behind: its last row is of the padding.
+    """Drop one row, [B, L + 1, d] -> [B, L, d]: the last one where `begun`, else the first."""
+    # A window that begins with the prefix itself was padded at the end.
     return torch.where(begun[:, None, None], rows[:, :-1], rows[:, 1:])
 
 
 class Backbone(nn.Module, ABC):
-    """The network of a `BackboneConfig`, whose `state_spec` and `keys` say what it carries and encodes.
+    """Network of a `BackboneConfig`, which describes its state (`state_spec`) and its keys (`reads.keys`).
 
-    Cutting a stream into calls anywhere changes no number, in evaluation mode.
+    In evaluation mode, results do not depend on how a stream is cut into calls.
     """
 
     prefix: int | None = None
-    """A token that stands before every window, and predicts nothing that is scored; None: there is none."""
+    """Token that must precede every window, and whose own prediction is not scored; None: no token."""
 
     keeps_graph: bool = False
-    """Whether training lets a loss reach through the state into earlier batches of the same update."""
+    """Whether gradients flow through the state into earlier batches of the same update."""
 
     @abstractmethod
     def read(self, inputs: Inputs) -> Encoding:
-        """Representations of the inputs, and the state after them."""
+        """Compute representations of the inputs, and the state after them."""
 
     def forward(self, inputs: Inputs) -> Encoding:
         """`read`, as torch's hooks and compiler see it."""
@@ -114,20 +114,20 @@ class Backbone(nn.Module, ABC):
 
 
 class ReadsSource(ABC):
-    """A backbone that reads a source once, and then its target piece by piece.
+    """Interface of a backbone that reads a source once, and then its target piece by piece.
 
-    `read` takes what `begin` made as a state, and gives that behind the inputs. Its tensors begin with a dimension of
-    rows, so a row can be dropped or repeated.
+    `begin` makes a state; `read` takes it, and returns the state after its inputs. Rows are the first dimension of all
+    tensors of a state, so a row can be dropped or repeated.
     """
 
     prompt: tuple[int, ...] = ()
-    """Inputs that stand in place of the first one of every target, `<eos>`; empty: that stays."""
+    """Inputs that replace `<eos>`, the first input of every target; empty: it stays."""
     source_prefix: tuple[int, ...] = ()
-    """Tokens that stand before every source."""
+    """Tokens that precede every source."""
 
     @abstractmethod
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """The state of rows that have read their sources, and no target yet.
+        """State of rows after their sources, and before any target.
 
         Args:
             source: embeddings, [B, S, d].
@@ -135,7 +135,7 @@ class ReadsSource(ABC):
         """
 
     def begun(self, inputs: Inputs) -> Mapping[str, Tensor]:
-        """The state that inputs bring, or that of their source. Raises: UsageError where they bring neither."""
+        """The state of the inputs, or else that after their source. Raises: UsageError if they have neither."""
         if inputs.state is not None:
             return inputs.state
         if inputs.source_embedded is None:
@@ -144,16 +144,16 @@ class ReadsSource(ABC):
 
 
 class Compilable(ABC):
-    """A backbone that is worth compiling."""
+    """Interface of a backbone that benefits from compilation."""
 
     @abstractmethod
     def compiled_parts(self) -> Sequence[nn.Module]:
-        """Modules whose forward pass is compiled, for batches of one shape; the backbone may be one."""
+        """Modules to compile, for batches of one shape; the backbone itself may be one."""
 
 
 class Replays(ABC):
-    """A backbone whose updates over several segments replay its memory: see `stages.training.replay`."""
+    """Interface of a backbone whose updates over several segments replay its memory: see `stages.training.replay`."""
 
     @abstractmethod
     def advance(self, inputs: Inputs) -> State:
-        """The state after inputs, by the shortest way there; random numbers are drawn in the order of `read`."""
+        """State after inputs, computing only what it needs; random numbers are drawn in the order of `read`."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NeighborSettings(Settings):
-    """A part of every model's settings: weights do not settle it, so a trained model may get a gate."""
+    """Settings of the gate, a part of every model's settings; they may be added to a trained model."""
 
     gate: Literal["vector", "scalar"] | None = None
     """Gate that adds neighbours' tokens to the hidden state: one value a dimension, or one a position; None: no
@@ -31,7 +31,7 @@ class NeighborSettings(Settings):
 
     @property
     def reads_neighbors(self) -> bool:
-        """Whether tokens of neighbours enter its hidden states, whatever memory is read beside the model."""
+        """Whether tokens of neighbours are gated into its hidden states, apart from any other memory."""
         return self.gate is not None
 
     @property
@@ -40,10 +40,11 @@ class NeighborSettings(Settings):
         return bool(self.gate or self.gate_values)
 
     def reading_neighbors(self, asked: "NeighborSettings", whose: str) -> Self:
-        """The same model, trained, with a gate as asked for where it has none.
+        """The settings of a trained model, with a gate added as asked if it has none.
 
         Args:
-            whose: the name of the model, for messages.
+            asked: settings of the gate that a user names.
+            whose: name of the model, for messages.
         Raises: UsageError if it has another gate.
         """
         own = {"gate": self.gate, "gate_values": self.gate_values or "raw"} if self.gate else {}
@@ -114,7 +115,7 @@ _ITEM_BYTES = {"float32": 4, "int64": 8}
 
 
 class StateArray(NamedTuple):
-    """One array of what a backbone carries: its shape, the largest in a stream, and its type."""
+    """Maximum shape and dtype of one array in the state that a backbone carries."""
 
     shape: tuple[int, ...]
     dtype: Literal["float32", "int64"] = "float32"
@@ -125,14 +126,14 @@ class StateArray(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Inputs that a backbone takes and keys that it gives; by default windows of any length, and one key."""
+    """Inputs that a backbone takes, and keys that it gives; by default windows of any length, and one key."""
 
     keys: tuple[str, ...] = ("hidden",)
-    """Representations that memory can be searched with; the first is the default of datastores."""
+    """Representations that can be keys of a memory; the first is the default of datastores."""
     longest_context: int | None = None
-    """Inputs of the longest window that it can read; None: any."""
+    """Length of the longest window that it can read, in inputs; None: any."""
     documents: bool = False
-    """Whether what layers remember ends where a document does: then it is given how far back that is."""
+    """Whether the memory of its layers ends at document boundaries; then inputs have a `document_offset`."""
     source: bool = False
     """Whether each window is read with a source, as in translation."""
     decodes: bool = False
@@ -140,12 +141,12 @@ class Reads(NamedTuple):
 
 
 class BackboneConfig(NeighborSettings, VocabularyConfig):
-    """A model: a backbone between the two sides of a vocabulary. Each backbone has its own, named by `backbone`."""
+    """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named by `backbone`."""
 
     way: ClassVar[Way] = "windows"
     """How it reads a range of tokens: in windows, as one stream, or in a pooled window for each token."""
     left_open: ClassVar[tuple[str, ...]] = NEIGHBOR_SETTINGS
-    """Settings that weights do not settle: a run that begins from a trained model may choose them."""
+    """Settings that do not depend on the weights: a run that starts from a trained model may change them."""
 
     head: Annotated[Any, OneOf(HEADS, by="name")] | None = None
     """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
@@ -160,63 +161,63 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
 
     @property
     def lengths(self) -> Lengths:
-        """How much it carries, by its settings `mem_length` and `attention.long_length`, where it has these."""
+        """Lengths of what it carries: its settings `mem_length` and `attention.long_length`, if it has these."""
         attention: Any = getattr(self, "attention", None)
         return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
     @abstractmethod
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """The arrays that one stream, read in segments of `context` inputs, carries at the most, by name."""
+        """Arrays in the state of one stream that is read in segments of `context` inputs, by name; maximum sizes."""
 
     def state_bytes(self, context: int) -> int:
-        """Size of the largest state of one stream that is read in segments of `context` inputs."""
+        """Maximum bytes of the state of one stream that is read in segments of `context` inputs."""
         return sum(array.nbytes for array in self.state_spec(context).values())
 
     @abstractmethod
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """The backbone's settings that follow from the length of training's segments.
+        """Settings of the backbone that follow from the segment length of training.
 
         Raises: UsageError if the model cannot be trained on such segments.
         """
 
     @abstractmethod
     def reading(self, windows: WindowSettings) -> Self:
-        """The same model as it reads such windows or segments; it carries what it did where they leave that open.
+        """The settings with which the model reads such windows or segments.
 
-        Raises: UsageError if it cannot read them.
+        Lengths that `windows` leaves open stay as they are. Raises: UsageError if it cannot read them.
         """
 
     @property
     def carries_state(self) -> bool:
-        """Whether reading a segment goes on from the one before it in the same stream."""
+        """Whether reading a segment starts from the state after the previous segment of its stream."""
         return self.way == "stream"
 
     @property
     def pools(self) -> bool:
-        """Whether a window becomes one row, for the token behind it."""
+        """Whether a window becomes one pooled vector, for the token after it."""
         return self.way == "pooled"
 
     def cutting(self, windows: WindowSettings, by_document: bool = False) -> Cutting:
-        """How a range of tokens is cut for it.
+        """Settings with which a range of tokens is cut for this model.
 
         Args:
-            by_document: whether each document is read by itself.
+            by_document: whether each document is read separately.
         """
         return Cutting(self.way, windows.context, windows.stride, by_document, self.reads.documents)
 
     def sized(self, vocab_size: int, segment_length: int) -> Self:
-        """The same model with the sizes that follow from the types of its tokens and the length of its segments."""
+        """The settings, completed with the sizes that follow from vocabulary size and segment length."""
         return self.model_copy(update={"vocab_size": vocab_size, **self.sizes(segment_length)})
 
 
 def require_segments(own: int | None, length: int) -> None:
-    """Raises: UsageError for segments of another length than a model says it has; None: it says nothing."""
+    """Raises: UsageError if a model's own segment length differs from `length`; None: it has none."""
     if own not in (None, length):
         raise UsageError(f"model.segment_length is {own}, but segments of training have {length} tokens; leave it out.")
 
 
 class Stateless:
-    """Settings of a backbone that carries nothing from window to window, and reads windows as they come."""
+    """Settings of a backbone that carries no state between windows."""
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         return {}
@@ -226,9 +227,9 @@ class Stateless:
 
 
 def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings of a model, and for a `backbone` that is such a name what it stands for: as it is stored.
+    """Expand a name of NAMED in `backbone` to the settings that it stands for, as they are stored.
 
-    Raises: UsageError if they ask for another attention.
+    Raises: UsageError if the settings name another attention.
     """
     name = settings.get("backbone")
     if not isinstance(name, str) or name not in NAMED:
@@ -246,28 +247,28 @@ def spelled_out(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _BACKBONE = OneOf(BACKBONES, by="backbone", default=DEFAULT_BACKBONE, spelled_out=spelled_out)
 ModelConfig = Annotated[BackboneConfig, _BACKBONE]
-"""Any model: the settings of a registered backbone, told apart by `backbone`."""
+"""Any model: the settings of a registered backbone, which `backbone` names."""
 
 
 def parse_model(settings: Mapping[str, Any]) -> BackboneConfig:
-    """The model that a table describes: that of a TOML file, or of an artifact's settings.
+    """Parse the settings of a model, from a TOML file or from the settings of an artifact.
 
-    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not have.
     """
     return _BACKBONE.parse(settings)
 
 
 def model_of(artifact: "Artifact") -> BackboneConfig:
-    """The model that an artifact says it is. Raises: ArtifactError if there is no such model."""
+    """Settings of a model artifact. Raises: ArtifactError if they are not valid."""
     with content_of(artifact.path / "manifest.json", UsageError):
         return parse_model(artifact.config["model"])
 
 
 def settings_left_open() -> set[str]:
-    """Settings of any model that a run which begins from a trained one may choose; `backbone` chooses the preset."""
+    """Settings of any model that a run from a trained model may choose; `backbone` selects the preset."""
     return {"backbone"}.union(*(BACKBONES.settings(name).left_open for name in BACKBONES.names()))
 
 
 def shape_of(artifact: "Artifact") -> dict[str, Any]:
-    """Settings of a model that the time of a forward pass depends on: all but dropout."""
+    """Settings of a model on which the time of a forward pass depends: all but dropout."""
     return {name: value for name, value in artifact.config["model"].items() if "dropout" not in name}

@@ -1,4 +1,4 @@
-"""Linear layer and softmax in one: the [tokens, vocabulary] scores never exist whole."""
+"""Linear layer and cross-entropy fused: the [tokens, vocabulary] matrix of scores is never in memory as a whole."""
 
 from collections.abc import Iterator
 from functools import reduce
@@ -9,15 +9,15 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 BLOCK_SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}
-"""Scores of a block (4 bytes each); two such blocks are held. Smaller ones make the products slower."""
+"""Number of scores in a block (4 bytes each); two blocks are in memory. In smaller blocks, products are slower."""
 
 
 class Beside(NamedTuple):
     """Terms of a joint softmax besides the vocabulary's scores; each float [N], in nats.
 
-    `within`: log-probability of the target within the class that is scored (0: it is scored itself).
-    `target`, `total`: log of the sums of exp of a memory's scores, over the entries that hold the
-    target and over all; -inf where there are none.
+    `within`: log-probability of the target within the class that is scored; 0 if the target itself is scored.
+    `target`, `total`: logsumexp of a memory's scores, over the entries that hold the target and over all;
+    -inf where there are none.
     """
 
     within: Tensor
@@ -34,19 +34,19 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Sum over tokens of -log p(target), in nats, where p = softmax(hidden @ weight.T).
 
-    With a memory beside it, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME,
-    arXiv:2205.12674), equation 5. Works through blocks of tokens and makes the gradients in the
-    forward pass, while a block's scores are at hand; memory is one block, whatever the number of tokens.
+    With a memory, p(w) ∝ exp(E_w·f) + Σ_{j: v_j = w} exp(s_j): Zhong et al. 2022 (TRIME, arXiv:2205.12674),
+    equation 5. Tokens are processed in blocks. The forward pass also computes the gradients, while the scores of a
+    block are available. So it needs the memory of one block, whatever the number of tokens.
 
     Args:
         hidden: [N, d].
         weight: [V, d], of the same dtype.
         targets: int64 [N], in 0 … V-1.
-        beside: of the same dtype; gradients flow into all of it.
-        cap: c, of scores that are bent to c tanh(score / c); None: they are not.
+        beside: terms of a memory, of the same dtype; all of them get gradients. None: no memory.
+        cap: c; scores become c tanh(score / c). None: they stay as they are.
     Returns: scalar of hidden's dtype; 0 for N = 0.
 
-    Two tokens, of four that are alike: 2 log 4.
+    Two targets in a vocabulary of four, with equal scores: 2 log 4.
 
     >>> linear_cross_entropy(torch.zeros(2, 1), torch.ones(4, 1), torch.tensor([0, 3]))
     tensor(2.7726)
@@ -59,11 +59,11 @@ def linear_log_prob(
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """Log-probability of each target and the log-normalizer, both [N], in nats.
 
-    Where gradients are wanted, a block's scores are computed again in the backward pass.
+    If gradients are needed, the backward pass computes the scores of each block again.
 
     Args: as in `linear_cross_entropy`.
 
-    Two scores, log 2 and 0: the first token has 2/3, and the normalizer is log 3.
+    The scores are log 2 and 0, so the first token has probability 2/3, and the normalizer is log 3.
 
     >>> log_p, log_z = linear_log_prob(torch.ones(1, 1), torch.tensor([[2.0], [1.0]]).log(), torch.tensor([0]))
     >>> log_p.exp(), log_z.exp()
@@ -73,7 +73,7 @@ def linear_log_prob(
 
 
 def capped(scores: Tensor, cap: float | None) -> Tensor:
-    """Scores bent to c tanh(score / c), which is never beyond ± c; None: as they are.
+    """Soft cap of scores: c tanh(score / c), which stays within ± c; None: the scores themselves.
 
     >>> capped(torch.tensor([0.0, 1000.0]), cap=30.0)
     tensor([ 0., 30.])
@@ -82,7 +82,7 @@ def capped(scores: Tensor, cap: float | None) -> Tensor:
 
 
 def block_rows(words: int, device: str) -> int:
-    """Tokens whose scores of this many words are held at once."""
+    """Number of tokens in a block, for a vocabulary of `words` types."""
     return max(16, BLOCK_SCORES.get(device, 1 << 23) // words)
 
 
@@ -92,7 +92,7 @@ def _blocks(tokens: int, weight: Tensor) -> list[slice]:
 
 
 class _Block(NamedTuple):
-    """Scores and probabilities [n, V] of some tokens, and the logsumexp of the scores [n]."""
+    """Scores and probabilities [n, V] of a block of tokens, and the logsumexp of the scores [n]."""
 
     rows: slice
     scores: Tensor
@@ -101,15 +101,15 @@ class _Block(NamedTuple):
 
 
 def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterator[_Block]:
-    """The tokens a block at a time, in room that the next block takes over.
+    """Yield one block of tokens at a time; the next block overwrites it.
 
-    The normalizer follows from the largest probability: that is 1/V at least, while the target's may underflow.
+    The normalizer is computed from the largest probability, which is at least 1/V. That of the target may underflow.
     """
     blocks = _blocks(len(hidden), weight)
     room = hidden.new_empty(2, blocks[0].stop if blocks else 0, len(weight))
     for rows in blocks:
         scores, probs = room[:, : rows.stop - rows.start]
-        # In place: the system would map and zero a fresh [n, V] for every block.
+        # In place, because the system would map and zero a new [n, V] for every block.
         torch.mm(hidden[rows], weight.T, out=scores)
         if cap is not None:
             scores.copy_(capped(scores, cap))
@@ -118,9 +118,9 @@ def _softmax_blocks(hidden: Tensor, weight: Tensor, cap: float | None) -> Iterat
 
 
 class _Gradients:
-    """Gradients by the hidden states [N, d] and the weight [V, d], gathered block by block; None: not wanted.
+    """Gradients with respect to hidden states [N, d] and weight [V, d], summed block by block; None: not needed.
 
-    Rows are scaled where they are narrow: [n, d] costs less than [n, V].
+    Factors of rows are applied to [n, d], which costs less than applying them to [n, V].
     """
 
     def __init__(
@@ -132,23 +132,27 @@ class _Gradients:
         self.weight = torch.zeros_like(weight) if wanted[1] else None
 
     def add_plain(self, block: _Block) -> None:
-        """Add Σ logsumexp(scores) - score of the target, with few calls, for which a GPU would wait. Overwrites the
-        block."""
+        """Add the gradient of Σ logsumexp(scores) - score of the target. Overwrites the block.
+
+        Makes few calls, because a GPU would wait for each of them.
+        """
         if self.cap is not None:
             ones = torch.ones_like(block.log_z)
             return self.add(block, ones, -ones)
         hidden, weight, targets = self._rows(block)
         if self.hidden is not None:
             grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
-            # The gradient of a target's score is a row of the weight, so that no [n, V] of zeros and ones is made.
+            # The gradient of a target's score is a row of the weight, so no one-hot [n, V] is needed.
             grad.sub_(weight.index_select(0, targets))
         if self.weight is not None:
             self.weight.addmm_(block.probs.T, hidden)
             self.weight.index_add_(0, targets, hidden, alpha=-1)
 
     def add(self, block: _Block, by_normalizer: Tensor, by_target: Tensor) -> None:
-        """Add Σ by_normalizer · logsumexp(scores) + by_target · score of the target; both [n]. Overwrites the
-        block."""
+        """Add the gradient of Σ by_normalizer · logsumexp(scores) + by_target · score of the target.
+
+        The factors are [n] each. Overwrites the block.
+        """
         hidden, weight, targets = self._rows(block)
         if self.cap is not None:
             slope = block.scores.div_(self.cap).square_().neg_().add_(1)  # of c tanh(s / c): 1 - tanh²(s / c)
@@ -172,7 +176,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None, *memory: Tensor | None
     ) -> Tensor:
-        # Gradients are made here, while a block's scores are at hand: the backward pass only multiplies them.
+        # Gradients are computed here, while a block's scores are available: the backward pass only scales them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
         beside = None if memory[0] is None else Beside(*memory)  # type: ignore[arg-type]
         grad_beside = None if beside is None else Beside(*map(torch.empty_like, beside))
@@ -201,7 +205,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _joint(own: Tensor, log_z: Tensor, beside: Beside) -> tuple[Tensor, Tensor, Tensor, Beside]:
-    """-log p of targets whose entry scores `own`, and its derivatives: by `log_z`, `own` and `beside`."""
+    """-log p of targets with scores `own`, and its derivatives with respect to `log_z`, `own` and `beside`."""
     model = own + beside.within
     target = torch.logaddexp(model, beside.target)
     total = torch.logaddexp(log_z, beside.total)
@@ -228,6 +232,6 @@ class _LinearLogProb(torch.autograd.Function):
         hidden, weight, targets = ctx.saved_tensors
         grads = _Gradients(hidden, weight, targets, ctx.cap, ctx.needs_input_grad)
         for block in _softmax_blocks(hidden, weight, ctx.cap):
-            # log p is the target's score less log Z: both gradients are sums of these two.
+            # log p is the target's score minus log Z: both gradients are sums over these two.
             grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
         return grads.hidden, grads.weight, None, None

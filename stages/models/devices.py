@@ -1,4 +1,4 @@
-"""Where and how precisely tensors are computed."""
+"""Devices and precisions of computation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CUDA_DRIVER, ROCM_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 def device_type(name: str) -> str:
     """Resolve `auto` (a GPU if there is one), `cpu` or `cuda` to `cpu` or `cuda`.
 
-    Torch, which takes a second to load, is asked only where a GPU's driver is installed.
+    Torch, which takes a second to load, is imported only if the driver of a GPU is installed.
     Raises: UsageError for other names; ResourceError if `cuda` is asked for and there is none.
     """
     if name not in ("auto", "cpu", "cuda"):
@@ -43,8 +43,8 @@ def _has_gpu() -> bool:
 
 
 def _has_driver() -> bool:
-    """Whether a GPU could be usable: its driver's library, which torch would load, is installed."""
-    # Elsewhere nothing cheap tells: then torch is asked.
+    """Whether a GPU may be usable: the library of its driver, which torch would load, is installed."""
+    # Other systems have no cheap test, so torch must be asked.
     if os.name != "posix" or ROCM_DRIVER.exists():
         return True
     try:
@@ -55,7 +55,7 @@ def _has_driver() -> bool:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device behind `auto`, `cpu` or `cuda`. Raises: as `device_type`."""
+    """The torch device for `auto`, `cpu` or `cuda`. Raises: as `device_type`."""
     import torch
 
     return torch.device(device_type(name))
@@ -78,7 +78,7 @@ def resolve_precision(name: str, device: str) -> str:
 
 
 def autocast(device: torch.device | str, precision: str) -> AbstractContextManager[None]:
-    """Matrix products inside run in `precision` (`fp32` or `bf16`)."""
+    """Context in which matrix products run in `precision` (`fp32` or `bf16`)."""
     if precision == "fp32":
         return nullcontext()
     import torch
@@ -89,14 +89,14 @@ def autocast(device: torch.device | str, precision: str) -> AbstractContextManag
 def tune_allocator() -> None:
     """Let glibc keep freed memory instead of returning every large tensor to the system.
 
-    Each step frees and asks for the same sizes; without this the pages are mapped and zeroed
-    anew each time. Does nothing on other C libraries.
+    Each step frees and allocates the same sizes. Without this, the pages are mapped and zeroed again each time. Does
+    nothing on other C libraries.
     """
     set_thresholds(mapped=KEEP_BYTES, trimmed=KEEP_BYTES)
 
 
 def gpus() -> list[dict[str, str | int]]:
-    """The GPUs that can be used: name, bytes of memory, and bytes of it that are free."""
+    """The usable GPUs: name, and total and free memory in bytes."""
     import torch
 
     found: list[dict[str, str | int]] = []
@@ -107,18 +107,18 @@ def gpus() -> list[dict[str, str | int]]:
 
 
 def random_state() -> dict[str, torch.Tensor]:
-    """State of torch's generators: the CPU's and, where it is used, the current GPU's."""
+    """State of torch's random generators: of the CPU and, if it is in use, of the current GPU."""
     import torch
 
     state = {"cpu": torch.get_rng_state()}
-    # A GPU that nothing has used is left alone: to wake it takes seconds, and hundreds of MB.
+    # An unused GPU is left alone, because its initialization takes seconds and hundreds of MB.
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 
 
 def set_random_state(state: dict[str, torch.Tensor]) -> None:
-    """Continue the sequences of random numbers that `random_state` saw."""
+    """Restore the state of torch's random generators from `random_state`."""
     import torch
 
     torch.set_rng_state(state["cpu"])
@@ -127,7 +127,7 @@ def set_random_state(state: dict[str, torch.Tensor]) -> None:
 
 
 def now(device: torch.device) -> float:
-    """Seconds of a clock, once all work given to the device is done."""
+    """Wait until the device has finished its work, and return the time of a clock in seconds."""
     if device.type == "cuda":
         import torch
 
@@ -136,13 +136,13 @@ def now(device: torch.device) -> float:
 
 
 class Stopwatch:
-    """Times stretches of work on a device, one behind the other."""
+    """Measures consecutive intervals of work on a device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._last = now(device)
 
     def lap(self) -> float:
-        """Seconds since the lap before, or the start."""
+        """Seconds since the previous lap, or the start."""
         before, self._last = self._last, now(self._device)
         return self._last - before

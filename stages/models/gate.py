@@ -1,4 +1,4 @@
-"""Neighbours' tokens let into the hidden state before the softmax (SPALM)."""
+"""Gate that adds neighbours' tokens to the hidden state before the softmax (SPALM)."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from stages.models.vocabulary import Vocabulary
 
 BLOCK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 24}
-"""Elements of the embeddings [n, k, d] of a block of positions; on a CPU such a block stays in its cache."""
+"""Number of elements in a block of embeddings [n, k, d]; on a CPU a block of this size stays in the cache."""
 
 
 class Gated(NamedTuple):
-    """Hidden states z [N, d] that memory has entered, and the gates g that let it in, [N, d] or [N, 1]."""
+    """Hidden states z [N, d] with memory added, and the gates g, [N, d] or [N, 1]."""
 
     hidden: Tensor
     gate: Tensor
@@ -24,9 +24,9 @@ class Gated(NamedTuple):
 class Gate(nn.Module):
     """m = Σ_k softmax_k(y_k·h) s y_k, g = σ(V h), z = (1 - g) ⊙ m + g ⊙ h; y_k embed the neighbours' tokens.
 
-    s is sqrt(d), which makes a value what the first layer reads of that token, and of the size of h; 1 where
-    values are `raw`. Where a position has no neighbour, m = 0, g = 1 and z = h. V starts at zero: half of each.
-    Embeddings are made once for each token type among the neighbours; no dropout falls on them.
+    With `scaled` values s is sqrt(d), as at the input of the first layer, so values are about as large as h. With
+    `raw` values s is 1. A position without neighbours has m = 0, g = 1 and z = h. V starts at zero, so both sides get
+    half of the weight. Embeddings are computed once for each token type among the neighbours, without dropout.
 
     Source: Yogatama et al. 2021 (SPALM, arXiv:2102.02557), section 2.3.
     """
@@ -37,7 +37,7 @@ class Gate(nn.Module):
         self.weight = nn.Parameter(torch.zeros(width if kind == "vector" else 1, width))
 
     def forward(self, hidden: Float[Tensor, "N d"], neighbors: Int64[Tensor, "N k"], vocabulary: Vocabulary) -> Gated:
-        """Hidden states h [N, d] and tokens of neighbours int64 [N, k], -1 where one is missing."""
+        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states h [N, d]."""
         present = neighbors >= 0
         types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
         memory = self.scale * attend(hidden, vocabulary.embed(types), rows, present)
@@ -51,18 +51,18 @@ def attend(
     rows: Int64[Tensor, "N k"],
     present: Bool[Tensor, "N k"],
 ) -> Float[Tensor, "N d"]:
-    """Σ_k softmax_k(y_k·h) y_k for each hidden state, [N, d]; 0 where nothing is present.
+    """Σ_k softmax_k(y_k·h) y_k for each hidden state, [N, d]; 0 where no neighbour is present.
 
-    Works through blocks of positions; embeddings are gathered again in the backward pass rather than
-    kept, so memory is one block [n, k, d] and the weights [N, k].
+    Positions are processed in blocks. The backward pass gathers embeddings again. So the memory needed is one block
+    [n, k, d], and the weights [N, k].
 
     Args:
         hidden: [N, d].
         embeddings: [U, d], of the same dtype.
-        rows: the embedding y_k of each position's k-th neighbour, int64 [N, k], in 0 … U-1.
-        present: bool [N, k]; others take no part.
+        rows: index of the embedding y_k of each position's k-th neighbour, int64 [N, k], in 0 … U-1.
+        present: neighbours that take part, bool [N, k].
 
-    A hidden state of 0 scores all alike, so it reads the mean of those that are present:
+    A hidden state of 0 gives equal scores, so the result is the mean of the present embeddings:
 
     >>> embeddings, rows = torch.tensor([[2.0], [4.0], [9.0]]), torch.tensor([[0, 1, 2]])
     >>> attend(torch.zeros(1, 1), embeddings, rows, torch.tensor([[True, True, False]]))
@@ -77,7 +77,7 @@ def _blocks(rows: Tensor, width: int) -> Iterator[slice]:
 
 
 def _dot(vectors: Float[Tensor, "n k d"], others: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
-    """[n, k, d] with [n, d] -> [n, k]; the product and the sum cost less than many small matrix products."""
+    """Inner products, [n, k, d] with [n, d] -> [n, k]; product and sum cost less than many small matrix products."""
     return (vectors * others[:, None]).sum(-1)
 
 
@@ -99,11 +99,11 @@ class _Attend(torch.autograd.Function):
         by_hidden, by_embeddings = torch.empty_like(hidden), torch.zeros_like(embeddings)
         for block in _blocks(rows, hidden.shape[1]):
             near, weight = F.embedding(rows[block], embeddings), weights[block]
-            # A softmax does not change where all scores rise alike: that mean is taken out.
+            # A softmax is invariant to a constant added to all scores, so the weighted mean is subtracted.
             by_weight = _dot(near, grad[block])
             by_score = weight * (by_weight - (weight * by_weight).sum(1, keepdim=True))
             torch.bmm(by_score[:, None], near, out=by_hidden[block, None])
-            # Embeddings are not read any more: their room takes their gradients.
+            # Embeddings are not needed any more, so their buffer is reused for their gradients.
             torch.mul(weight[..., None], grad[block, None], out=near)
             near.addcmul_(by_score[..., None], hidden[block, None])
             by_embeddings.index_add_(0, rows[block].flatten(), near.flatten(0, 1))

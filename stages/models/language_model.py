@@ -1,4 +1,4 @@
-"""A backbone between the input and the output side of a vocabulary."""
+"""The language model: a vocabulary's embeddings, a backbone, and the vocabulary's softmax."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,7 +19,7 @@ from stages.models.head_settings import HEADS
 from stages.models.vocabulary import joined_once, make_vocabulary
 
 ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
-"""Weights that a trained model may get, by the beginning of their names: those of `LanguageModel`'s own parts."""
+"""Prefixes of the names of weights that may be added to a trained model."""
 
 
 class LanguageModel(nn.Module):
@@ -38,7 +38,7 @@ class LanguageModel(nn.Module):
         """ε of the loss in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
         self.frozen: LanguageModel | None = None
-        """The model before it learnt, for a head that reads it; its weights learn nothing."""
+        """A frozen copy of the model before training, for a head that reads it."""
         if config.head is not None and config.head.reads_frozen:
             self.frozen = LanguageModel(config.model_copy(update={"head": None})).requires_grad_(False)
 
@@ -51,10 +51,10 @@ class LanguageModel(nn.Module):
         source_mask: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Encoding:
-        """Read tokens int64 [B, L], with what stands before or beside them; see `Inputs`.
+        """Encode tokens int64 [B, L], with their state, source and mask; see `Inputs`.
 
-        What a backbone expects before every window is put there, but for windows that begin with it themselves, as
-        the first of a stream does: such a model has never seen it twice.
+        If the backbone has a prefix, it is put before each window. A window that already begins with it, as the first
+        of a stream does, gets none: the model has never seen the prefix twice.
         """
         source, source_mask = self._with_prefix(source, source_mask)
         embedded = None if source is None else self.vocabulary.embed(source)
@@ -67,16 +67,16 @@ class LanguageModel(nn.Module):
             return encoding.after(len(prompt) - 1) if len(prompt) > 1 and state is None else encoding
         begun = tokens[:, 0] == prefix
         behind, before = (F.pad(tokens, sides, value=prefix) for sides in ((0, 1), (1, 0)))
-        padded = torch.where(begun[:, None], behind, before)  # what stands behind a window changes nothing in it
+        padded = torch.where(begun[:, None], behind, before)  # causal: padding at the end changes nothing
         return self.backbone(Inputs(self.vocabulary.embed(padded), *context, padded)).without_prefix(begun)
 
     @property
     def _prompt(self) -> tuple[int, ...]:
-        """Inputs in place of the first one of a target, if the backbone wants others."""
+        """Inputs that replace the first one of a target; empty unless the backbone has a prompt."""
         return self.backbone.prompt if isinstance(self.backbone, ReadsSource) else ()
 
     def _with_prefix(self, source: Tensor | None, mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """Sources and their mask behind what the backbone expects before each."""
+        """Sources and their mask, with the backbone's source prefix put before each."""
         prefix = self.backbone.source_prefix if isinstance(self.backbone, ReadsSource) else ()
         if source is None or not prefix:
             return source, mask
@@ -84,23 +84,23 @@ class LanguageModel(nn.Module):
         return torch.cat((source.new_tensor(prefix).expand(len(source), -1), source), 1), mask
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
-        """Read a batch, going on from `state`."""
+        """Encode a batch, starting from `state`."""
         return self.encode(batch.inputs, state, batch.document_offset, batch.source, batch.source_mask, batch.mask)
 
     def advance(self, batch: Batch, state: State) -> State:
-        """The state after a batch, by the shortest way there; only of a model that replays."""
+        """State after a batch, computing only what the state needs; only for a backbone that is `Replays`."""
         assert isinstance(self.backbone, Replays), "the backbone does not replay"
         embedded = self.vocabulary.embed(batch.inputs)
         return self.backbone.advance(Inputs(embedded, state, batch.document_offset, tokens=batch.inputs))
 
     def begin(self, source: Tensor, mask: Tensor | None = None) -> State:
-        """The state of rows that have read their sources, int64 [B, S]; `encode` goes on from it.
+        """State after reading sources, int64 [B, S], from which `encode` continues.
 
-        The first token behind it is `<eos>`, or the last one of the backbone's prompt: the others are read here.
+        The next token is then `<eos>`, or the last token of the backbone's prompt. The rest of the prompt is read here.
 
         Args:
             mask: tokens that count, bool [B, S]; None: all.
-        Raises: UsageError of a model that reads none.
+        Raises: UsageError if the model reads no source.
         """
         if not isinstance(self.backbone, ReadsSource):
             lacks = "writes nothing from one (ReadsSource)" if self.config.reads.source else "reads no source"
@@ -116,18 +116,18 @@ class LanguageModel(nn.Module):
         return state
 
     def gated(self, hidden: Tensor, neighbors: Tensor) -> Gated:
-        """Hidden states [N, d] with the tokens of their neighbours let in, int64 [N, k], -1 where one is missing.
+        """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states [N, d].
 
-        Only of a model with a gate.
+        Only for a model with a gate.
         """
         assert self.gate is not None, "the model has no gate"
         with self._without_autocast(hidden):
             return self.gate(self._own(hidden), neighbors, self.vocabulary)
 
     def label_scores(self, batch: Batch) -> Tensor:
-        """Scores of all labels for each example of a batch, float [B, |Y|], before the softmax; see the head.
+        """Logits of all labels for each example of a batch, float [B, |Y|]; see the head.
 
-        Only of a model with a head.
+        Only for a model with a head.
         """
         assert self.head is not None, "the model has no head"
         read = [self, *([] if self.frozen is None else [self.frozen])]
@@ -136,18 +136,18 @@ class LanguageModel(nn.Module):
             return self.head(hidden[0], batch.scored, *hidden[1:])
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats, in training with smoothed labels; hidden [N, d], targets int64 [N]."""
+        """Mean negative log-likelihood in nats; hidden [N, d], targets int64 [N]. Training smooths the labels."""
         smoothing = self.label_smoothing if self.training else 0.0
         with self._without_autocast(hidden):
             return self.vocabulary.loss(self._own(hidden), targets, smoothing)
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats of one softmax over the vocabulary's scores and a memory's.
+        """Mean negative log-likelihood in nats, with one softmax over the scores of the vocabulary and of a memory.
 
         Args:
             hidden, targets: as in `loss`.
-            memory_target, memory_total: float [N], log of the sums of exp of the memory's scores over the
-                entries that hold the target and over all; -inf where there are none.
+            memory_target, memory_total: logsumexp of the memory's scores, over the entries that hold the target and
+                over all entries, float [N]; -inf where there are none.
         Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), equation 5.
         """
         with self._without_autocast(hidden):
@@ -157,8 +157,8 @@ class LanguageModel(nn.Module):
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of each target and the log-normalizer, both [N], in nats.
 
-        The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the
-        head cluster's. Not for training: no gradients.
+        The normalizer is the logsumexp of the vocabulary's scores; with adaptive softmax, of the head's scores.
+        Not for training: no gradients.
         """
         with torch.no_grad(), self._without_autocast(hidden):
             return self.vocabulary.log_prob(self._own(hidden), targets)
@@ -181,21 +181,23 @@ def new_model(vocabulary: int, segment_length: int, **settings: Any) -> Language
 
     Args:
         vocabulary: number of token types.
-        segment_length: inputs of a window or segment.
-        settings: as those of `[model]` in a preset, such as `backbone` and `width`.
-    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not take.
+        segment_length: number of inputs in a window or segment.
+        settings: those of `[model]` in a preset, such as `backbone` and `width`.
+    Raises: UsageError for an unknown backbone, pydantic's ValidationError for settings that it does not have.
     """
     return LanguageModel(parse_model(settings).sized(vocabulary, segment_length))
 
 
 FEW_LAYERS = 64
-"""Largest number of layers that are counted one by one."""
+"""Largest number of layers for which the whole model is counted."""
 
 
 def parameter_count(config: BackboneConfig) -> int:
-    """Parameters of a model, without any of them: of many layers, as if each added as many as the last of a few.
+    """Number of parameters of a model, counted without allocating them.
 
-    Raises: RuntimeError if one tensor alone has more numbers than can be counted.
+    Above FEW_LAYERS layers, each further layer counts as much as the last of those.
+
+    Raises: RuntimeError if a single tensor has more elements than torch can count.
     """
     layers = int(getattr(config, "layers", 0))
     if layers <= FEW_LAYERS:
@@ -209,7 +211,7 @@ def _counted(config: BackboneConfig) -> int:
 
 
 def unfilled_model(config: BackboneConfig) -> LanguageModel:
-    """A model of shapes alone: its weights are on the meta device, and take no memory."""
+    """A model whose weights have shapes but no values: they are on the meta device, and take no memory."""
     with torch.device("meta"), Unfilled():
         return LanguageModel(config)
 
@@ -218,7 +220,7 @@ FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))
 
 
 class Unfilled(TorchFunctionMode):
-    """Weights get no values: the meta device has none, and asking for them loads torch's compiler and sympy."""
+    """Skips initialization: the meta device has no values, and filling them loads torch's compiler and sympy."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -231,13 +233,13 @@ class Unfilled(TorchFunctionMode):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """All of a model in evaluation mode; afterwards each part is in the mode that it was in."""
+    """Put a model in evaluation mode, and restore the mode of each module afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         with nullcontext() if torch.is_grad_enabled() else joined_once(model):
             yield
     finally:
-        # Not by `train()`, which would wake parts that were in evaluation mode, such as a frozen encoder.
+        # `train()` would also change modules that were in evaluation mode before, such as a frozen encoder.
         for part, training in modes:
             part.training = training

@@ -1,4 +1,4 @@
-"""Input embeddings and output softmax over a vocabulary, full or adaptive, tied or not.
+"""Input embeddings and output softmax of a vocabulary, full or adaptive, tied or not.
 
 Adaptive input and softmax: Baevski and Auli 2019 (arXiv:1809.10853) and Grave et al. 2017
 (arXiv:1609.04309). Words are split by frequency into clusters; rarer clusters have narrower
@@ -25,29 +25,29 @@ INITIAL_NORM = 0.3
 
 
 class Vocabulary(nn.Module):
-    """Token ids -> embeddings, hidden states -> scores of the next token. All in nats."""
+    """Token ids -> embeddings, and hidden states -> log-probabilities of the next token, in nats."""
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Embeddings [..., d] of token ids [...], as the output layer scores them."""
+        """Embeddings [..., d] of token ids [...]; tied weights score with the same vectors."""
         raise NotImplementedError
 
     def loss(self, hidden: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """Mean negative log-likelihood of targets int64 [N] given hidden states [N, d].
 
         Args:
-            smoothing: ε, of (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over all tokens w.
+            smoothing: ε; the loss is (1 - ε) (-log p(target)) + ε times the mean of -log p(w) over all tokens w.
         """
         raise NotImplementedError
 
     def joint_loss(self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor) -> Tensor:
-        """Mean negative log-likelihood of targets in one softmax with a memory, whose log log sums are [N].
+        """Mean negative log-likelihood of targets in one softmax with a memory, whose log-sums are [N].
 
-        With adaptive softmax the vocabulary's part is exp(Z) p(w), Z the logsumexp of the head's scores.
+        With adaptive softmax the vocabulary's part is exp(Z) p(w), where Z is the logsumexp of the head's scores.
         """
         raise NotImplementedError
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of each target and the log-normalizer of the (head's) scores, [N]."""
+        """Log-probability of each target, and the logsumexp of the scores (of the head's, if adaptive); both [N]."""
         raise NotImplementedError
 
     def log_probs(self, hidden: Tensor) -> Tensor:
@@ -56,13 +56,13 @@ class Vocabulary(nn.Module):
 
 
 class JoinedRows(nn.Module):
-    """Parametrization of a weight of the vocabulary as two: rows before `first`, and those of added tokens."""
+    """Parametrization of a vocabulary weight as two parts: the rows before `first`, and the rows of added tokens."""
 
     def __init__(self, first: int) -> None:
         super().__init__()
         self.first = first
         self.joined: dict[bool, Tensor] | None = None
-        """The weight within `joined_once`, by whether it has a graph: without gradients it would have none for all."""
+        """Cache within `joined_once`, by whether gradients are on: a weight joined without them has no graph."""
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
         joined, graph = {} if self.joined is None else self.joined, torch.is_grad_enabled()
@@ -71,13 +71,13 @@ class JoinedRows(nn.Module):
         return joined[graph]
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        # Copies: a checkpoint cannot hold two parts of one tensor.
+        # Copies, because a checkpoint cannot hold two views of one tensor.
         return weight[: self.first].clone(), weight[self.first :].clone()
 
 
 @contextmanager
 def joined_once(model: nn.Module) -> Iterator[None]:
-    """Joins the rows of each weight once, instead of at each access; no weight may change within."""
+    """Join the rows of each weight once, instead of at each access; weights must not change inside."""
     outermost = [part for part in model.modules() if isinstance(part, JoinedRows) and part.joined is None]
     for part in outermost:
         part.joined = {}
@@ -89,7 +89,7 @@ def joined_once(model: nn.Module) -> Iterator[None]:
 
 
 def make_vocabulary(config: VocabularyConfig) -> Vocabulary:
-    """The vocabulary that a configuration asks for; its `vocab_size` must be known."""
+    """Build the vocabulary of a configuration, whose `vocab_size` must be set."""
     if not config.scores_tokens:
         return InputTable(config)
     return AdaptiveVocabulary(config) if config.cutoffs else FullVocabulary(config)
@@ -116,7 +116,7 @@ def _drawn(config: VocabularyConfig, weight: Tensor, begin: Callable[[Tensor], T
 
 
 class InputTable(Vocabulary):
-    """One embedding of width d a token, and no output side: of a model that makes keys alone."""
+    """One embedding of width d for each token, and no output side, for a model that only makes keys."""
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class InputTable(Vocabulary):
 
 
 class FullVocabulary(InputTable):
-    """One embedding of width d a token, one softmax over all of them: of scores c tanh((a W f + b) / c)."""
+    """One embedding of width d for each token, and one softmax over scores c tanh((a W f + b) / c)."""
 
     def __init__(self, config: VocabularyConfig) -> None:
         super().__init__(config)
@@ -145,7 +145,7 @@ class FullVocabulary(InputTable):
         if not smoothing:
             return loss
         assert self.cap is None, "a bent score has no mean embedding"
-        # The mean of log p(w) is Ē·f - log Z, so that the dense scores are not needed: log Z is in the loss already.
+        # The mean of log p(w) is Ē·f - log Z, and log Z is in the loss already: the dense scores are not needed.
         beyond_mean = weight.index_select(0, targets) - weight.mean(0)
         return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
 
@@ -161,7 +161,7 @@ class FullVocabulary(InputTable):
         return capped(hidden @ weight.T, self.cap).log_softmax(-1)
 
     def _factors(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states [N, d] and the weight [V, d] whose products are the scores: with a bias, one wider."""
+        """Hidden states [N, d] and the weight [V, d] whose products are the scores; a bias adds one column to each."""
         hidden = hidden if self.scale == 1 else self.scale * hidden
         if self.bias is None:
             return hidden, self.output_weight
@@ -169,7 +169,7 @@ class FullVocabulary(InputTable):
 
 
 class _Part(NamedTuple):
-    """Contribution of one cluster's softmax to the tokens in `rows`."""
+    """Inputs of one cluster's softmax: its tokens are `rows` of the batch."""
 
     rows: Tensor
     hidden: Tensor
@@ -178,10 +178,10 @@ class _Part(NamedTuple):
 
 
 class AdaptiveVocabulary(Vocabulary):
-    """Clusters by frequency rank; tied: the output shares embeddings and every projection.
+    """Clusters by frequency rank. If tied, the output shares the embeddings and all projections.
 
-    Tied, a word's score is its embedding as the input layer makes it, P_c E_c[w], times the
-    hidden state. Untied, the head is not projected, as in torch's AdaptiveLogSoftmaxWithLoss.
+    If tied, a word's score is the product of its input embedding, P_c E_c[w], with the hidden state. If untied, the
+    head is not projected, as in torch's AdaptiveLogSoftmaxWithLoss.
     """
 
     rank: Tensor
@@ -207,11 +207,11 @@ class AdaptiveVocabulary(Vocabulary):
         self.register_buffer("rank", torch.arange(size))
 
     def sort_by(self, counts: Tensor) -> None:
-        """Rank the tokens by falling count [V] (ties by id); adaptive clusters follow the ranks.
+        """Rank the tokens by falling count [V] (ties by id), which determines their clusters.
 
         The ranks are saved with the weights.
         """
-        # Stable, so that tokens of equal count have the same rank on every machine.
+        # Stable, so that tokens with equal counts have the same rank on every machine.
         order = torch.argsort(counts, descending=True, stable=True)
         self.rank[order] = torch.arange(len(order), device=order.device)
 
@@ -262,7 +262,7 @@ class AdaptiveVocabulary(Vocabulary):
         return torch.cat(by_rank, 1).index_select(1, self.rank)
 
     def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_Part]:
-        """The head, where all tokens take part, then each further cluster with its own tokens."""
+        """The head, which scores all tokens, then each further cluster with its own tokens."""
         ranks = self.rank[targets]
         cluster = self._cluster(ranks)
         entry = torch.where(cluster == 0, ranks, self.bounds[1] + cluster - 1)
@@ -285,6 +285,6 @@ class AdaptiveVocabulary(Vocabulary):
         return (hidden @ self.projections[0] if self.tied else hidden), weight
 
     def _tail(self, cluster: int, hidden: Tensor) -> Tensor:
-        """Hidden states [n, d] as a further cluster reads them, [n, d_c]."""
+        """Project hidden states [n, d] to the width of a further cluster, [n, d_c]."""
         projections = list(self.projections)[1:] if self.tied else self.tail_projections
         return self.tail_dropout(hidden @ projections[cluster - 1])

@@ -1,4 +1,4 @@
-"""Weights of models in files: loaded, checked, saved, and taken over by a model that learns on."""
+"""Weights of models in files: loading, checking, saving, and initializing a model from them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,11 +18,13 @@ from stages.models.layers.settings import AttentionConfig
 
 
 def load_model(path: Path, device: str | torch.device, windows: WindowSettings | None = None) -> LanguageModel:
-    """The model of an artifact folder (`config.json` and weights), in evaluation mode.
+    """Load the model of an artifact folder (`config.json` and weights), in evaluation mode.
 
     Args:
-        windows: how it is to read; None: as in training.
-    Raises: ArtifactError if the files are no model, or the weights those of another.
+        path: the folder.
+        device: device of the weights.
+        windows: windows or segments that it will read; None: as in training.
+    Raises: ArtifactError if the files do not hold a model, or the weights belong to another model.
     """
     settings, weights = path / "config.json", path / "model.safetensors"
     with content_of(settings):
@@ -35,7 +37,7 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
         # tables that stay on the host may be larger than the device
         on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
-    # What the settings ask for is built only when as many weights are there: they may ask for millions of layers.
+    # The model is built only if the file has enough weights, because invalid settings may name millions of layers.
     with content_of(settings, RuntimeError, UsageError):
         if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
             raise ValueError(f"settings of a larger model; {weights.name} holds the weights of another model")
@@ -47,7 +49,7 @@ def load_model(path: Path, device: str | torch.device, windows: WindowSettings |
 
 
 def _require_recorded(architecture: Any, manifest: Path) -> None:
-    """Raises: ValueError if a model's settings are not those that all else reads of it."""
+    """Raises: ValueError if a model's settings differ from those in its manifest, which all other code reads."""
     if manifest.is_file() and json.loads(manifest.read_text("utf-8"))["config"]["model"] != architecture:
         raise ValueError(f"settings of another model than {manifest.name} says")
 
@@ -57,9 +59,9 @@ PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names, shapes or types are those of another model, or a weight is no number.
+    """Raises: ValueError if names, shapes or dtypes do not match the model, or a weight is not finite.
 
-    Weights may be of another precision than the model, as those of imported models are: PRECISIONS.
+    The precision may differ from the model's, as in imported models; PRECISIONS lists those allowed.
     """
     wanted = {name: (_type(tensor), tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: (_type(tensor), tensor.shape) for name, tensor in tensors.items()}
@@ -79,19 +81,22 @@ def _type(tensor: Tensor) -> torch.dtype | str:
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are there once."""
+    """Write parameters and buffers, a model's `state_dict()`, as safetensors; tied weights are stored once."""
     save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
 def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict) -> None:
-    """Give a model the weights of a file; an added part that they lack stays as it is, a frozen copy is of them.
+    """Initialize a model with the weights of a file.
 
-    Tokens that only the model has begin near the mean of the others.
+    Added parts that the file lacks keep their weights. A frozen copy gets the weights of the file. Tokens that only
+    the model has begin near the mean of the others.
 
     Args:
-        change: makes the weights of this model of those of another architecture.
+        model: the model, changed in place.
+        path: the file, as safetensors.
+        change: converts the file's weights, if they are of another architecture.
 
-    Raises: ArtifactError if they are those of another architecture, or the file holds none.
+    Raises: ArtifactError if the weights do not match the model, or the file holds none.
     """
     there = model.state_dict()
     own = {name: tensor for name, tensor in there.items() if name.startswith(ADDED_WEIGHTS)}
@@ -103,11 +108,11 @@ def start_from(model: nn.Module, path: Path, change: Callable[[dict[str, Tensor]
 
 
 ADDED_ROWS = 0.02
-"""Deviation of the embeddings of added tokens from the mean of the others."""
+"""Standard deviation of the embeddings of added tokens around the mean of the others."""
 
 
 def _with_rows(tensor: Tensor, own: Tensor | None, name: str) -> Tensor:
-    """Weights of the vocabulary with a row for each token that only the model has; others as they are."""
+    """Add a row to a vocabulary weight for each token that only the model has; other weights stay as they are."""
     missing = 0 if own is None or tensor.dim() == 0 else len(own) - len(tensor)
     if missing <= 0 or not name.startswith("vocabulary.") or own is None or own.shape[1:] != tensor.shape[1:]:
         return tensor

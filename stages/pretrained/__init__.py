@@ -1,1 +1,1 @@
-"""Models and tokenizers from elsewhere: where they lie, and how they become files that memlm wrote."""
+"""Pretrained models and tokenizers: locating them, and converting them to memlm's own files."""

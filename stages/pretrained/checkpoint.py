@@ -1,4 +1,4 @@
-"""A pretrained model as transformers reads it: settings, weights, parts, and scores that memlm's are compared with."""
+"""A pretrained model as transformers reads it: settings, weights, parts, and scores to compare with memlm's."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,19 @@ from stages.pretrained.damage import reading, require_parameters, require_sizes
 from stages.pretrained.location import Location
 
 FEED_FORWARD = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "fc1", "mlp_block")
-"""Names of the feed-forward part of a block, in the order in which it is looked for."""
+"""Names of the feed-forward part of a block, in the order of the search."""
 T5_FEED_FORWARD = "DenseReluDense"
-"""Name of T5's feed-forward part, inside a layer that has its norm, too."""
+"""Name of T5's feed-forward part, inside a layer that also has its norm."""
 CAPS = ("final_logit_softcapping", "logits_soft_cap", "final_logit_soft_cap")
-"""Settings that bend the scores before the softmax."""
+"""Settings that cap the scores before the softmax."""
 LOOKUP_SCALES = ("scalar_embed_scale", "embed_scale")
-"""Names of the factor in an embedding that scales its rows."""
+"""Names of the attribute of an embedding that scales its rows."""
 
 
 def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
-    """The module whose input is g: the feed-forward part of the last block; None where a block has none.
+    """Name of the module whose input is g: the feed-forward part of the last block; None if a block has none.
 
-    Blocks are the outermost list of as many modules as the model has layers.
+    The blocks are the outermost list of exactly `layers` modules.
 
     >>> lists = nn.ModuleDict({"layers": nn.ModuleList(nn.ModuleDict({"mlp": nn.Linear(2, 2)}) for _ in range(3))})
     >>> last_feed_forward(lists, 3)
@@ -50,17 +50,17 @@ def last_feed_forward(blocks: nn.Module, layers: int) -> str | None:
 
 
 def longest_window(settings: Any) -> int | None:
-    """Positions that a model has; None: any number."""
-    # Families of models spell it differently; the first that is set counts.
+    """Number of positions of a model; None: unlimited."""
+    # The name depends on the family of models; the first one set is used.
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx")
     found = next((getattr(settings, name) for name in names if getattr(settings, name, None)), None)
     return None if found is None else int(found)
 
 
 def head_settings(causal: Any, name: str) -> dict[str, Any]:
-    """How scores of the vocabulary come from the hidden state, as settings of a memlm model, where the model says so.
+    """Settings of a memlm head: how scores of the vocabulary follow from the hidden state.
 
-    Raises: DataError if it scores no vocabulary.
+    Raises: DataError if the model does not score a vocabulary.
     """
     head, settings = causal.get_output_embeddings(), causal.config
     if head is None:
@@ -81,11 +81,11 @@ def input_scale(causal: Any) -> float:
 
 
 NO_SETTINGS = ("_name_or_path", "quantization_config", "transformers_version", "torch_dtype")
-"""Where the model lay and how it was packed: nothing of what it computes."""
+"""Settings of where the model was and how it was packed, without effect on its computation."""
 
 
 class Loaded(NamedTuple):
-    """A model with its weights in float32, the precision in which they lie there, and names of those that do not."""
+    """A model with weights in float32, the precision of the stored weights, and the names of missing weights."""
 
     model: Any
     dtype: torch.dtype
@@ -93,8 +93,8 @@ class Loaded(NamedTuple):
 
 
 def read_settings(location: Location) -> Any:
-    """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no
-    model, or one that its files cannot hold."""
+    """Read `config.json` or the settings of a GGUF file with transformers. Raises: DataError if they describe no model,
+    or one larger than its files."""
     with reading(location, "model"):
         from transformers import AutoConfig
 
@@ -105,13 +105,13 @@ def read_settings(location: Location) -> Any:
 
 
 def architecture(settings: Any) -> dict[str, Any]:
-    """Settings of transformers as JSON, less what says where they came from."""
+    """Settings of transformers as JSON, without those about their origin."""
     found: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     return {name: value for name, value in sorted(found.items()) if name not in NO_SETTINGS}
 
 
 def unfilled(location: Location, architecture: dict[str, Any], kind: str) -> Any:
-    """A model of shapes alone. Raises: DataError for one that is larger than its files can be, however packed."""
+    """A model with shapes but no weights. Raises: DataError if it is larger than its files can hold, even quantized."""
     with torch.device("meta"):
         model = model_of_settings(architecture, kind)
     require_parameters(location, sum(weight.numel() for weight in model.parameters()))
@@ -122,9 +122,8 @@ def load(location: Location, kind: str) -> Loaded:
     """A model with its weights, in evaluation mode.
 
     Args:
-        kind: as of `model_of_settings`.
-    Raises: DataError if it cannot be read, or holds weights of other shapes than its settings say, or that are no
-        numbers.
+        kind: see `model_of_settings`.
+    Raises: DataError if it cannot be read, or weights are not finite or differ in shape from its settings.
     """
     with reading(location, "model"):
         import transformers
@@ -135,13 +134,13 @@ def load(location: Location, kind: str) -> Loaded:
                 use_safetensors=True,
                 dtype="auto",
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # transformers names them in a table alone; here they are refused by name
+                ignore_mismatched_sizes=True,  # transformers only prints them in a table; here they are refused by name
                 **location.loading(),
             )
     model, info = loaded
     _require_shapes(location, info["mismatched_keys"])
     dtype = model.dtype
-    torch.nn.Module.float(model.eval())  # its own refuses where weights were quantized, though they are not any more
+    torch.nn.Module.float(model.eval())  # its own method refuses weights that were quantized before
     _require_numbers(location, model)
     return Loaded(model, dtype, sorted(info["missing_keys"]))
 
@@ -153,7 +152,7 @@ def require_all(location: Location, missing: list[str]) -> None:
 
 
 def _require_shapes(location: Location, other: Iterable[tuple[str, Sequence[int], Sequence[int]]]) -> None:
-    """`other`: names, shapes found and shapes expected of weights that do not fit."""
+    """Raises: DataError if there are any `other`: names, found and expected shapes of weights that do not fit."""
     for name, found, expected in sorted(other):
         raise DataError(
             f"{location.spec} holds a weight of another shape than its settings ask for: {name} is "
@@ -172,11 +171,11 @@ def _require_numbers(location: Location, model: torch.nn.Module) -> None:
 
 
 TOLERANCE = 1e-3
-"""Nats by which log-probabilities may differ from transformers' own, summed in another order."""
+"""Allowed difference, in nats, from log-probabilities of transformers, which are summed in another order."""
 PROBE = (2, 12)
-"""Windows and inputs that both are compared on."""
+"""Number of windows, and of inputs per window, for the comparison."""
 LOUD = 100.0
-"""Largest score on the probe once hidden states are multiplied: a cap that memlm does not know shows there."""
+"""Largest score on the probe after hidden states are scaled: it reveals a cap that memlm does not know."""
 
 
 class Scored(NamedTuple):
@@ -188,14 +187,14 @@ class Scored(NamedTuple):
 
 
 def scores_of(causal: Any) -> list[Scored]:
-    """A probe as it is, and with hidden states so large that every bend of the scores shows."""
+    """Scores of a probe, unchanged and with hidden states so large that any cap on scores shows."""
     tokens = _probe(causal)
-    # Loud, too: near zero a cap on scores is hardly different from none.
+    # With large hidden states, too: near zero a cap on scores has hardly any effect.
     return [_scored(causal, tokens, factor) for factor in (1.0, _loud(causal, tokens))]
 
 
 def reads_ahead(causal: Any) -> bool:
-    """Whether the score of a token depends on those behind it, as in an encoder, whose perplexity means nothing."""
+    """Whether the score of a token depends on later tokens, as in an encoder, whose perplexity is meaningless."""
     tokens = _probe(causal)
     others = tokens.clone()
     others[:, -1] = tokens[:, 0]
@@ -211,7 +210,7 @@ def _probe(causal: Any) -> Tensor:
 
 @torch.no_grad()
 def _loud(causal: Any, tokens: Tensor) -> float:
-    """Factor that makes the largest score of a probe `LOUD`, as long as nothing bends it."""
+    """Factor that makes the largest score of a probe `LOUD`, unless scores are capped."""
     return LOUD / max(float(causal(tokens).logits.abs().max()), 1e-6)
 
 
@@ -227,7 +226,8 @@ def _scored(causal: Any, tokens: Tensor, factor: float) -> Scored:
 
 @torch.no_grad()
 def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
-    """Nats between log-probabilities of a model, read without its prefix, and those of transformers; nan counts."""
+    """Largest difference, in nats, between log-probabilities of a model, read without its prefix, and transformers';
+    may be nan."""
     differences = []
     for tokens, factor, log_probs in wanted:
         hidden = factor * model.backbone(Inputs(model.vocabulary.embed(tokens))).hidden.flatten(0, 1)
@@ -236,14 +236,14 @@ def largest_difference(model: LanguageModel, wanted: list[Scored]) -> float:
 
 
 def as_stored(config: BackboneConfig, weights: dict[str, Tensor]) -> LanguageModel:
-    """The model that would be stored, in float32, to be compared with that of transformers."""
+    """The model that would be stored, in float32, for comparison with that of transformers."""
     model = LanguageModel(config)
     model.load_state_dict(weights, assign=True)
     return model.float().eval()
 
 
 def require_same(location: Location, what: str, difference: float) -> None:
-    """Raises: DataError for `what` that differs: anything that is left out here would change every number after."""
+    """Raises: DataError if `what` differs too much: any omitted part of the model would change all later results."""
     if not difference < TOLERANCE:
         raise DataError(
             f"{location.spec} computes {what} in a way that memlm does not know: they differ by {difference:.2g} from "

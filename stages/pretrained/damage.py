@@ -1,4 +1,4 @@
-"""Reading what others wrote: without the words of transformers, and with what files cannot hold found beforehand."""
+"""Guards for reading files of others: silences transformers, and finds damaged or impossible files beforehand."""
 
 import mmap
 import struct
@@ -14,7 +14,7 @@ from stages.pretrained.location import Location, packing
 
 MAGIC = b"GGUF"
 GGUF_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""Bytes of a value by its type; 8 is a text, 9 an array."""
+"""Bytes of a value by its type. Type 8 is a text, after 8 bytes of its length; 9 is an array."""
 GGUF_TEXT, GGUF_ARRAY = 8, 9
 SIZES = (
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim"),
@@ -22,15 +22,15 @@ SIZES = (
     *("encoder_layers", "encoder_attention_heads", "encoder_ffn_dim", "d_ff", "d_kv"),
     *("decoder_layers", "decoder_attention_heads", "decoder_ffn_dim", "num_decoder_layers"),
 )
-"""Settings of transformers, by the names that its models know, of which none can be negative."""
+"""Settings of models in transformers that cannot be negative."""
 LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers")
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 WEIGHTS_A_BYTE = 8
-"""More than any quantization packs into one."""
+"""Upper limit of the weights that any quantization packs into a byte."""
 
 
 def damage(location: Location) -> str | None:
-    """Describe the damage of a file of weights behind its head, as a sentence; None: none that shows."""
+    """Describe damage in a file of weights after its header, as a sentence; None: no visible damage."""
     if location.gguf is None:
         files = sorted(location.folder.glob("*.safetensors"))
         return next((_cut_short(str(file), file) for file in files if _safetensors_weights(file) is None), None)
@@ -39,7 +39,8 @@ def damage(location: Location) -> str | None:
 
 
 def head_damage(location: Location) -> str | None:
-    """The damage that the head of a GGUF file shows: one that counts more than the file has bytes is never read."""
+    """Describe damage in the header of a GGUF file. A file is not read if its header counts more than its bytes can
+    hold."""
     if location.gguf is None:
         return None
     file = location.folder / location.gguf
@@ -50,9 +51,9 @@ def head_damage(location: Location) -> str | None:
 
 
 def require_sizes(location: Location, settings: Any) -> None:
-    """Raises: DataError for settings of sizes that are none, or for more layers than the files hold weights.
+    """Raises: DataError for sizes in settings that are invalid, or for more layers than weights in the files.
 
-    A model is built, without its numbers, before its weights are read: one of a million layers takes hours.
+    A model is built without weights before these are read: one of a million layers takes hours.
     """
     for name in SIZES:
         value = getattr(settings, name, None)
@@ -69,7 +70,7 @@ def require_sizes(location: Location, settings: Any) -> None:
 
 
 def require_parameters(location: Location, parameters: int) -> None:
-    """Raises: DataError for a model that is larger than its files can be, however they are packed."""
+    """Raises: DataError for a model larger than its files can hold, even quantized."""
     held = sum(file.stat().st_size for file in location.weights())
     if parameters > WEIGHTS_A_BYTE * held:
         raise DataError(
@@ -80,7 +81,7 @@ def require_parameters(location: Location, parameters: int) -> None:
 
 
 def _weights(location: Location) -> int | None:
-    """Number of arrays that the files hold; None where a file is damaged, which its reader finds."""
+    """Number of arrays in the files; None if a file is damaged, which its reader reports."""
     if location.gguf is not None:
         return _gguf_weights(location.folder / location.gguf)
     counts = [_safetensors_weights(file) for file in location.weights() if file.suffix == ".safetensors"]
@@ -95,7 +96,7 @@ def _cut_short(name: str, file: Path) -> str:
 
 
 def _safetensors_weights(file: Path) -> int | None:
-    """Number of arrays in a file; None where not all that its head lists lies in it."""
+    """Number of arrays in a file; None if the file lacks part of those in its header."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -106,10 +107,10 @@ def _safetensors_weights(file: Path) -> int | None:
 
 
 def _gguf_weights(file: Path) -> int | None:
-    """The number of arrays that the head of a GGUF file counts; None where the file cannot hold what is counted."""
+    """Number of arrays by the header of a GGUF file; None if the file is too small for it."""
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            order = "<" if content[4:6] != b"\0\0" else ">"  # the version is small, in the writer's order of bytes
+            order = "<" if content[4:6] != b"\0\0" else ">"  # the version is a small number, which shows the byte order
             arrays, settings = struct.unpack_from(f"{order}QQ", content, 8)
             place, number = 24, lambda at: int(struct.unpack_from(f"{order}Q", content, at)[0])
             for _ in range(settings):
@@ -117,13 +118,13 @@ def _gguf_weights(file: Path) -> int | None:
                 kind = struct.unpack_from(f"{order}I", content, place)[0]
                 place = _behind(content, order, kind, place + 4, number)
             left = len(content) - place
-            return arrays if 0 <= arrays * 24 <= left else None  # a name, its shape, a type and a place each
+            return arrays if 0 <= arrays * 24 <= left else None  # each takes 24 bytes or more
     except (OSError, ValueError, KeyError, struct.error, RecursionError):
         return None
 
 
 def _behind(content: mmap.mmap, order: str, kind: int, place: int, number: Callable[[int], int]) -> int:
-    """The place behind a value. Raises: struct.error if it does not lie in the file."""
+    """The place after a value. Raises: struct.error if the value does not end within the file."""
     if kind == GGUF_TEXT:
         return place + 8 + number(place)
     if kind != GGUF_ARRAY:
@@ -137,38 +138,38 @@ def _behind(content: mmap.mmap, order: str, kind: int, place: int, number: Calla
 
 
 def _gguf_whole(file: Path) -> bool:
-    """Whether all arrays that the head of a GGUF file names lie in it."""
+    """Whether a GGUF file contains all arrays in its header."""
     from gguf import GGUFReader
 
     try:
         GGUFReader(file)
-    except Exception:  # of arrays, of text, of numbers: whatever the bytes happen to mean
+    except Exception:  # damaged bytes may raise any error of arrays, text or numbers
         return False
     return True
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the bars and warnings of transformers. Raises: UsageError without the extra."""
+    """Silence progress bars and warnings of transformers. Raises: UsageError without the extra."""
     require_extra()
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with redirect_stderr(StringIO()):  # bars that cannot be switched off
+    with redirect_stderr(StringIO()):  # some bars cannot be switched off
         yield
 
 
 @contextmanager
 def reading(location: Location, what: str) -> Iterator[None]:
-    """Reading what somebody else wrote with transformers, which raises whatever it likes.
+    """Read foreign files with transformers, which may raise any exception.
 
     Args:
-        what: is read, as a message names it: "model".
-    Raises: UsageError without the extra; DataError for what cannot be read: that a file of weights is cut short, else
-        the library's own first line.
+        what: name in messages for what is read, such as "model".
+    Raises: UsageError without the extra; DataError for files that cannot be read. The message says that weights are cut
+        short, or quotes the library's first line.
     """
-    # before any reader: that of gguf finds no end of a list of numbers that is longer than the file
+    # before any reader: that of gguf never ends on a list of numbers longer than the file
     if (wrong := head_damage(location)) is not None:
         raise DataError(wrong)
     try:
@@ -191,6 +192,6 @@ def reading(location: Location, what: str) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of a library's error, and the second where the first only announces it."""
+    """The first line of a library's error, with the second if the first only announces it."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])[:300]

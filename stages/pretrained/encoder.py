@@ -1,4 +1,4 @@
-"""An encoder of transformers, taken apart into the embeddings and the blocks of a model that makes keys alone."""
+"""An encoder of transformers, split into the embeddings and the blocks of a model that only makes keys."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ from stages.pretrained.location import MODULES, SENTENCE_SETTINGS, Location
 from stages.pretrained.tokenizer import tokens_around
 
 HEAD = "pooler."
-"""Prefix of weights above the hidden states, which no key reads; a checkpoint may lack them."""
+"""Prefix of weights above the hidden states, which keys do not use; a checkpoint may lack them."""
 POOLING: dict[str, Literal["mean", "cls", "max"]] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -35,7 +35,7 @@ POOLING: dict[str, Literal["mean", "cls", "max"]] = {
 
 
 class Pooling(NamedTuple):
-    """How a window becomes one vector, and the most tokens of a window, None: as many as the model can read."""
+    """Pooling of a window into one vector, and the maximum number of tokens of a window; None: the model's limit."""
 
     how: Literal["mean", "cls", "max"]
     normalize: bool
@@ -43,7 +43,7 @@ class Pooling(NamedTuple):
 
 
 def is_encoder(settings: Any) -> bool:
-    """Whether a model guesses tokens that are masked (BERT), not the next one, by its settings in transformers."""
+    """Whether a model predicts masked tokens (BERT), not the next one, by its settings in transformers."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
     decodes = getattr(settings, "is_encoder_decoder", False) or getattr(settings, "is_decoder", False)
@@ -53,7 +53,7 @@ def is_encoder(settings: Any) -> bool:
 def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
     """The settings of an encoder, found without reading its weights.
 
-    Raises: DataError if it, or how its folder says that windows become vectors, cannot be read here.
+    Raises: DataError if the encoder, or the pooling that its folder specifies, is not supported.
     """
     before, after = tokens_around(location)
     with reading(location, "model"):
@@ -80,9 +80,9 @@ def describe_encoder(location: Location, settings: Any) -> TextEncoderConfig:
 
 
 def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, Tensor]:
-    """The weights by the names that a `LanguageModel` has; see `stages.pretrained.model.read_weights`.
+    """The weights by their names in a `LanguageModel`; see `stages.pretrained.model.read_weights`.
 
-    Raises: DataError also if keys made with them are not what transformers computes.
+    Raises: DataError also if keys made with them differ from those of transformers.
     """
     model, dtype, missing = load(location, ENCODES)
     require_all(location, [name for name in missing if not name.startswith(HEAD)])
@@ -92,7 +92,7 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
     weights |= {"vocabulary.embedding": table}
     weights |= {f"backbone.{side}": table[list(getattr(config, side))] for side in ("before", "after")}
     weights = {name: weight.detach().to(dtype).clone() for name, weight in weights.items()}
-    with torch.no_grad():  # embeddings enter here from outside, which some model may take in another way
+    with torch.no_grad():  # compare: embeddings come from outside here, which some models may treat differently
         found = as_stored(config, weights).encode(_probe(config)).hidden[:, 0]
     require_same(location, "keys", float(((found - wanted).abs() / (1 + wanted.abs())).max()))
     return weights
@@ -100,7 +100,7 @@ def encoder_weights(location: Location, config: TextEncoderConfig) -> dict[str, 
 
 @torch.no_grad()
 def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
-    """Keys that transformers itself computes for some windows, [B, d]."""
+    """Keys computed by transformers for the probe's windows, [B, d]."""
     tokens = _probe(config)
     around = (torch.tensor(side, dtype=torch.int64).expand(len(tokens), -1) for side in (config.before, config.after))
     before, after = around
@@ -109,14 +109,16 @@ def _keys(model: Any, config: TextEncoderConfig) -> Tensor:
 
 
 def _probe(config: TextEncoderConfig) -> Tensor:
-    """Tokens of some windows, int64 [B, L], none of the first ones, where that of padding stands, which no text has."""
+    """Tokens of a few windows, int64 [B, L], from the upper half of the ids: low ids include padding, which no text
+    has."""
     types, length = config.vocab_size or 1, min(PROBE[1], config.longest or PROBE[1])
     generator = torch.Generator().manual_seed(0)
     return torch.randint(types // 2, types, (PROBE[0], length), generator=generator)
 
 
 def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
-    """Most tokens of a text: positions that the model has, or fewer that were asked for, less those around a text."""
+    """Maximum tokens of a text: the model's positions, or fewer if requested, minus the special tokens around a
+    text."""
     positions = longest_window(model.config)
     if positions is not None:
         positions -= _positions_before_the_first(model)
@@ -125,7 +127,7 @@ def _longest(model: nn.Module, asked: int | None, around: int) -> int | None:
 
 
 def _positions_before_the_first(model: nn.Module) -> int:
-    """Rows of a table of positions that no input has: those up to the one of padding (RoBERTa)."""
+    """Rows of a position table that no input uses: those up to padding's (RoBERTa)."""
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
             return 0 if module.padding_idx is None else module.padding_idx + 1
@@ -135,7 +137,7 @@ def _positions_before_the_first(model: nn.Module) -> int:
 def _pooling(location: Location) -> Pooling:
     """Pooling in the settings of sentence-transformers; without any, the mean.
 
-    Raises: DataError if they name what is not known here.
+    Raises: DataError if they name an unknown way of pooling.
     """
     sentences = _read(location, SENTENCE_SETTINGS)
     longest = sentences.get("max_seq_length")
@@ -174,7 +176,7 @@ def _how(location: Location, settings: dict[str, Any]) -> Literal["mean", "cls",
 
 
 def _read(location: Location, name: str) -> Any:
-    """Settings in a file of the folder; where it is missing, none."""
+    """Settings in a file of the folder; empty if it is missing."""
     path = Path(location.folder, name)
     if not path.parent.resolve().is_relative_to(location.folder.resolve()):
         raise DataError(f"{location.spec} names settings that lie outside of it ({name}, in {MODULES}).")

@@ -1,4 +1,4 @@
-"""An encoder-decoder of transformers, taken apart into the vocabulary and the two sides of a model that translates."""
+"""An encoder-decoder of transformers, split into the vocabulary and the two sides of a translation model."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -26,13 +26,13 @@ from stages.pretrained.location import Location
 from stages.pretrained.tokenizer import ids_of, vocabulary_of
 
 MULTILINGUAL = ("m2m_100", "mbart", "nllb-moe")
-"""Kinds of models that are given the languages of both sides as tokens."""
+"""Model types that take the languages of both sides as tokens."""
 SOURCES, TARGETS = ((9, 4), (5, 7))
-"""Lengths of the sentences that scores are compared on: one is padded."""
+"""Lengths of the sentences for comparing scores: one is padded."""
 
 
 class Languages(NamedTuple):
-    """How a pretrained model is asked for a translation."""
+    """Languages, or task prefix, that a pretrained model needs for a translation."""
 
     source: str | None = None
     """The source's language, as the tokenizer spells it (deu_Latn, de_DE, or de for __de__)."""
@@ -49,7 +49,7 @@ def describe_encoder_decoder(
 ) -> HuggingFaceEncoderDecoderConfig:
     """The settings of an encoder-decoder, found without reading its weights.
 
-    Raises: DataError if it cannot be read here; UsageError for languages that it does not know, or lacks.
+    Raises: DataError if it is not supported; UsageError for unknown or missing languages.
     """
     prefix, target = _prompts(location, settings, languages)
     with reading(location, "model"):
@@ -82,9 +82,9 @@ def describe_encoder_decoder(
 
 
 def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecoderConfig) -> dict[str, Tensor]:
-    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
+    """The weights by their names in a `LanguageModel`, in their stored precision.
 
-    Raises: DataError if some are missing, no numbers, or give other scores than transformers'.
+    Raises: DataError if weights are missing or not finite, or if scores differ from those of transformers.
     """
     model, dtype, missing = load(location, TRANSLATES)
     require_all(location, missing)
@@ -103,7 +103,7 @@ def encoder_decoder_weights(location: Location, config: HuggingFaceEncoderDecode
 
 
 def _prompts(location: Location, settings: Any, languages: Languages) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Tokens before every source, and those behind the first input of every target."""
+    """Tokens before every source, and tokens after the first input of every target."""
     if settings.model_type in MULTILINGUAL and None in (languages.source, languages.target):
         raise UsageError(
             f"{location.spec} translates between many languages: name both with --source-language and "
@@ -125,7 +125,7 @@ def _language(location: Location, name: str) -> int:
 
 
 def _start(model: Any) -> int | None:
-    """The token that the decoder reads first."""
+    """The first input of the decoder."""
     for settings in (model.config, model.generation_config):
         found = getattr(settings, "decoder_start_token_id", None)
         if found is not None:
@@ -139,7 +139,7 @@ def _layers(settings: Any) -> int:
 
 
 class _Scored(NamedTuple):
-    """Log-probabilities by transformers, [B, L, V], behind each input of some targets."""
+    """Log-probabilities by transformers, [B, L, V], after each input of some targets."""
 
     source: Tensor
     mask: Tensor
@@ -151,7 +151,7 @@ class _Scored(NamedTuple):
 def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
     rows, types, random = len(SOURCES), model.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     source, target = (torch.randint(types, (rows, max(lengths)), generator=random) for lengths in (SOURCES, TARGETS))
-    # One sentence is padded, so that a mask that is read wrongly shows.
+    # One sentence is padded, to reveal errors in reading the mask.
     mask = torch.arange(max(SOURCES)) < torch.tensor(SOURCES)[:, None]
     prefixes = (config.source_prefix, config.prompt)
     before, prompt = (torch.tensor(one, dtype=torch.long).expand(rows, -1) for one in prefixes)
@@ -165,8 +165,8 @@ def _scores(model: Any, config: HuggingFaceEncoderDecoderConfig) -> _Scored:
 
 @torch.no_grad()
 def _difference(model: LanguageModel, wanted: _Scored) -> float:
-    """Nats between log-probabilities of a model and those of transformers."""
-    first = torch.zeros_like(wanted.targets[:, :1])  # any: the prompt replaces it
+    """Largest difference, in nats, between log-probabilities of a model and those of transformers."""
+    first = torch.zeros_like(wanted.targets[:, :1])  # any token: the prompt replaces it
     inputs = torch.cat((first, wanted.targets), 1)
     found = model.log_probs(model.encode(inputs, source=wanted.source, source_mask=wanted.mask).hidden.flatten(0, 1))
     return float((found - wanted.log_probs.flatten(0, 1)).abs().max())

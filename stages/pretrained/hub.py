@@ -1,4 +1,4 @@
-"""Fetching a repository of the Hugging Face hub into that library's own cache."""
+"""Fetches a repository of the Hugging Face hub into the cache of the hub's library."""
 
 import re
 import sys
@@ -18,15 +18,14 @@ def require_extra() -> None:
 
 
 def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
-    """The folder with those files of `NAME[@REVISION]` that are there; pickles are never asked for.
+    """Folder with the requested files of `NAME[@REVISION]`, as far as they exist; pickles are never requested.
 
-    Without a network what the cache holds is taken.
+    Without a network, the cache is used.
 
     Args:
         files: names, or patterns of them.
-        commit: that the revision was resolved to before; None: it is asked for.
-    Raises: DataError if there is no such repository, none of the files is in it, it needs a permission, or cannot be
-        reached.
+        commit: the commit that the revision was resolved to before; None: the hub resolves it.
+    Raises: DataError if the repository does not exist, has none of the files, needs permission, or cannot be reached.
     """
     require_extra()
     from huggingface_hub import logging, snapshot_download
@@ -50,12 +49,12 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
 
 @contextmanager
 def hub_errors(spec: str, by_hand: str) -> Iterator[None]:
-    """Turns errors of the hub's library, which may be of any kind, into messages for people.
+    """Turn errors of the hub's library, which may be of any class, into messages for users.
 
     Args:
-        spec: what is asked for, as the user names it.
-        by_hand: what to do where there is no network.
-    Raises: DataError if there is no such repository, it needs a permission, or cannot be reached.
+        spec: the user's name for the repository.
+        by_hand: advice for use without a network.
+    Raises: DataError if the repository does not exist, needs permission, or cannot be reached.
     """
     try:
         yield
@@ -93,5 +92,5 @@ def _among(chain: list[BaseException], kind: type[BaseException]) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    # what the library puts before another error
+    # the library's prefix before another error
     return re.sub(r"^Got: (\w+: )?", "", first_line(error).rstrip(".:")[:200])

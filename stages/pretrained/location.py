@@ -1,4 +1,4 @@
-"""Where a pretrained model or tokenizer lies: a folder, a GGUF file, or a repository of the Hugging Face hub."""
+"""Location of a pretrained model or tokenizer: a folder, a GGUF file, or a repository of the Hugging Face hub."""
 
 import hashlib
 import json
@@ -21,46 +21,46 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "config.json",
 )
-"""Files that define how text becomes ids; `config.json`, since it may name the kind of tokenizer."""
+"""Files that define the tokenizer; `config.json` is included because it may name the tokenizer's class."""
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-"""All weights in one file, or a file that says which files hold them."""
+"""The file of all weights, and the index of weights in several files."""
 ADAPTER = "adapter_config.json"
-"""Beside the weights of an adapter, which transformers would put on top of a model that may lie anywhere."""
+"""Settings of an adapter, which transformers would apply to a base model that may be anywhere."""
 MODULES, SENTENCE_SETTINGS = "modules.json", "sentence_bert_config.json"
-"""Files of sentence-transformers: how an encoder pools hidden states, and how long texts may be."""
+"""Files of sentence-transformers with the pooling of hidden states and the maximum length of texts."""
 SETTINGS = (*TOKENIZER_FILES, INDEX, ADAPTER, MODULES, SENTENCE_SETTINGS, "*_Pooling/config.json")
-"""All that is read of a repository but the weights."""
+"""All files that are read of a repository, except the weights."""
 REDIRECTS = ("transformers_weights", "configuration_files")
-"""Settings of `config.json` that make transformers read other files than those that are hashed."""
+"""Settings of `config.json` that make transformers read files that are not hashed."""
 UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-"""Weights as pickles, which run code when they are read."""
+"""Endings of weights stored as pickles, which run code when read."""
 
 
 def names_tokenizer(text: str) -> bool:
-    """Whether a text names a tokenizer that is there, in an artifact, a file or a model, rather than a kind of one."""
+    """Whether a text names an existing tokenizer, in an artifact, a file or a model, instead of a kind of tokenizer."""
     return text not in TOKENIZERS and ("/" in text or text.endswith(".json") or is_location(text))
 
 
 @dataclass(frozen=True)
 class Location:
-    """Files on this machine."""
+    """Files of a pretrained model or tokenizer on this machine."""
 
     spec: str
-    """As the user names it."""
+    """The user's name for it."""
     folder: Path
     gguf: str | None = None
-    """Name of the one file that holds everything; None: files of their own for weights, settings and tokenizer."""
+    """Name of the one file that holds everything; None: separate files for weights, settings and tokenizer."""
 
     def files(self, names: tuple[str, ...]) -> list[Path]:
-        """Paths of those files that are there; of a GGUF file itself."""
+        """Paths of the named files that exist; for GGUF, the path of the file itself."""
         if self.gguf is not None:
             return [self.folder / self.gguf]
         return [self.folder / name for name in names if (self.folder / name).is_file()]
 
     def weights(self) -> list[Path]:
-        """The settings and the safetensors of a model.
+        """The files of a model's settings and weights (safetensors).
 
-        Raises: DataError if there is no model, or not all of its weights as safetensors.
+        Raises: DataError if there is no model, or some of its weights are not safetensors.
         """
         if self.gguf is not None:
             return [self.folder / self.gguf]
@@ -75,9 +75,9 @@ class Location:
         return self.files(("config.json", INDEX, *names))
 
     def weight_names(self) -> list[str]:
-        """Names of the files of weights, there or not.
+        """Names of the files of weights, which may be missing.
 
-        Raises: DataError if there is no model, or an adapter of one.
+        Raises: DataError if there is no model, or only an adapter.
         """
         if (self.folder / ADAPTER).is_file():
             raise DataError(
@@ -96,7 +96,7 @@ class Location:
         return sorted(set(names))
 
     def _instead(self) -> str:
-        """Describe what is there instead of weights, with advice."""
+        """Describe the files found instead of weights, with advice."""
         others = sorted(
             file.name for file in self.folder.iterdir() if file.suffix in (*UNSAFE, ".safetensors", ".gguf")
         )
@@ -112,11 +112,11 @@ class Location:
 
     @property
     def has_tokenizer(self) -> bool:
-        """Whether there is one that can be read."""
+        """Whether there is a readable tokenizer."""
         return bool(self.files(("tokenizer.json",)))
 
     def require_tokenizer(self) -> None:
-        """Raises: DataError if there is no tokenizer that can be read."""
+        """Raises: DataError if there is no readable tokenizer."""
         if not any(self.folder.iterdir()):
             raise DataError(f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model.")
         if not self.has_tokenizer:
@@ -129,28 +129,28 @@ class Location:
 
     @contextmanager
     def isolated(self, files: Sequence[Path]) -> Iterator[str]:
-        """A temporary folder with links to these files alone: transformers reads whatever else it finds in a folder.
+        """A temporary folder with links to these files only, because transformers reads any other files in a folder.
 
-        So nothing is read that the id of an imported model does not cover.
+        So the id of an imported model covers everything that is read.
         """
         with TemporaryDirectory(prefix="memlm-") as folder:
-            # Links, since weights have gigabytes.
+            # Links, because weights take gigabytes.
             for file in files:
                 Path(folder, file.name).symlink_to(file.resolve())
             yield folder
 
     def loading(self) -> dict[str, Any]:
-        """How transformers is to read it: from these files alone, and never running what it finds there."""
+        """Arguments for transformers: read only these files, and never run code in them."""
         found: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         return found if self.gguf is None else found | {"gguf_file": self.gguf}
 
 
 def locate(spec: str, *, weights: bool = True) -> Location:
-    """The files that a user names: `FOLDER`, `FILE.gguf` or `hf:NAME[@REVISION]`.
+    """Location of the files of `FOLDER`, `FILE.gguf` or `hf:NAME[@REVISION]`.
 
     Args:
-        weights: are to be fetched, too; False: a tokenizer is all that is wanted.
-    Raises: DataError if they are not there, or want code of their own to be run.
+        weights: whether to fetch weights, too; False: only the tokenizer.
+    Raises: DataError if files are missing, or require running their own code.
     """
     if spec.startswith(HUB):
         from stages.pretrained.hub import fetch
@@ -169,9 +169,9 @@ def locate(spec: str, *, weights: bool = True) -> Location:
 
 
 def is_location(spec: str) -> bool:
-    """Whether a name is one of a pretrained tokenizer rather than of a `tokenizer.json` or of an artifact.
+    """Whether a name is that of a pretrained tokenizer, not of a `tokenizer.json` or an artifact.
 
-    A folder is one, with a tokenizer or without, unless it is an artifact's or is called as one of the store may be.
+    A folder counts as one, with or without a tokenizer, unless it is an artifact or could be an artifact's name.
     """
     path = Path(spec)
     own = (path / "tokenizer.json").is_file() or (path.is_dir() and split_reference(spec) is None)
@@ -179,14 +179,14 @@ def is_location(spec: str) -> bool:
 
 
 def location_of(file: Path) -> Location:
-    """Where a file lies that `Location` gave."""
+    """Location of a file returned by `Location`."""
     if file.suffix == ".gguf":
         return Location(str(file), file.parent, file.name)
     return Location(str(file.parent), file.parent)
 
 
 def packing(location: Location) -> str | None:
-    """How weights were quantized (gptq, awq), as the settings of a folder say; None: they do not."""
+    """Quantization of the weights (gptq, awq) by the settings of a folder; None: not stated."""
     for file in location.files(("config.json",)) if location.gguf is None else ():
         settings = _json_object(file).get("quantization_config")
         return str(settings.get("quant_method", "?")) if isinstance(settings, dict) else None
@@ -226,12 +226,12 @@ def _checked(location: Location) -> Location:
 
 
 def _is_safetensors(name: Any) -> bool:
-    """Whether a name is that of safetensors in the same folder: transformers opens pickles where an index has them."""
+    """Whether a name is that of safetensors in the same folder; transformers would open pickles listed in an index."""
     return isinstance(name, str) and Path(name).name == name and name.endswith(".safetensors")
 
 
 def _json_object(file: Path) -> dict[str, Any]:
-    """Raises: DataError for a file that holds none."""
+    """The JSON object in a file. Raises: DataError if it holds none."""
     try:
         found = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:

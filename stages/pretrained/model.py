@@ -1,4 +1,4 @@
-"""A model of transformers, taken apart into the vocabulary and the blocks of a model of memlm; and its size."""
+"""A model of transformers, split into the vocabulary and the blocks of a memlm model, and its size."""
 
 from typing import Any, NamedTuple
 
@@ -37,10 +37,10 @@ def describe(location: Location, prefix: int | None, languages: Languages = NO_L
     """The settings of a model, found without reading its weights.
 
     Args:
-        prefix: the token that its tokenizer puts before a text; None: none.
-        languages: how it is asked for a translation.
-    Raises: DataError if it is no causal model, encoder or encoder-decoder that can be read here; UsageError for
-        languages that it does not take.
+        prefix: the token that its tokenizer adds before a text; None: none.
+        languages: languages, or task, of a translation.
+    Raises: DataError if it is no supported causal model, encoder or encoder-decoder; UsageError for languages that it
+        does not take.
     """
     settings = read_settings(location)
     if getattr(settings, "is_encoder_decoder", False):
@@ -51,16 +51,16 @@ def describe(location: Location, prefix: int | None, languages: Languages = NO_L
 
 
 def read_weights(location: Location, config: Imported) -> dict[str, Tensor]:
-    """The weights by the names that a `LanguageModel` has, in the precision in which they lie there.
+    """The weights by their names in a `LanguageModel`, in their stored precision.
 
-    Raises: DataError if some are missing or no numbers, or if their scores are not those of transformers.
+    Raises: DataError if weights are missing or not finite, or if scores differ from those of transformers.
     """
     if isinstance(config, TextEncoderConfig):
         return encoder_weights(location, config)
     if isinstance(config, HuggingFaceEncoderDecoderConfig):
         return encoder_decoder_weights(location, config)
     causal, dtype, missing = load(location, CAUSAL)
-    # Seen by its scores, not by its settings: a causal class may hold an encoder.
+    # Checked by scores, not by settings: a causal class may contain an encoder.
     if reads_ahead(causal):
         raise DataError(
             f"{location.spec} ({causal.config.model_type}) reads tokens behind the one that it scores, so no "
@@ -96,13 +96,13 @@ def _describe(location: Location, settings: Any, prefix: int | None) -> HuggingF
 
 
 def _last_ffn(causal: Any, width: int) -> str | None:
-    """The module whose input is g; None where that is of another width than f (OPT-350m)."""
+    """Name of the module whose input is g; None if g differs from f in width (OPT-350m)."""
     inside = causal.config.hidden_size
     return last_feed_forward(causal.base_model, causal.config.num_hidden_layers) if inside == width else None
 
 
 def _tables(causal: Any, config: HuggingFaceConfig, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Both sides of the vocabulary: one table in its own precision, or two in float32."""
+    """Weights of both sides of the vocabulary: one table in its own precision, or two in float32."""
     table, head = causal.get_input_embeddings().weight.detach(), causal.get_output_embeddings()
     if config.tied:
         tables = {"vocabulary.embedding": table.to(dtype).clone()}
@@ -124,18 +124,18 @@ TABLES = ("vocabulary.embedding", "vocabulary.output")
 
 
 class ModelSize(NamedTuple):
-    """Size of a model as it is stored."""
+    """Sizes of a model in the store, and while it is read."""
 
     parameters: int
     bytes: int
     memory: int
-    """Least memory that reading it takes, in bytes: transformers' model in float32, and the weights as they are stored.
-    While scores are compared, a copy of these in float32 comes on top."""
+    """Minimum memory for reading it, in bytes: transformers' model in float32, and the stored weights. The comparison
+    of scores takes another copy of these in float32."""
 
 
 def model_size(location: Location, config: Imported) -> ModelSize:
-    """The size of what `read_weights` gives, by its settings and the types of its weights alone."""
-    # Shapes alone: the model may not fit, and its size is asked for to find that out.
+    """Size of the result of `read_weights`, computed only from settings and types of weights."""
+    # Only shapes: the size is needed to find out whether the model fits into memory.
     weights = unfilled_model(config).state_dict()
     dtype = _stored_type(location, config)
     kept = {name: FULL if name in TABLES and not config.tied else dtype for name in weights}
@@ -146,7 +146,7 @@ def model_size(location: Location, config: Imported) -> ModelSize:
 
 
 def _stored_type(location: Location, config: Imported) -> torch.dtype:
-    """Resolve `dtype="auto"` of transformers: the type in the settings, else that of the first weights."""
+    """Resolve `dtype="auto"` like transformers: the type in the settings, else that of the first weights."""
     named = config.architecture.get("dtype")
     if named is None and location.gguf is None:
         named = _first_type(location)

@@ -9,16 +9,16 @@ from stages.pretrained.location import TOKENIZER_FILES, Location
 from stages.text.huggingface import PretrainedTokenizer, SpecialTokens, load_tokenizer
 
 USUAL_END = "<|endoftext|>"
-"""Usual end of a text, for models whose `eos` ends a turn of a dialogue."""
+"""Usual end of a text, preferred because the `eos` of some models ends a turn of a dialogue."""
 
 
 def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
     """The tokenizer of a folder or of a GGUF file.
 
     Args:
-        eos: the token that ends a document; None: `<|endoftext|>` where there is one, else the tokenizer's own, or
-            what it puts between sentences ([SEP]).
-    Raises: DataError if there is none that can be written as JSON; UsageError if it has no such token.
+        eos: the token that ends a document; None: `<|endoftext|>` if it exists, else the tokenizer's own, or its
+            separator of sentences ([SEP]).
+    Raises: DataError if there is no tokenizer that can be written as JSON; UsageError if it lacks the token.
     """
     with reading(location, "tokenizer"):
         found = _load(location)
@@ -27,7 +27,7 @@ def read_tokenizer(location: Location, eos: str | None) -> PretrainedTokenizer:
 
 
 def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bool:
-    """Whether a `tokenizer.json` that memlm wrote is the tokenizer of a model; True where that comes without one."""
+    """Whether a `tokenizer.json` of memlm equals the tokenizer of a model; True if the model has none."""
     if not location.has_tokenizer:
         return True
     with reading(location, "tokenizer"):
@@ -37,7 +37,7 @@ def same_tokenizer(location: Location, special: SpecialTokens, file: Path) -> bo
 
 
 def tokens_around(location: Location) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The tokens that a tokenizer puts before and behind a text ([CLS] and [SEP]).
+    """The tokens that a tokenizer adds before and after a text ([CLS] and [SEP]).
 
     Raises: DataError if there is no tokenizer.
     """
@@ -66,7 +66,7 @@ def _load(location: Location) -> Any:
 
     location.require_tokenizer()
     if location.gguf is None:
-        load_tokenizer(location.folder / "tokenizer.json")  # which says what is wrong with a file, if it is the file
+        load_tokenizer(location.folder / "tokenizer.json")  # raises a clear error if the file itself is faulty
     with location.isolated(location.files(TOKENIZER_FILES)) as folder:
         found: Any = AutoTokenizer.from_pretrained(folder, **location.loading())
     if not found.is_fast:
@@ -75,7 +75,7 @@ def _load(location: Location) -> Any:
 
 
 def _special_tokens(found: Any, location: Location, eos: str | None) -> SpecialTokens:
-    """Tokens that end documents, begin a split, and stand before every window."""
+    """Tokens that end documents, begin a split, and precede every window."""
     end = _end(found, location, eos)
     written = found("a").input_ids
     begins = found.bos_token_id is not None and written[:1] == [found.bos_token_id]

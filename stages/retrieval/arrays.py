@@ -1,4 +1,4 @@
-"""Datastores and indexes over arrays, with or without a store. Free of torch as long as nothing is searched."""
+"""Datastores and indexes over arrays, with or without a store. Free of torch until a search."""
 
 from collections.abc import Iterator
 from functools import cached_property

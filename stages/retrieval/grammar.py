@@ -1,4 +1,4 @@
-"""The text after `--memory`, `SOURCES[:key=value,…]` -> readings; and the names of the papers. Free of torch.
+"""Parsing of `--memory SOURCES[:key=value,…]` into readings; and the papers' names for them. Free of torch.
 
 >>> parse_phrase("long+local:size=50,lambda=.1")
 Phrase(sources=('local', 'long'), settings={'size': '50', 'lambda': '.1'})
@@ -31,7 +31,7 @@ LONG_SIZES = "128/256/512/1024/2048/4096/8192/12288"
 """Positions back that TRIME is tuned over, up to its best number on WikiText-103 (Zhong et al. 2022, Table 9)."""
 
 TRAINED = "similarity=scaled-dot,reader=joint,temperature=tune"
-"""How models trained with memory read it: as in training, but for τ."""
+"""Readings of models trained with memory: as in training, except for τ."""
 
 KNN = ("external:temperature=tune,lambda=tune",)
 NAMED = {
@@ -47,14 +47,14 @@ NAMED = {
         "external:similarity=dot,temperature=tune,lambda=tune",
     ),
 }
-"""Rows of the papers' tables that have a name of their own, as readings on top of each other.
+"""Named methods of the papers' tables, as readings on top of each other.
 
-`knn-mt` is `knn-lm` of a model that translates.
+`knn-mt` is `knn-lm` for a translation model.
 """
 
 
 class Phrase(NamedTuple):
-    """One reading as it was typed: sources in the order of `SOURCES`, values still text."""
+    """One reading as typed: sources in the order of `SOURCES`, values still text."""
 
     sources: tuple[str, ...]
     settings: dict[str, str]
@@ -65,7 +65,7 @@ class Phrase(NamedTuple):
 
 
 def owners() -> dict[str, list[str]]:
-    """Keys that only some sources or readers understand -> these."""
+    """Keys that only some sources or readers have -> those sources and readers."""
     found: dict[str, list[str]] = {}
     for registry in (READERS, SOURCES):
         for name in registry.names():
@@ -75,13 +75,13 @@ def owners() -> dict[str, list[str]]:
 
 
 def parse_phrase(spec: str) -> Phrase:
-    """Parse a reading that is written out.
+    """Parse a reading that is spelled out.
 
     Raises: UsageError that names the text and what is wrong with it: unknown names (the nearest
         known one is suggested), keys that belong elsewhere.
     """
     head, _, tail = spec.partition(":")
-    import_outside()  # whose keys are legal, too
+    import_outside()  # plugins' keys are legal, too
     owned = owners()
     sources, settings = tuple(head.split("+")), dict(_settings(spec, tail, ("reader", *Comparison.names(), *owned)))
     for source in sources:
@@ -100,7 +100,7 @@ def parse_phrase(spec: str) -> Phrase:
 
 
 def parse_reading(spec: str) -> Reading:
-    """The reading that a text describes; the names of rows are for `parse_readings`.
+    """The reading that a text describes; `parse_readings` also takes the papers' names.
 
     Raises: UsageError that names the text and what is wrong with it.
 
@@ -123,7 +123,8 @@ def parse_reading(spec: str) -> Reading:
 
 @cache
 def parse_readings(specs: tuple[str, ...]) -> tuple[Reading, ...]:
-    """The readings of several `--memory` options, in order; `none` is the plain model, a name its readings.
+    """The readings of several `--memory` options, in order; `none` is the plain model, and a name stands for its
+    readings.
 
     Raises: UsageError as `parse_reading`, for `none` beside another reading, for a joint
         reading that is not the first: it needs the vocabulary's scores as the model gives them, for
@@ -158,7 +159,7 @@ Kind = tuple[tuple[str, ...], str]
 
 
 def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
-    """Name in the papers of a reading of these sources by this reader; else the sources.
+    """The papers' name for a reading of these sources by this reader; else the sources.
 
     Args:
         trained: whether the model was trained with memory.
@@ -171,13 +172,13 @@ def row_name(sources: tuple[str, ...], reader: str, trained: bool) -> str:
 
 
 def reading_name(reading: Reading, trained: bool) -> str:
-    """As `row_name`, of a reading; a cache that is blind to what keys say has a name of its own."""
+    """Same as `row_name` for a reading; a cache that ignores the keys has its own name."""
     name = row_name(reading.sources, reading.reader, trained)
     return name.replace("neural-cache", "unigram-cache") if reading.theta == (0.0,) else name
 
 
 def composition_name(kinds: Sequence[Kind], trained: bool) -> str | None:
-    """Name in the papers of readings of these kinds on top of each other; None: they have none.
+    """The papers' name for readings of these kinds on top of each other; None: they have none.
 
     Args:
         trained: whether the model was trained with memory; only then are rows called after methods that train with it.
@@ -210,7 +211,7 @@ def shortest(reading: Reading) -> str:
 
 
 def _require_few_points(reading: Reading) -> None:
-    """Raises: UsageError for a grid whose sums nobody lives to see."""
+    """Raises: UsageError for a grid with too many points to compute."""
     numbers = {name: reading.value(name) for name in reading.tunable}
     counts = {name: len(values) for name, values in numbers.items() if isinstance(values, tuple)}
     if prod(counts.values()) > LARGEST_GRID:
@@ -224,7 +225,7 @@ def _require_few_points(reading: Reading) -> None:
 def _checked(phrase: Phrase) -> Reading:
     """A reading, with temperature `tune` if its weight is left open and neither τ nor θ is given.
 
-    The best weight depends on the temperature: at τ = 1 the nearest neighbour of most models takes nearly all.
+    The best weight depends on the temperature: at τ = 1 the nearest neighbour takes nearly all weight in most models.
     """
 
     def parsed(keys: type[K]) -> K:
@@ -259,7 +260,7 @@ def _settings(spec: str, tail: str, known: Sequence[str]) -> Iterator[tuple[str,
 
 
 def _require_source(spec: str, name: str) -> None:
-    """Refuse what is no source; of the names of rows, which stand alone, say what they stand for."""
+    """Refuse unknown sources; for the papers' names, which must stand alone, say what they stand for."""
     if name in SOURCES:
         return
     if name in NAMED:
@@ -272,7 +273,7 @@ def _require_source(spec: str, name: str) -> None:
 
 
 def _suggestion(spec: str) -> str:
-    """Write out a row's name with keys of its own; empty where it stands for several readings."""
+    """Spell out a paper's name, with its keys, as a reading; empty if it stands for several readings."""
     name, _, tail = spec.partition(":")
     if len(NAMED[name]) != 1 or not tail:
         return ""
@@ -282,7 +283,7 @@ def _suggestion(spec: str) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, in a sentence."""
+    """The first error of a validation, in a sentence."""
     first = error.errors()[0]
     place = next((str(part) for part in first["loc"]), "")
     reason = first["msg"].removeprefix("Value error, ").rstrip(".")

@@ -42,13 +42,13 @@ class ReadingGrid:
     off: float | None = None
     """The weight at which memory changes nothing; None: there is none."""
     tries_off: bool = False
-    """Whether that weight is tried, too; it is none of `weights`."""
+    """Whether that weight is tried, too; it is not among `weights`."""
     shown: tuple[float | None, ...] = ()
-    """The scales as users count them, τ or θ; an infinite τ is None. Empty: as they are."""
+    """The scales as users give them, τ or θ; an infinite τ is None. Empty: same as `scales`."""
 
     @property
     def tried(self) -> tuple[float, ...]:
-        """All weights that are tried: that at which memory changes nothing is the last, so that it must be better."""
+        """All weights that are tried. The one that switches memory off is last, so that it must be strictly better."""
         return self.weights if self.off is None or not self.tries_off else (*self.weights, self.off)
 
     def at_temperature(self, temperature: float) -> "ReadingGrid":
@@ -56,7 +56,7 @@ class ReadingGrid:
         return replace(self, scales=(1 / temperature,), shown=(temperature,))
 
     def shown_scale(self, scale: float) -> float | None:
-        """A scale as users count it."""
+        """A scale as users give it, τ or θ; None for an infinite τ."""
         return (self.shown or self.scales)[self.scales.index(scale)]
 
     @property
@@ -64,7 +64,7 @@ class ReadingGrid:
         return len(self.scales), len(self.cutoffs), len(self.tried)
 
     def is_off(self, weight: float) -> bool:
-        """Whether memory read with a weight changes nothing, whatever the scale and the cut-off."""
+        """Whether memory with this weight changes nothing, for any scale and cut-off."""
         return self.off is not None and weight == self.off
 
     def read_tried(self, log_p: Tensor, log_z: Tensor, memory: LogSums) -> Tensor:
@@ -79,7 +79,7 @@ class ReadingGrid:
 
 
 def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: tuple[int, ...]) -> ReadingGrid:
-    """The grid of a completed reading: numbers as given, defaults where they are to be tuned."""
+    """The grid of a completed reading: given numbers, and default grids for those to tune."""
     weights = reading.with_tuned_weight().weight if reading.per_context else reading.weight
     assert isinstance(weights, tuple), "λ and α are spelled out when a reading is completed"
     weight = reading.tunable[reading.weight_name]
@@ -90,7 +90,7 @@ def reading_grid(reading: Reading, default_scales: tuple[float, ...], cutoffs: t
         cutoffs=cutoffs,
         weights=weights,
         off=weight.off,
-        # beside a list that was typed nothing is tried, and a weight of each context starts from one that is read
+        # a typed list is tried as it is; weights for each context start from a weight that is not off
         tries_off=reading.weight == weight.grid,
         shown=_shown(reading, scales),
     )
@@ -108,7 +108,7 @@ def _scales(reading: Reading, default: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _shown(reading: Reading, scales: Sequence[float]) -> tuple[float | None, ...]:
-    """Factors of scores as users count them, without the digits that inverting costs; an infinite τ is None."""
+    """Factors of scores as users give them, without rounding errors of 1/x; an infinite τ is None."""
     if isinstance(reading.temperature, tuple):
         return tuple(float(f"{temperature:.10g}") for temperature in reading.temperature)
     if reading.theta is not None:
@@ -119,8 +119,8 @@ def _shown(reading: Reading, scales: Sequence[float]) -> tuple[float | None, ...
 def score_spread(scores: Tensor, similarity: str) -> float:
     """Unit of temperatures: the size of the scores of a sample, [n, k], best first.
 
-    For `l2` the median distance to the k-th neighbour, else the median of how far its score lies
-    below the best; 1 if that is not positive.
+    For `l2` the median distance to the k-th neighbour, else the median difference between the best score and the k-th;
+    1 if that is not positive.
 
     >>> scores = torch.tensor([[-1.0, -2.0, -4.0]])
     >>> score_spread(scores, "dot"), score_spread(scores, "l2")
@@ -131,14 +131,14 @@ def score_spread(scores: Tensor, similarity: str) -> float:
 
 
 def positive_median(spread: Tensor) -> float:
-    """Median of the numbers [n] that are finite, as of positions that retrieve something; 1 if it is not positive."""
+    """Median of the finite numbers in [n], which belong to positions that retrieve something; 1 if not positive."""
     spread = spread[spread.isfinite()]
     median = float(spread.median()) if len(spread) else 0.0
     return median if median > 0 else 1.0
 
 
 class Best(NamedTuple):
-    """The best point of a grid, for each number with three or more values if it lies inside, and its indices."""
+    """The best point of a grid, whether each of its numbers lies inside the grid, and its indices."""
 
     points: tuple[Point, ...]
     interior: tuple[dict[str, bool], ...]
@@ -146,7 +146,7 @@ class Best(NamedTuple):
 
 
 def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[Sequence[int]]) -> Best:
-    """The point with the smallest sum, the first of equals; sums that are no number count as infinite.
+    """The point with the smallest sum; ties go to the first, and NaN counts as infinite.
 
     Args:
         nll: as `grid_nll` gives it, summed over a split.
@@ -156,7 +156,7 @@ def best_point(nll: np.ndarray, grids: Sequence[ReadingGrid], allowed: Sequence[
     >>> best_point(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)]).points
     (Point(cutoff=4, scale=0.5, weight=0.1),)
     """
-    # argmin would take the first number that is none
+    # argmin would return the first NaN
     masked = np.where(np.isnan(nll), np.inf, nll)
     for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
         refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
@@ -176,10 +176,10 @@ def best_at(index: Sequence[int], grids: Sequence[ReadingGrid], allowed: Sequenc
 
 
 def _interior(grid: ReadingGrid, index: Sequence[int], allowed: Sequence[int]) -> dict[str, bool]:
-    """For each of scale, cut-off and weight with an inside: whether the best is not at the grid's edge.
+    """Whether the best scale, cut-off and weight lie inside the grid, for those with at least three values.
 
-    A factor of 0 and a cut-off of 1 are no edge: there is nothing below them. Where no memory is read, nothing has
-    an edge: all scales and cut-offs are as good.
+    A factor of 0 and a cut-off of 1 are no edge, as nothing lies below them. If memory is off, nothing has an edge: all
+    scales and cut-offs are equally good.
     """
     scale, cutoff, weight = index
     if grid.is_off(grid.tried[weight]):
@@ -191,7 +191,7 @@ def _interior(grid: ReadingGrid, index: Sequence[int], allowed: Sequence[int]) -
 
 
 def _inside(values: Sequence[float], best: float, lowest: float | None = None) -> bool | None:
-    """Whether the best of ordered values is neither the first nor the last; the lowest that is legal is no edge.
+    """Whether the best of ordered values is neither first nor last; the `lowest` legal value is no edge.
 
     None where there are fewer than three.
     """

@@ -1,4 +1,4 @@
-"""Every number that a reading may have, as sources and readers declare it, and the words of tables. Free of torch."""
+"""Hyperparameters of readings, as sources and readers declare them, and their names in tables. Free of torch."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from stages.retrieval.sources import SOURCES
 
 
 def amounts() -> dict[str, Hyperparameter]:
-    """Hyperparameters that say how much of a source is read."""
+    """Hyperparameters for the amount that is read of a source."""
     sources = map(SOURCES.settings, SOURCES.names())
     return {name: number for source in sources for name, number in source.hyperparameters().items()}
 
 
 def hyperparameters() -> dict[str, Hyperparameter]:
-    """All, by the names that reports use, in the order of tables: how much is read, how sharply, with which weight."""
+    """All hyperparameters by their names in reports, in the order of tables: amount, scale, weight."""
     sources = map(SOURCES.settings, SOURCES.names())
     reported = {name: number for source in sources for name, number in source.reported.items()}
     return amounts() | reported | settable()
@@ -32,7 +32,7 @@ def settable() -> dict[str, Hyperparameter]:
 
 
 def memory_words(readings: Iterable[Sequence[str]]) -> list[str]:
-    """A word for the sources of each reading: `datastore`, `cache`; numbered where two are alike.
+    """Short name of each reading's sources: `datastore`, `cache`; numbered if two are the same.
 
     >>> memory_words([["external"], ["long"]]), memory_words([["local", "long"], ["long"], ["long"]])
     (['datastore', 'cache'], ['window+cache', 'cache 1', 'cache 2'])
@@ -51,10 +51,10 @@ def switched_off(memory: Mapping[str, Any]) -> bool:
 
 
 def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None) -> str:
-    """A number of a reading of a report; of a cache that is larger than what was scored, what it comes to.
+    """Text of a number of a report's reading; a cache larger than the scored split also gives its true size.
 
     Args:
-        split_tokens: of the split that was scored; None: not known.
+        split_tokens: tokens of the scored split; None: not known.
 
     >>> number_words({"size": 16_000}, "size", 9_000), number_words({"size": 2_000}, "size", 9_000)
     ('16,000, all 9,000 of the split', '2,000')
@@ -64,7 +64,7 @@ def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None)
 
 
 def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A reading of a report; of one that is switched off without numbers that were tuned, as all are as good.
+    """A reading of a report; if it is switched off, without its tuned numbers, since all are equally good.
 
     >>> that_matter({"sources": ["long"], "size": 50, "theta": 0.0, "lambda": 0.0, "tuned": ["lambda", "size"]})
     {'sources': ['long'], 'theta': 0.0, 'lambda': 0.0, 'tuned': ['lambda']}

@@ -1,10 +1,10 @@
-"""Where a scored token's neighbours come from: stored neighbours in a datastore, a search of an index, or pointers.
+"""Neighbours of scored tokens in a datastore: from storage, from a search of an index, or by following pointers.
 
-By pointers, once a token is read, the rows behind those neighbours that hold it are the next ones. A search is made
-where too few are left. A text is cut into streams of STREAM tokens, each of which begins with a search, and they are
-read side by side: so searches are made together.
+With pointers, the next neighbours are the rows after those neighbours that held the token just read. If too few are
+left, a search is made. A text is cut into streams of STREAM tokens, and each begins with a search. Streams are read in
+parallel, so that their searches are made together.
 
-Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row points to the row behind it.
+Source: Alon et al. 2022 (RetoMaton, arXiv:2201.12431), without clusters: a row points to the row after it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from stages.search.searcher import Searcher
 
 @dataclass(frozen=True)
 class Datastore:
-    """Its keys; values int32 [N + 1], of which the last is -1."""
+    """Keys of a datastore, and its values, int32 [N + 1]; the last value is -1."""
 
     keys: StoredKeys
     values: Tensor
@@ -37,11 +37,11 @@ class Datastore:
     lossless: bool
     """Whether the distances of a search equal those recomputed from the stored keys."""
     counts: Tensor | None = None
-    """How many rows each stands for, int32 [N + 1], the last 0; None: one each."""
+    """Number of original rows that each row stands for, int32 [N + 1], the last 0; None: one each."""
 
     @cached_property
     def token_counts(self) -> Tensor:
-        """Occurrences of each token up to the largest that is stored, and 0 of one more, int64."""
+        """Occurrences of each token up to the largest stored one, followed by a 0, int64."""
         values = self.values[:-1]
         return values.bincount(minlength=int(values.max()) + 2)
 
@@ -60,7 +60,7 @@ def open_datastore(
 class FoundNeighbors:
     """Neighbours of n tokens, best first: rows of the datastore, -1 where missing, and distances.
 
-    `searches`: how many tokens were searched for, where others follow pointers.
+    `searches`: number of tokens that were searched for, if others follow pointers.
     """
 
     ids: np.ndarray
@@ -83,7 +83,7 @@ class Retrieval(Protocol):
     def find(
         self, split: str, start: int, stop: int, keys: np.ndarray | None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        """Neighbours of tokens [start, stop), or of those of them in rows, bool [n]; of the others none.
+        """Neighbours of tokens [start, stop); `rows`, bool [n], selects some of them, and the others get none.
 
         Args:
             keys: float32 [n, d], if they are needed.
@@ -92,7 +92,7 @@ class Retrieval(Protocol):
 
 @dataclass(frozen=True)
 class StoredNeighbors:
-    """Neighbours that were found before; `arrays` holds `<split>/ids` and `<split>/distances`."""
+    """Precomputed neighbours; `arrays` holds `<split>/ids` and `<split>/distances`."""
 
     arrays: RowsByName
     k: int
@@ -115,7 +115,7 @@ class StoredNeighbors:
 class IndexSearch:
     """Searches an index.
 
-    `own`: the splits that the datastore was made of, with their rows; there a token does not find those that
+    `own`: the splits that the datastore was made from, with their rows. A token of these does not find the rows that
     `exclude` names.
     """
 
@@ -134,7 +134,7 @@ class IndexSearch:
     def search(
         self, keys: np.ndarray, forbidden: np.ndarray | None = None, rows: np.ndarray | None = None
     ) -> FoundNeighbors:
-        """Neighbours of keys, or of those of them in rows, that are none of their forbidden rows, int64 [n, 2]."""
+        """Neighbours of keys, or of the selected `rows` of them, outside their forbidden ranges, int64 [n, 2]."""
         if rows is None:
             return FoundNeighbors(*self.searcher.search(keys, self.k, forbidden))
         found = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
@@ -146,13 +146,13 @@ class IndexSearch:
         return self.own[split].forbidden(self.exclude, start, stop) if split in self.own else None
 
     def at(self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Neighbours and distances of some of the tokens that have these keys."""
+        """Neighbours and distances of the selected rows of keys."""
         return self.searcher.search(keys[rows], self.k, None if forbidden is None else forbidden[rows])
 
     def find_each(
         self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]
     ) -> list[FoundNeighbors]:
-        """As `find` of each of some ranges of tokens, in one search, which takes little longer than one of a range."""
+        """Same as `find` for each range of tokens, in one search: several ranges take little longer than one."""
         forbidden = None
         if split in self.own:
             each = [self.own[split].forbidden(self.exclude, *tokens) for tokens in ranges]
@@ -167,7 +167,7 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 
     Args:
         ids: integers [n, k], rows of a datastore, -1 where a neighbour is missing.
-        values: int32 [N], the token of every row of it, at least one; in memory or mapped.
+        values: int32 [N], the token of every row of the datastore, at least one; in memory or mapped.
 
     >>> neighbor_tokens(np.array([[2, -1]]), np.array([7, 8, 9])).tolist()
     [[9, -1]]
@@ -178,9 +178,10 @@ def neighbor_tokens(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NeighborTokens:
-    """The tokens that the best `k` stored neighbours of every token hold.
+    """Tokens of the best `k` stored neighbours of every token.
 
-    `arrays[<split>/ids]` reads rows of [T, K], as `RowsByName` or `SearchedNeighbors`; `values` int32 [N] are at hand.
+    `arrays[<split>/ids]` reads rows of [T, K], as `RowsByName` or `SearchedNeighbors`; `values` int32 [N] are in
+    memory.
     """
 
     arrays: Any
@@ -189,14 +190,14 @@ class NeighborTokens:
 
     @classmethod
     def of(cls, neighbors: Artifact, k: int, values: np.ndarray | None = None) -> Self:
-        """Neighbours of an artifact, which must hold at least k a token; `values`: where they are at hand."""
+        """Neighbours of an artifact, which must hold at least k per token; `values`: the datastore's, if loaded."""
         if values is None:
             datastore: Any = neighbors.find("datastore").zarr("datastore.zarr")
             values = np.asarray(datastore["values"][:], np.int32)
         return cls(RowsByName(neighbors.zarr("neighbors.zarr")), values, k)
 
     def ids(self, split: str, start: int, stop: int) -> np.ndarray:
-        """Rows of the datastore that are the neighbours of tokens [start, stop), best first, int64 [n, k]."""
+        """Datastore rows of the neighbours of tokens [start, stop), best first, int64 [n, k]."""
         return self.arrays[f"{split}/ids"].read(start, stop)[:, : self.k]
 
     def read(self, split: str, start: int, stop: int) -> np.ndarray:
@@ -210,7 +211,7 @@ STREAM = 128
 
 @dataclass(frozen=True)
 class PointerSearch:
-    """Follows pointers where at least `fewest` are left, else searches; `tokens` reads a range of a split's ids."""
+    """Follows pointers if at least `fewest` are left, else searches; `tokens` reads a range of a split's ids."""
 
     search: IndexSearch
     datastore: Datastore
@@ -229,7 +230,7 @@ class PointerSearch:
         for step in range(STREAM):
             at = np.arange((step - start) % STREAM, stop - start, STREAM)
             ahead = followed(found.ids[at - 1], tokens[at - 1], values)
-            # nothing is followed into a stream, so that streams do not wait for each other, nor into a range
+            # streams and ranges begin without pointers, so that they do not wait for each other
             ahead[(at == 0) | (step == 0)] = -1
             if forbidden is not None:
                 ahead[(ahead >= forbidden[at, :1]) & (ahead < forbidden[at, 1:])] = -1
@@ -246,7 +247,7 @@ class PointerSearch:
 def followed(
     rows: Integer[np.ndarray, "n k"], tokens: Integer[np.ndarray, " n"], values: Integer[np.ndarray, " N"]
 ) -> Int64[np.ndarray, "n k"]:
-    """The rows behind those that hold the token of each position, in their order, then -1.
+    """The rows after those that hold the token of each position, in their order, then -1.
 
     Args:
         rows: retrieved at each position, -1 where missing. values: the token of every row.

@@ -1,4 +1,4 @@
-"""Neighbours among the tokens of a few pairs, those whose sources are most like the one that is read.
+"""Neighbours among the tokens of a few sentence pairs: those with the sources most similar to the current one.
 
 No datastore is stored: keys of the pairs are made when their sentence is read.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SimilarSentences:
-    """Sentences that others are compared with, counted once."""
+    """Sentences to compare others with; their token counts are computed once."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> None:
         """Args:
@@ -36,18 +36,18 @@ class SimilarSentences:
         offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of which ends it.
         vocabulary: number of token types.
         """
-        # here, or every evaluation would import scipy
+        # here, since other evaluations need no scipy
         from stages.text.bm25 import SCORINGS, Bm25Index
 
         self._vocabulary = vocabulary
         self._index = Bm25Index(_counts(ids, offsets, vocabulary), SCORINGS["lucene"])
 
     def find(self, sentences: Sequence[np.ndarray], count: int, own: np.ndarray | None = None) -> np.ndarray:
-        """The most similar sentences to each of some, the best first; equals by the smaller number.
+        """The sentences most similar to each given one, best first; ties go to the smaller number.
 
         Args:
             sentences: tokens of each, the last of which ends it.
-            own: int64 [n], the sentence that each may not find, which is itself; None: each may find all.
+            own: int64 [n], the number of each sentence itself, which it may not find; None: each may find all.
         Returns: numbers, int64 [n, count], -1 where fewer share a token.
 
         >>> held = SimilarSentences(np.array([1, 2, 0, 3, 0, 2, 0]), np.array([0, 3, 5, 7]), 4)
@@ -61,7 +61,7 @@ class SimilarSentences:
 
 
 def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array":
-    """Counts [D, V] of sentences without their ends."""
+    """Token counts [D, V] of sentences without their ends."""
     from stages.text.bm25 import uneven_counts
 
     kept = np.ones(len(ids), bool)
@@ -70,11 +70,11 @@ def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array
 
 
 SENTENCES = 64
-"""Sentences of a range whose pairs are in memory together."""
+"""Number of sentences whose pairs are in memory at a time."""
 
 
 class PairKeys(NamedTuple):
-    """Tokens of the pairs that were found for a sentence: rows of their split, int64 [m], and keys float32 [m, d]."""
+    """Tokens of the pairs found for a sentence: rows of their split, int64 [m], and keys, float32 [m, d]."""
 
     rows: np.ndarray
     keys: np.ndarray
@@ -82,7 +82,7 @@ class PairKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class PairSearch:
-    """Searches the tokens of `count` pairs a sentence exactly; a sentence of their own split does not find itself."""
+    """Searches the tokens of `count` pairs per sentence exactly; a sentence of their split does not find itself."""
 
     pairs: Pairs
     similar: SimilarSentences
@@ -112,13 +112,13 @@ class PairSearch:
         return FoundNeighbors(ids, distances)
 
     def open(self, sources: Sequence[np.ndarray], own: np.ndarray | None = None) -> list[PairKeys]:
-        """The keys of the pairs that are found for some sentences.
+        """Keys of the pairs found for each of some sentences.
 
-        A pair that several of them find is encoded once, and those of alike length together.
+        A pair that several sentences find is encoded once; pairs of similar length are encoded together.
 
         Args:
             sources: tokens of each, `<eos>` at the end.
-            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are of none.
+            own: numbers of the sentences in the split of the pairs, int64 [n]; None: they are not of that split.
         """
         each = [np.sort(found[found >= 0]) for found in self.similar.find(sources, self.count, own)]
         numbers = np.unique(np.concatenate(each))
@@ -135,11 +135,11 @@ class PairSearch:
     def nearest(
         self, queries: np.ndarray, sentences: np.ndarray, found: Sequence[PairKeys]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest tokens of each query's own pairs, ties by the smaller row.
+        """The k nearest tokens among each query's own pairs; ties go to the smaller row.
 
         Args:
             queries: float32 [n, d].
-            sentences: the sentence that each query is of, int64 [n].
+            sentences: number of the sentence of each query, int64 [n].
             found: `open` of the sentences.
         Returns: rows int64 [n, k], -1 where missing, and distances float32 [n, k].
         """
@@ -158,7 +158,7 @@ class PairSearch:
         return nearest, score_to_distance(best, self.metric)
 
     def _keys(self, numbers: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Keys float32 [m, d] of all tokens of some pairs, which end at these places."""
+        """Keys, float32 [m, d], of all tokens of some pairs; `ends`: where each pair ends among them."""
         device, model = self.encoder.reader.device, self.encoder.model
         order = np.argsort(self.pairs.sizes[numbers], kind="stable")
         keys = np.empty((int(ends[-1]) if len(ends) else 0, model.config.width), np.float32)

@@ -32,9 +32,9 @@ def recent(keys: Any, tokens: Any, size: int, similarity: Similarity = "dot") ->
     """The recent past of every position of a stream as its memory: that of a neural cache.
 
     Args:
-        keys: float [n, d], what each position is recognized by.
-        tokens: int [n], what followed it.
-        size: positions back that are read at most.
+        keys: float [n, d], the representation of each position.
+        tokens: int [n], the token after each.
+        size: maximum number of positions read back.
     Returns: entries [n, k], the nearest first; position 0 has none.
 
     >>> recent(torch.eye(3), torch.tensor([5, 7, 5]), size=2).values
@@ -58,7 +58,7 @@ def read(
     reader: str = "interpolate",
     log_z: Any = None,
 ) -> Tensor:
-    """log p of the targets, float [n], once memory is read on top of `log_p`; where it is empty, `log_p` as it was.
+    """log p of the targets, float [n], with memory read on top of `log_p`; unchanged if a position reads nothing.
 
     Args:
         log_p: of the targets by the model alone, [n].
@@ -66,11 +66,11 @@ def read(
         targets: the token that comes at each position, int [n].
         weight: λ, the weight of the memory, or α, added to its scores (`joint`).
         temperature: scores of entries are divided by it.
-        k: entries that are read, the first; None: all.
+        k: number of entries read, the first ones; None: all.
         reader: `interpolate`, a weighted mean, or `joint`, one softmax over the scores of both.
         log_z: log of the sum of exp of the vocabulary's scores, [n], which `joint` needs.
 
-    The model gives the token that comes 1/2; two entries are as near, and one of them holds it:
+    The model gives the target 1/2, then 1/10. Two entries are equally near, and one of them holds it:
 
     >>> entries = Entries(torch.zeros(1, 2), torch.tensor([[5, 7]]))
     >>> read(torch.tensor([0.5]).log(), entries, torch.tensor([5]), weight=0.5).exp()
@@ -95,10 +95,10 @@ def tune(
     reader: str = "interpolate",
     log_z: Any = None,
 ) -> Numbers:
-    """The numbers of a reading with the smallest perplexity on these positions, which should not be those reported.
+    """The numbers of a reading with the smallest perplexity on these positions; do not report results on the same.
 
     Args:
-        weights, temperatures, k: those that are tried. None given: the reader's grid of weights, temperatures around
+        weights, temperatures, k: values to try. None given: the reader's grid of weights, temperatures around
             the spread of the scores, and all entries.
         others: as of `read`.
     """

@@ -30,7 +30,7 @@ MEANS = {
     "hidden": "compared are the hidden states that the next token is predicted from",
     "ffn-input": "compared is what enters the last feed-forward layer",
 }
-"""How a reading compares, and what: the words of `similarity` and `key`."""
+"""Legal values of `similarity` and `key`."""
 
 
 class Comparison(ReadingOptions):
@@ -47,22 +47,22 @@ class Comparison(ReadingOptions):
 
 
 Past = Literal["stream", "document"]
-"""How far back tokens are read that were scored before: to the beginning of the split, or of the document."""
+"""Extent of earlier tokens that may be read: back to the beginning of the split, or of the document."""
 
 
 class SourceSettings(ReadingOptions):
-    """Keys of a source, what they mean to people, and what it reads."""
+    """Keys of a source, their meaning in reports, and the inputs that it reads."""
 
     word: ClassVar[str] = "memory"
     """Name of the source for people."""
     means: ClassVar[str] = ""
     """Meaning of its entries."""
     amount: ClassVar[str]
-    """The amount that its cut-offs count: one of its keys, or a name of `reported`."""
+    """Quantity that its cut-offs count: one of its keys, or a name in `reported`."""
     reported: ClassVar[Mapping[str, Hyperparameter]] = {}
-    """Numbers that reports tell beside those of its keys."""
+    """Numbers in reports besides those of its keys."""
     reported_as: ClassVar[Mapping[str, str]] = {}
-    """Keys that reports tell of under another name."""
+    """Keys with another name in reports."""
     reads_datastore: ClassVar[bool] = False
     """Whether it reads neighbours; its amount is then their number."""
     reads_pairs: ClassVar[bool] = False
@@ -72,19 +72,19 @@ class SourceSettings(ReadingOptions):
     compares_keys: ClassVar[bool] = True
     """Whether it compares representations; else tokens, and its scores are lengths of matches."""
     reads_windows: ClassVar[bool] = False
-    """Whether it matters to it where the windows or segments of a split begin."""
+    """Whether it depends on where the windows or segments of a split begin."""
 
     def past(self, reset: str) -> Past | None:
-        """The tokens before each that it may read; None: none of them.
+        """Extent of the earlier tokens that each token may read; None: none of them.
 
         Args:
-            reset: `document` where windows begin anew at every document, else `none`.
+            reset: `document` if windows begin anew at every document, else `none`.
         """
         return None
 
     @abstractmethod
     def resolve(self, reading: "Reading", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> "Reading":
-        """The reading with what these artifacts decide for this source; see `resolve_reading`."""
+        """The reading with settings of this source filled in from the artifacts; see `resolve_reading`."""
 
 
 def default_reader() -> str:
@@ -125,7 +125,7 @@ class Reading(Settings):
         return self
 
     def _require_one_amount(self) -> None:
-        """Raises: ValueError if a source other than the first of several has a choice of amounts."""
+        """Raises: ValueError if one of several sources, other than the first, has a choice of amounts."""
         pairs = zip(self.sources, self.source_settings, strict=True)
         limited = [(source, settings.amount) for source, settings in pairs if settings.amount in settings.names()]
         for source, name in limited[1:]:
@@ -154,11 +154,11 @@ class Reading(Settings):
         return [name for name, v in numbers.items() if isinstance(v, str) or (v is not None and len(v) > 1)]
 
     def value(self, key: str) -> Any:
-        """The value of a key; None where it has none, or the reading does not understand it."""
+        """The value of a key; None if it has none, or if the reading does not have the key."""
         return next((part.value(key) for part in self.parts if key in part.names()), None)
 
     def changed(self, values: Mapping[str, Any]) -> Self:
-        """The same with other values of some keys, which are not checked; other readings' keys are lost."""
+        """The reading with other values of some keys, unchecked; keys that it does not have are dropped."""
         comparison, reader, *sources = (part.changed(part.own(values)) for part in self.parts)
         parts = {"comparison": comparison, "reader_settings": reader, "source_settings": tuple(sources)}
         return self.model_copy(update=parts)
@@ -196,12 +196,12 @@ class Reading(Settings):
 
     @property
     def per_context(self) -> bool:
-        """Whether the reader's own number is another for each context."""
+        """Whether the reader's own number differs between contexts."""
         return isinstance(self.reader_settings.weight, str) and self.reader_settings.weight != "tune"
 
     @property
     def policy(self) -> str:
-        """The name in `WEIGHTS` of how its weight is found where a split is tuned on."""
+        """Name in `WEIGHTS` of the policy that finds its weight on the tuning split."""
         if self.searched < 1:
             return "searched"
         return str(self.weight) if self.per_context else "grid"
@@ -217,7 +217,7 @@ class Reading(Settings):
         return self.searched < 1 or self.value("pointers") is not None
 
     def with_tuned_weight(self) -> Self:
-        """The same with the default grid of the reader's own number: one for all contexts."""
+        """The reading with the default grid of the reader's own number: one for all contexts."""
         return self.changed({self.weight_name: self.tunable[self.weight_name].grid})
 
     @property
@@ -237,7 +237,7 @@ class Reading(Settings):
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether it reads the tokens of pairs that are found for a sentence."""
+        """Whether it reads the tokens of similar sentence pairs."""
         return self._any("reads_pairs")
 
     @property
@@ -252,12 +252,12 @@ class Reading(Settings):
 
     @property
     def reads_windows(self) -> bool:
-        """Whether it matters where the windows or segments of a split begin."""
+        """Whether it depends on where the windows or segments of a split begin."""
         return self._any("reads_windows")
 
     @property
     def neighbors(self) -> int:
-        """The most neighbours that are read; 0 for none. Of a completed reading."""
+        """Maximum number of neighbours that a completed reading reads; 0 for none."""
         found = (s.value(s.amount) for s in self.source_settings if s.reads_datastore or s.reads_pairs)
         return max((max(k) for k in found if isinstance(k, tuple)), default=0)
 

@@ -22,7 +22,7 @@ class MemoryRow:
     translates: bool = False
     """Whether the model reads a source."""
     distinction: str = ""
-    """Suffix of the name, where another row has the same."""
+    """Suffix of the name if another row has the same."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class MemoryRow:
 
     @property
     def searched(self) -> float:
-        """Share of the tuning split's tokens that the last reading is searched for."""
+        """Share of the tuning split's tokens for which the last reading makes a search."""
         return self.sources[-1].reading.searched
 
     @property
@@ -53,7 +53,7 @@ class MemoryRow:
         return Needs.of_all(one.needs for one in self.sources)
 
     def narrowed(self, cutoffs: Sequence[int]) -> "MemoryRow":
-        """The row that computes no more than each reading's chosen cut-off reads."""
+        """The row, computing only as many entries as each reading's chosen cut-off reads."""
         return replace(self, sources=tuple(one.narrowed(c) for one, c in zip(self.sources, cutoffs, strict=True)))
 
     def grids(self, spreads: Sequence[float]) -> list[ReadingGrid]:
@@ -64,7 +64,7 @@ class MemoryRow:
     def retrieve(self, scored_range: ScoredRange) -> Iterator[tuple[Tensor | slice, list[Retrieved]]]:
         """Retrieve for the counted tokens, for a few rows of the range at a time."""
         found = [one.retrieve(scored_range) for one in self.sources]
-        # keys of two windows differ at the same position, so a part may not cross from one to the next
+        # the keys of a position differ between windows, so a part must lie in one window
         borders = [w.scored_from - scored_range.lm.start for w in scored_range.places.windows]
         step = min(one.positions_at_once for one in self.sources)
         for part in evenly(len(scored_range.lm), step, borders if self.needs.window_keys else []):
@@ -80,11 +80,11 @@ class MemoryRow:
 def rows_of(
     readings: Sequence[Reading], inputs: SourceInputs, trained: bool, translates: bool = False
 ) -> tuple[MemoryRow, ...]:
-    """The row that was asked for, with a composition each of its readings alone.
+    """The requested row; for a composition also a row for each of its readings alone.
 
-    Three readings or more are also read without the last, without the last two, and so on: what each adds is seen.
-    With a lone reading comes what it is compared with, and with a weight of each context one for all. One that leaves
-    searches out stands alone: for all others they would have to be made.
+    Three readings or more are also read without the last, without the last two, and so on, to show what each adds. A
+    lone reading comes with its comparison, and a weight for each context with one weight for all. A reading that leaves
+    searches out stands alone, since any other row would need all searches.
 
     Args:
         readings: completed.
@@ -113,6 +113,6 @@ def rows_of(
 
 
 def _number(rows: Sequence[MemoryRow], place: int) -> str:
-    """Difference of a row from those before it with the same name."""
+    """Number that distinguishes a row from earlier rows with the same name."""
     alike = sum(row.name == rows[place].name for row in rows[: place + 1])
     return f" ({alike})" if alike > 1 else ""

@@ -1,4 +1,4 @@
-"""A range of a split as readings of memory see it, and the entries that its positions retrieve."""
+"""A range of a split with the inputs of readings of memory, and the entries that its positions retrieve."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,11 +30,11 @@ from stages.search.keys import StoredKeys
 
 
 class MatchedEntries(NamedTuple):
-    """Entries of one kind, and those of them that hold the target.
+    """Entries of one kind, with a mark for those that hold the target.
 
-    `reads`: so many of them are read whatever the cut-off; None: as many as the cut-off says.
-    `ids` int64 [n, k]: rows that the entries are, -1 where missing; None: entry c of a position is the token c + 1 back
-    from it. `role`: of the artifact that the rows are of; empty: they are tokens of the split itself.
+    `reads`: number of entries read at any cut-off; None: the cut-off decides. `ids`, int64 [n, k]: rows of the entries,
+        -1 if missing; None: entry c of a position is the token c + 1 back from it. `role`: role of the artifact with
+        these rows; empty: they are tokens of the split itself.
     """
 
     entries: Entries
@@ -44,15 +44,15 @@ class MatchedEntries(NamedTuple):
     role: str = "datastore"
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
-        """LogSums [S, C, n], or [S, 1, n] where no cut-off matters."""
+        """LogSums [S, C, n], or [S, 1, n] if cut-offs make no difference."""
         return target_log_sums(self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads])
 
     def scores_read(self, cutoff: int) -> Tensor:
-        """Scores float32 [n, k] of the entries that a cut-off reads; -inf of the others."""
+        """Scores, float32 [n, k], of the entries that a cut-off reads; -inf for the others."""
         return self.entries.read(cutoff if self.reads is None else self.reads)
 
     def logits(self, scale: float, cutoff: int) -> Tensor:
-        """Logs of the weights of entries before they are normalized, [n, k]; -inf of those that are not read."""
+        """Logs of the unnormalized weights of entries, [n, k]; -inf for entries that are not read."""
         scaled, counts = _scaled(self.scores_read(cutoff), scale), self.entries.counts
         return scaled if counts is None else scaled + counts.log()
 
@@ -64,7 +64,7 @@ class MatchedEntries(NamedTuple):
 
 
 def _scaled(scores: Tensor, scale: float) -> Tensor:
-    # θ may be 0, and 0 · -inf is no number
+    # θ may be 0, and 0 · -inf is NaN
     return torch.where(scores.isneginf(), scores, scores * scale)
 
 
@@ -79,12 +79,12 @@ class Retrieved:
         return joined([part.log_sums(scales, cutoffs) for part in self.parts])
 
     def scored(self, cutoff: int, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-        """Scores, -inf of entries that are not read, and tokens of the entries of all parts together, [n, k]."""
+        """Scores (-inf for entries that are not read) and tokens of the entries of all parts together, [n, k]."""
         scores = torch.cat([part.scores_read(cutoff) for part in self.parts], -1)
         return _scaled(scores, scale), torch.cat([part.entries.values.long() for part in self.parts], -1)
 
     def held(self, rows: slice, scale: float, cutoff: int) -> HeldTokens:
-        """The tokens that entries of all parts together hold, for some of the positions; see `held_log_sums`."""
+        """Tokens held by the entries of all parts together, for some of the positions; see `held_log_sums`."""
         scores = [part.scores_read(cutoff)[rows] for part in self.parts]
         values = torch.cat([part.entries.values[rows].long() for part in self.parts], -1)
         counts = [part.entries[rows].counts for part in self.parts]
@@ -92,7 +92,7 @@ class Retrieved:
         return held_log_sums(joined, scale, values.shape[1])
 
     def weights(self, scale: float, cutoff: int) -> list[Tensor]:
-        """Softmax of the scores over the entries of all parts that are read, [n, k] each; zeros where none are."""
+        """Softmax of the scores over the entries read in all parts, [n, k] each; zeros if none are read."""
         logits = [part.logits(scale, cutoff) for part in self.parts]
         weights = torch.cat(logits, -1).softmax(-1).nan_to_num(nan=0.0)
         return list(weights.split([one.shape[1] for one in logits], -1))
@@ -102,7 +102,7 @@ class Retrieved:
         return Retrieved(tuple(part.taken(rows, targets) for part in self.parts))
 
     def fixed(self, reads: int) -> "Retrieved":
-        """The same, of which so many entries a part are read whatever the cut-off."""
+        """The entries with a fixed number of them read in each part at any cut-off."""
         return Retrieved(tuple(part._replace(reads=reads) for part in self.parts))
 
     def beside(self, other: "Retrieved") -> "Retrieved":
@@ -111,13 +111,13 @@ class Retrieved:
 
     @property
     def first_matches(self) -> Tensor:
-        """Place of the first entry of the last part that is right, int64 [n]; its number of entries where none is."""
+        """Index of the first entry in the last part that holds the target, int64 [n]; its number of entries if none."""
         last = self.parts[-1]
         return first_match(last.matches, *last.entries.scores.shape)
 
 
 def _counts_beside(scores: Sequence[Tensor], counts: Sequence[Tensor | None]) -> Tensor | None:
-    """The counts of several parts together, 1 in those that have none; None if all have none."""
+    """Counts of several parts together, 1 for parts without counts; None if no part has any."""
     if all(one is None for one in counts):
         return None
     return torch.cat([torch.ones_like(s) if c is None else c for s, c in zip(scores, counts, strict=True)], -1)
@@ -141,11 +141,11 @@ class Recomputed(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoredRange:
-    """n tokens scored by the model alone, with all that their readings look at.
+    """n tokens scored by the model alone, with all inputs of their readings.
 
-    `counted`: bool [n], tokens that the figures are about; None: all of them. `found` and `queries`
-    (float32 [n, d]) are there where a datastore is read. `context` float [n, 3] is there where a weight needs it;
-    `weights.learned.CONTEXT` names its columns.
+    `counted`: bool [n], the tokens that figures cover; None: all of them. `found` and `queries` (float32 [n, d]) exist
+        if a datastore is read. `context`, float [n, 3], exists if a weight needs it; `weights.learned.CONTEXT` names
+        its columns.
     """
 
     lm: LMScores
@@ -156,9 +156,9 @@ class ScoredRange:
     queries: np.ndarray | None = None
     context: Tensor | None = None
     forbidden: np.ndarray | None = None
-    """Rows of an exact index's text that each token may not find, int64 [n, 2]: first <= row < last; None: none."""
+    """Rows of an exact index's text that each token must not find, int64 [n, 2]: first <= row < last; None: none."""
     recomputed: dict[tuple[str, int], Recomputed] = field(default_factory=dict, repr=False)
-    """Distances that were computed from stored keys, by metric and number of neighbours."""
+    """Distances recomputed from stored keys, by metric and number of neighbours."""
 
     def exact_distances(self, keys: StoredKeys, metric: str, k: int) -> Recomputed:
         """Distances [n, k] of the best neighbours from a datastore's keys, computed once for all readings."""
@@ -171,7 +171,7 @@ class ScoredRange:
         return self.recomputed[metric, k]
 
     def rows(self, part: slice) -> Tensor | slice:
-        """Which of the range's rows are counted in a part of it: indices, or the part itself for all."""
+        """The counted rows in a part of the range: indices, or the part itself if all are counted."""
         if self.counted is None:
             return part
         return self.counted[part].nonzero()[:, 0] + part.start
@@ -183,7 +183,7 @@ class ScoredRange:
 
 
 CHUNK_ENTRIES = {"cpu": 1 << 20, "cuda": 1 << 25}
-"""Entries read at a time: few enough to stay near a processor, many enough to fill a GPU."""
+"""Entries read at a time: few enough for a processor's cache, many enough to fill a GPU."""
 
 
 def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:

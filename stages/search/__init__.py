@@ -1,6 +1,6 @@
 """Nearest neighbours among stored keys: FAISS indexes, grouped IVF search and exact search behind one interface."""
 
 KINDS = ("flat", "ivf-flat", "ivf-pq", "hnsw")
-"""Kinds of index that have a name; others are factory strings of FAISS."""
+"""Named kinds of index; all others are FAISS factory strings."""
 EXACT = "exact"
-"""The kind that is made of tokens alone, and finds exact matches; see `stages.suffixes`."""
+"""The kind of index that is built from tokens alone, and finds exact matches; see `stages.suffixes`."""

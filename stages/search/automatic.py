@@ -1,4 +1,4 @@
-"""Chooses the settings of an index that are `auto`, checks what is legal for its keys, and tells its size."""
+"""Resolves `auto` settings of an index, checks settings against its keys, and estimates its size."""
 
 from math import log2
 from typing import Any
@@ -14,16 +14,17 @@ APPLIES = {
     "code_bits": ("ivf-pq",),
     "links": ("hnsw",),
 }
-"""Settings that only some kinds have; a factory string says these things itself."""
+"""Settings that only some kinds have; a factory string contains its own values."""
 
 FLAT_ROWS = 50_000
-"""Up to this many keys `auto` compares with all of them: lists would gain less than their recall costs."""
+"""Most keys for which `auto` chooses a flat index: lists would save too little time for the recall that they cost."""
 MOST_KEYS = 2**31 - 1
-"""Rows of an index are sorted together with their scores or places, in 64 bits."""
+"""Most rows of an index, since a row is packed with a score or a place into 64 bits."""
 MOST_LISTS = 4096
-"""kNN-LM's number for 103 million keys; with more, choosing lists becomes the slow part."""
+"""Most lists by `auto`: kNN-LM's number for 103 million keys. With more, choosing lists takes most of the time."""
 PROBE = {"ivf-flat": 64, "ivf-pq": 32}
-"""Whole keys are kept for the sake of exact neighbours, so more is read of them; kNN-LM reads 32 lists of codes."""
+"""Lists that a query reads by `auto`. Whole keys are for accurate neighbours, so more lists are read. kNN-LM reads 32
+lists of codes."""
 FACTORY_PROBE = 32
 CODE_BYTES = 64
 CODE_BITS = 8
@@ -33,7 +34,7 @@ FEWEST_TRAIN_KEYS = 1 << 17
 
 
 def automatic_kind(keys: Keys, largest_gigabytes: float) -> tuple[str, str]:
-    """The kind that `auto` takes for these keys, and why."""
+    """The kind of index that `auto` chooses for these keys, and the reason."""
     gigabytes = keys.rows * keys.dim * (2 if keys.dtype == "float16" else 4) / 1e9
     if keys.rows <= FLAT_ROWS:
         return "flat", f"{keys.rows:,} keys are few enough to compare with all of them"
@@ -55,10 +56,10 @@ def check_keys(rows: int) -> None:
 
 
 def resolve(config: IndexConfig, keys: Keys) -> IndexConfig:
-    """Decide all that was left to `auto`, and check it.
+    """Resolve all `auto` settings, and check the settings.
 
-    Raises: UsageError for a setting that the kind does not have or that is not legal for these keys; it
-        names one that is.
+    Raises: UsageError for a setting that the kind does not have, or a value that is not legal for these
+        keys; its message names a legal one.
     """
     if config.index == "auto":
         config = config.model_copy(update={"index": automatic_kind(keys, config.largest_gigabytes)[0]})
@@ -89,7 +90,7 @@ def _without_inapplicable(config: IndexConfig, kind: str) -> dict[str, None]:
 def automatic_lists(rows: int) -> int:
     """The power of two nearest to twice the square root of the number of keys.
 
-    Reading the same number of keys from more, smaller lists finds more of the neighbours.
+    For the same number of keys read, more and smaller lists give higher recall.
     """
     return min(MOST_LISTS, rows, 2 ** round(1 + log2(rows) / 2))
 
@@ -110,7 +111,7 @@ def check_lists(lists: int, keys: Keys) -> None:
 
 
 def resolve_probe(config: IndexConfig, lists: int) -> int:
-    """Lists that a query reads. Raises UsageError if that is more than there are."""
+    """Number of lists that a query reads. Raises UsageError if there are fewer lists."""
     if config.probe in ("auto", None):
         return min(PROBE.get(config.index, FACTORY_PROBE), lists)
     assert isinstance(config.probe, int)
@@ -170,11 +171,11 @@ def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int
 
 
 FLOAT, ID = 4, 8
-"""Bytes of a number, and of the row of a key in a list."""
+"""Bytes of a float32 number, and of a row number in a list."""
 
 
 def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
-    """Size of the file of a resolved kind; None: of FAISS's own strings it is not known.
+    """Bytes of the index file, from resolved settings; None: not known for factory strings.
 
     >>> index_bytes(IndexConfig(index="flat"), Keys(1000, 16, "float16"))
     64000
@@ -193,7 +194,7 @@ def index_bytes(config: IndexConfig, keys: Keys) -> int | None:
 
 
 def cost_in_words(config: IndexConfig, keys: Keys) -> str:
-    """Describe the cost of a kind that `auto` chose: memory, training, and the keys that a query is compared with.
+    """Describe the cost of an automatic kind: memory, training keys, and keys that a query is compared with.
 
     >>> from stages.search.automatic import resolve
     >>> keys = Keys(1_000_000, 128, "float16")
@@ -209,12 +210,12 @@ def cost_in_words(config: IndexConfig, keys: Keys) -> str:
 
 
 def grows_whole(config: IndexConfig) -> bool:
-    """Whether the index is filled in one piece, and not put together from parts."""
+    """Whether the index is filled in one piece, and not merged from parts."""
     return config.index in ("flat", "hnsw")
 
 
 def memory_to_search(kind: str, size: int | None) -> int | None:
-    """Bytes of an index that must be in memory to search it: lists may stay on the disk.
+    """Bytes of an index that must be in memory for a search; lists may stay on the disk.
 
     >>> memory_to_search("ivf-flat", 1000), memory_to_search("hnsw", 1000)
     (0, 1000)
@@ -223,18 +224,19 @@ def memory_to_search(kind: str, size: int | None) -> int | None:
 
 
 def is_lossless(config: IndexConfig) -> bool:
-    """Whether it holds keys as they are stored."""
+    """Whether an index of these settings holds the stored keys without loss."""
     return config.index in ("flat", "hnsw", "ivf-flat")
 
 
 def _lists_bytes(config: IndexConfig, dim: int) -> int:
-    """The means of all lists, and their sizes."""
+    """Bytes of the centroids and sizes of all lists."""
     return int(config.lists or 0) * (dim * FLOAT + ID)
 
 
 def _graph_bytes(links: int) -> float:
-    """Mean bytes of a key: its level, where its links begin, twice as many links on the ground level, and those above.
+    """Mean bytes of a key in an HNSW graph: its level, the offset of its links, and its links.
 
-    A key is in the next level with a probability of 1 / links.
+    A key has 2 * links links on the ground level, and `links` on each level above. It is on the next level with
+    probability 1 / links.
     """
     return 4 + 8 + 4 * (2 * links + links / (links - 1))

@@ -1,6 +1,6 @@
 """Keys of several lists in one block, ready to be compared, and the queries of each list.
 
-Threads make few and long calls of NumPy.
+With larger blocks, threads make fewer and longer calls of NumPy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,22 +15,22 @@ from stages.search.top_k import runs
 from stages.threads import ThreadPool, slices
 
 PIECE_BYTES = 8 << 20
-"""Size of the float32 keys that a thread compares at a time; where their lengths are unknown it holds them twice."""
+"""Size of the float32 keys that a thread compares at a time; it holds them twice if it has to compute lengths."""
 
 
 class ListBlocks:
-    """Makes blocks of the keys of an index, as they are compared.
+    """Blocks of an index's keys, decoded for comparison.
 
-    Keys of the first lists are kept, as far as there is room: a block of queries compares each list twice.
-    Squared lengths of keys in memory are all kept: 4 bytes a key, and nothing takes longer to compute.
+    Keys of the first lists are kept, as many as fit, since a block of queries compares each list twice.
+    Squared lengths of keys in memory are all kept: they take 4 bytes a key, and are slow to compute.
 
     Args:
-        kept_bytes: room for keys; None: the lists are not in memory, and nothing is kept.
-        width: of vectors; None: that of a key.
+        kept_bytes: memory for keys; None: the lists are not in memory, and nothing is kept.
+        width: width of the vectors; None: that of a key.
 
     Attributes:
-        kept: number of the first lists, whose keys are kept.
-        piece: keys that are compared at a time; longer lists come in parts.
+        kept: number of leading lists whose keys are kept.
+        piece: most keys that are compared at a time; longer lists come in parts.
         parts: number of parts of each list, int64 [lists].
     """
 
@@ -43,7 +43,7 @@ class ListBlocks:
         key_bytes = 8 + 4 * self._dim
         self.kept = int(np.searchsorted(lists.starts * key_bytes, kept_bytes or 0, side="right")) - 1
         self._is_read = np.zeros(self.kept, bool)
-        # made before threads share it; memory is taken when it is written
+        # allocated before threads share it; pages take memory only once they are written
         keys = int(lists.starts[self.kept])
         self._keys = np.empty(keys, np.int64), np.empty((keys, self._dim), np.float32)
         self._lengths = None if kept_bytes is None else np.full(lists.starts[-1], np.nan, np.float32)
@@ -52,7 +52,7 @@ class ListBlocks:
         """The keys of some lists in one block, and the slice of each list.
 
         Args:
-            numbers: of the lists, rising; either all of them are kept or none.
+            numbers: numbers of the lists, rising; either all of these lists are kept or none.
         """
         if numbers[-1] < self.kept:
             return self._kept(numbers, scratch)
@@ -63,7 +63,7 @@ class ListBlocks:
         return block, places
 
     def in_parts(self, number: int, scratch: Scratch) -> Iterator[KeyBlock]:
-        """The keys of a long list, some at a time."""
+        """The keys of a long list, at most `piece` at a time."""
         size = int(self.lists.sizes[number])
         for start in range(0, size, self.piece):
             part = range(start, min(start + self.piece, size))
@@ -78,14 +78,14 @@ class ListBlocks:
         block = KeyBlock(rows[first:stop], vectors[first:stop], self._lengths[first:stop])
         places = [slice(*(self.lists.starts[number : number + 2] - first).tolist()) for number in numbers]
         for number, place in zip(numbers, places, strict=True):
-            # no lock: a list is in one group, and a group is one thread's
+            # no lock: a list is in one group, and one thread works on a group
             if not self._is_read[number]:
                 self._read(number, None, block.part(place), scratch)
                 self._is_read[number] = True
         return block, places
 
     def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
-        """Put a list, or a part of it, into a block of as many keys."""
+        """Read a list, or a part of it, into a block of the same size."""
         block.rows[:] = self.lists.ids(number, part)
         widen(self.lists.keys(number, part), block.vectors)
         if self._lengths is None:
@@ -93,7 +93,7 @@ class ListBlocks:
             return
         first = int(self.lists.starts[number]) + (0 if part is None else part.start)
         known = self._lengths[first : first + len(block.rows)]
-        # a list, or a part of one, is measured whole, so its first number tells
+        # lengths of a list, or of a part, are computed together, so the first one shows whether all are known
         if np.isnan(known[0]):
             squared_lengths(block.vectors, self.origin, known, scratch)
         block.lengths[:] = known
@@ -111,14 +111,14 @@ QUERIES_SORTED = 2048
 
 
 class ListQueries:
-    """The pairs that probe each list: a query and its p-th list make the pair query · probe + p.
+    """The pairs that probe each list. A query and its p-th list make the pair query · probe + p.
 
     Args:
         nearest: [n, probe] numbers of lists; -1: none.
-        lists: how many there are.
+        lists: number of lists.
 
     Attributes:
-        counts: pairs of each list, int64 [lists].
+        counts: number of pairs of each list, int64 [lists].
     """
 
     def __init__(self, nearest: Int64[np.ndarray, "n probe"], lists: int, pool: ThreadPool) -> None:
@@ -128,7 +128,7 @@ class ListQueries:
 
         def sort(number: int) -> None:
             own, first = nearest[parts[number]], parts[number].start * nearest.shape[1]
-            # NumPy sorts 16 bits by counting, several times as fast
+            # NumPy sorts 16-bit numbers by radix sort, which is several times faster
             visited = np.where(own < 0, lists, own).ravel().astype(np.uint16 if lists < 1 << 16 else np.int32)
             order = np.argsort(visited, kind="stable")
             self._limits[number] = np.searchsorted(visited, np.arange(lists + 1), sorter=order) + first

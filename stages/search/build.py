@@ -1,4 +1,4 @@
-"""Building an index in steps that can be kept: train, add keys part by part, merge the parts."""
+"""Building an index in steps that can be resumed: train, add keys part by part, merge the parts."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import SEEK_END
@@ -16,13 +16,13 @@ from stages.search.keys import StoredKeys, widened
 from stages.search.lists import ROW_BYTES, ListsInMemory, write_with_lists
 
 WRITE_BYTES = 1 << 20
-"""Bytes of an index handed over at a time."""
+"""Bytes of an index that are written at a time."""
 MERGED_BYTES = 64 << 20
-"""Lists that are put together at a time, or a single one."""
+"""Bytes of lists that are merged at a time; a single list may take more."""
 
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
-    """`count` keys drawn at random without repetition, in row order, [count, dim] float32."""
+    """Random sample of `count` keys without replacement, in row order, [count, dim] float32."""
     rows = np.random.default_rng(seed).choice(keys.rows, count, replace=False)
     return keys.take(np.sort(rows))
 
@@ -38,19 +38,19 @@ def trained_index(config: IndexConfig, keys: StoredKeys) -> Any:
 
 
 def train(config: IndexConfig, keys: StoredKeys, path: Path) -> None:
-    """Write the empty index that has learned from the keys."""
+    """Train an index on the keys, and write it empty."""
     write_index(trained_index(config, keys), path)
 
 
 def write_index(index: Any, path: Path) -> None:
-    """Write an index through Python, which raises OSError where FAISS's own file only prints that it is not whole."""
+    """Write an index through Python, which raises OSError if the disk fails; FAISS itself only prints a message."""
     with path.open("wb") as file:
         writer = faiss.PyCallbackIOWriter(file.write, WRITE_BYTES)  # type: ignore[attr-defined]
         faiss.write_index(index, writer)
 
 
 def grows_in_parts(index: Any) -> bool:
-    """Whether lists filled apart can be merged: keys live in the lists alone, whatever stands before them."""
+    """Whether lists that were filled separately can be merged: all keys must be in the lists."""
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is None or not isinstance(index, faiss.IndexIVF | faiss.IndexPreTransform):
         return False
@@ -78,7 +78,7 @@ class FilledLists(NamedTuple):
         save_arrays(path, *self)
 
     def each(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Codes and rows of one list after the other."""
+        """Codes and rows of each list, in order."""
         start = 0
         for size in self.sizes.tolist():
             yield self.codes[start : start + size], self.ids[start : start + size]
@@ -86,7 +86,7 @@ class FilledLists(NamedTuple):
 
 
 class PartFile:
-    """A file of `FilledLists.write`; some lists are read at a time."""
+    """A file that `FilledLists.write` wrote; a few lists are read at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class PartFile:
             self._width = (file.tell() - self._codes) // max(1, int(self.sizes.sum()))
 
     def read(self, lists: slice) -> FilledLists:
-        """Neighbouring lists."""
+        """Consecutive lists."""
         sizes, before = self.sizes[lists], int(self.sizes[: lists.start].sum())
         count = int(sizes.sum())
         ids = np.fromfile(self.path, np.int64, count, offset=self._ids + 8 * before)
@@ -108,7 +108,7 @@ class PartFile:
 
 
 def _skip_header(file: BinaryIO) -> int:
-    """Where the numbers of NumPy's array begin that begins here."""
+    """Skip the header of a NumPy array that begins here; returns the offset of its values."""
     np.lib.format.read_magic(file)
     np.lib.format.read_array_header_1_0(file)
     return file.tell()
@@ -121,13 +121,13 @@ def write_part(
     path: Path,
     wanted: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> int:
-    """Sort the keys of some shards into lists, and write these; returns the number of keys.
+    """Sort the keys of some shards into lists, and write the lists; returns the number of keys.
 
     Args:
-        trained: the index, empty before and after.
-        wanted: which of some rows [n] are added, bool [n]; None: all are.
+        trained: the trained index, empty before and after.
+        wanted: gives the mask bool [n] of rows [n] that are added; None: all are.
     """
-    # FAISS keeps the order of what is added, so rows rise within each list
+    # FAISS keeps the order of added keys, so rows rise within each list
     for first, block in keys.each(shards):
         rows = np.arange(first, first + len(block))
         if wanted is not None:
@@ -151,16 +151,16 @@ def _part_of(ivf: Any) -> FilledLists:
 
 
 class Source(Protocol):
-    """Lists that an index is put together from; `sizes`: keys in each, int64 [lists]."""
+    """A source of lists that are merged into an index; `sizes`: number of keys in each list, int64 [lists]."""
 
     sizes: np.ndarray
 
     def read(self, lists: slice) -> FilledLists:
-        """Neighbouring lists."""
+        """Consecutive lists."""
 
 
 def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> None:
-    """Write a trained index with the lists of all sources, in order; it holds some neighbouring lists at a time.
+    """Write a trained index with the lists of all sources, in order; memory holds a few consecutive lists at a time.
 
     Raises: ArtifactError if there are not exactly `rows` keys.
     """
@@ -172,7 +172,7 @@ def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> Non
 
 
 def _merged(sources: Sequence[Source], sizes: np.ndarray, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Codes and rows of one list after the other; about so many keys are read at once."""
+    """Codes and rows of each list, in order; about `at_once` keys are read at a time."""
     groups = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once, prepend=-1))
     for first, stop in zip(groups.tolist(), [*groups[1:].tolist(), len(sizes)], strict=True):
         pieces = [source.read(slice(first, stop)) for source in sources]
@@ -182,7 +182,7 @@ def _merged(sources: Sequence[Source], sizes: np.ndarray, at_once: int) -> Itera
 
 
 def _rising(codes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and rows of a list in the order of rows, which search relies on; rows encoded again lie between others."""
+    """Codes and rows of a list, sorted by row since search relies on it; rows encoded again may be out of order."""
     if (ids[1:] > ids[:-1]).all():
         return codes, ids
     order = np.argsort(ids)

@@ -1,7 +1,7 @@
-"""Changing an index with lists: keys that go leave it, those that stay get their new rows, others are added behind.
+"""Changing an index with lists: removed keys leave it, kept keys get their new rows, and new keys are appended.
 
-Only the lists are changed; what was learned stays, but for centroids of keys that went: a centroid is a mean of keys,
-and may be that of one. `no_longer_fits` tells when lists no longer suit their keys.
+Only the lists change. The trained parameters stay, except centroids of lists that lose keys: a centroid is a mean of
+keys, and perhaps of a single one. `no_longer_fits` reports when the lists no longer suit their keys.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,24 @@ from stages.search.lists import DecodedLists, Lists, ListsInFile, filled, holds_
 
 
 class KeptKeys(Protocol):
-    """Rows that stay with their keys, and their new numbers; arguments and results are int64 [n] or bool [n]."""
+    """Rows that keep their keys, and their new numbers; arguments and results are int64 [n] or bool [n]."""
 
     @property
     def rows(self) -> int:
-        """How many stay."""
+        """Number of rows that stay."""
 
     def before(self, rows: np.ndarray) -> np.ndarray:
         """New numbers of rows that stay."""
 
     def contains(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows stay with their keys."""
+        """Mask of the rows that keep their keys."""
 
 
 def can_change(config: IndexConfig, dim: int, dtype: str, *, removes: bool) -> bool:
     """Whether an index of resolved settings can be changed in place.
 
-    Keys can be added wherever lists can be merged. They can be removed where nothing but a list's centroid was learned
-    of them, so that it can be moved: codes that are differences from a centroid, or were learned, could tell of them.
+    Keys can be added if lists can be merged. Keys can be removed if only centroids were learned from them, since a
+    centroid can be moved. Learned codes, or codes relative to a centroid, could still reveal a removed key.
     """
     index = empty_index(config, dim, dtype)
     if not grows_in_parts(index):
@@ -49,7 +49,7 @@ _FLAT = (faiss.IndexFlat, faiss.IndexFlatL2, faiss.IndexFlatIP)
 
 
 def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
-    """Write an index without its keys, trained as it was, its centroids moved to what stays of their keys."""
+    """Write a trained index without its keys; centroids are moved to the means of the keys that stay."""
     with content_of(old):
         stored = ListsInFile(old)
         index = stored.index()
@@ -60,7 +60,7 @@ def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
 
 
 def _move_centroids(ivf: Any, stored: Lists, kept: KeptKeys) -> None:
-    """Put the centroid of each list that loses keys into the mean of those that stay; if none do, of all lists."""
+    """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the other centroids."""
     lists, centroids = DecodedLists(ivf, stored), _centroids(ivf)
     emptied = []
     for number in filled(stored):
@@ -76,7 +76,7 @@ def _move_centroids(ivf: Any, stored: Lists, kept: KeptKeys) -> None:
 
 
 def _centroids(ivf: Any) -> np.ndarray:
-    """Float32 [lists, dim], a view."""
+    """The centroids of the lists, float32 [lists, dim], as a view."""
     flat: Any = faiss.downcast_index(ivf.quantizer)
     return faiss.rev_swig_ptr(flat.get_xb(), ivf.nlist * ivf.d).reshape(ivf.nlist, ivf.d)
 
@@ -84,13 +84,13 @@ def _centroids(ivf: Any) -> np.ndarray:
 def merge_changed(
     old: Path, trained: Any, kept: KeptKeys, parts: list[Path], rows: int, path: Path
 ) -> dict[str, float]:
-    """Write the index `old` changed: the keys that stay and those of the parts; holds some lists at a time.
+    """Write the changed index: keys of `old` that stay, and keys of the parts; memory holds some lists at a time.
 
     Args:
-        trained: as `write_emptied` wrote it.
-        parts: lists of the keys that are added: of new rows, and of rows that were encoded again.
-        rows: keys that there must be in the end.
-    Returns: `imbalance_before` and `imbalance` of its lists, see `imbalance`.
+        trained: the index that `write_emptied` wrote.
+        parts: lists of the keys to add: of new rows, and of rows that were encoded again.
+        rows: number of keys that the changed index must have.
+    Returns: `imbalance_before` and `imbalance` of its lists; see `imbalance`.
     """
     with content_of(old):
         stored = ListsInFile(old)
@@ -102,7 +102,7 @@ def merge_changed(
 
 
 class KeptLists:
-    """Lists without what goes, rows renumbered; the others keep their order, so that rows rise in them."""
+    """Lists without the removed keys, and with new row numbers; keys keep their order, so rows still rise."""
 
     def __init__(self, lists: Lists, kept: KeptKeys, width: int) -> None:
         self._lists, self._kept, self._width = lists, kept, width
@@ -122,7 +122,9 @@ class KeptLists:
 
 
 def imbalance(sizes: np.ndarray) -> float:
-    """How much longer the list of a key is than lists are on average: 1 if all are as long, [lists] if one has all.
+    """Mean length of a key's own list, divided by the mean length of all lists.
+
+    It is 1 if all lists are equally long, and the number of lists if one holds all keys.
 
     >>> imbalance(np.array([5, 5])), imbalance(np.array([10, 0]))
     (1.0, 2.0)
@@ -132,13 +134,13 @@ def imbalance(sizes: np.ndarray) -> float:
 
 
 MOST_LOST_RECALL, MOST_GROWTH, MOST_UNEVEN = 0.02, 4, 2
-"""Beyond these other lists are needed: share of neighbours no longer found, times the keys, times the imbalance."""
+"""Limits beyond which new lists are needed: the loss of recall, and the growth of keys and of imbalance as factors."""
 SURE = 2
-"""Standard errors that a loss of recall must exceed that by, not to be one of the draw of a few queries."""
+"""Standard errors by which a loss of recall must exceed its limit, since few queries are sampled."""
 
 
 class Learned(NamedTuple):
-    """An index when its lists were learned: its keys, recall by k (empty if it was not measured), see `imbalance`."""
+    """An index at the time its lists were learned: keys, recall by k (empty: not measured), and `imbalance`."""
 
     rows: int
     recall: Mapping[str, float]
@@ -148,12 +150,12 @@ class Learned(NamedTuple):
 def no_longer_fits(
     learned: Learned, rows: int, recall: Mapping[str, float], error: Mapping[str, float], imbalance: float
 ) -> str | None:
-    """Reason why the lists no longer suit the keys that they hold; None: they do.
+    """Reason why the lists no longer suit their keys; None: they do.
 
     Args:
-        rows: keys that they hold now.
-        recall: by k, now, with its standard `error`; empty if it was not measured.
-        imbalance: now.
+        rows: present number of keys.
+        recall: present recall by k, and its standard `error`; empty if it was not measured.
+        imbalance: present imbalance.
 
     >>> no_longer_fits(Learned(100, {"1": 0.95}, 1.2), 200, {"1": 0.9}, {"1": 0.01}, 1.3)
     '90.0% of the 1 nearest keys are found, 95.0% at first'

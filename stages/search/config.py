@@ -1,4 +1,4 @@
-"""Settings of build-index and of precompute-neighbors, what is legal for which index, and rows that are excluded."""
+"""Settings of build-index and precompute-neighbors, checks of them for a kind of index, and excluded rows."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Count = Annotated[int, Field(gt=0)]
 
 
 class IndexConfig(StageConfig):
-    """Settings of build-index. What does not apply to the kind is None once resolved."""
+    """Settings of build-index. Once resolved, settings that do not apply to the kind are None."""
 
     not_identity = frozenset({"largest_gigabytes"})
 
@@ -63,7 +63,7 @@ class IndexConfig(StageConfig):
     @field_validator("index")
     @classmethod
     def _known(cls, index: str) -> str:
-        """FAISS's own strings begin with a capital; what does not must be a kind."""
+        """Check a kind's name; factory strings begin with a capital letter, and FAISS checks them."""
         if index[:1].islower() and index not in (known := ("auto", *KINDS, EXACT)):
             raise ValueError(f"there is no index {index!r}; {did_you_mean(index, known)}")
         return index
@@ -78,11 +78,11 @@ class Keys(NamedTuple):
 
 
 def check_probe(probe: int, lists: int | None, index: str) -> None:
-    """Raises: UsageError if queries cannot read so many lists of an index.
+    """Raises: UsageError if queries cannot read `probe` lists of an index.
 
     Args:
-        lists: that it has; 0: it is of a kind without lists; None: their number is not known.
-        index: its kind or factory string.
+        lists: number of lists; 0: the kind has no lists; None: the number is not known.
+        index: the index's kind or factory string.
     """
     if lists == 0:
         raise UsageError(f"{index!r} has no lists to probe: leave probe out.")
@@ -96,7 +96,7 @@ EXCLUSIONS = ("self", "window:N", "document")
 
 
 def checked_exclusion(exclude: str, *others: str) -> str:
-    """Check an exclusion, or one of `others`. Raises: ValueError, with what is legal."""
+    """The exclusion, if it is legal or one of `others`. Raises: ValueError naming the legal values."""
     known = (*EXCLUSIONS, *others)
     if WINDOW.fullmatch(exclude) or (exclude in known and exclude != "window:N"):
         return exclude
@@ -110,8 +110,8 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
 
     Args:
         exclude: `none`, `self`, `window:N` (rows i - N … i + N) or `document`.
-        doc_offsets: [D + 1] where each document of the split starts, and its end.
-    Returns: [stop - start, 2] int64, rows first <= row < last of each token; None if none is forbidden.
+        doc_offsets: [D + 1] start of each document of the split, and the end of the split.
+    Returns: [stop - start, 2] int64, rows first <= row < last that each token may not find; None: it may find all.
 
     >>> forbidden_rows("window:1", 4, 6, [0, 5, 9]).tolist()
     [[3, 6], [4, 7]]
@@ -132,7 +132,7 @@ def forbidden_rows(exclude: str, start: int, stop: int, doc_offsets: Any) -> "np
 
 
 def excluding_fewer(exclude: str, how: str = "--exclude window:N") -> str:
-    """Advice where an exclusion leaves too few rows; `how`: the option, or the command with it."""
+    """Advice if an exclusion leaves too few rows; `how`: the option, or the command with it."""
     if exclude == "document":
         return f"exclude fewer rows ({how}), or cut the text into documents (memlm tokenize --documents)"
     return f"exclude fewer rows ({how}, a smaller N)"
@@ -142,7 +142,7 @@ FEWEST_CANDIDATES, MOST_FURTHER_CANDIDATES = 64, 1024
 
 
 class NeighborsConfig(StageConfig):
-    """Settings of precompute-neighbors. What does not apply is None once resolved."""
+    """Settings of precompute-neighbors. Once resolved, settings that do not apply are None."""
 
     not_identity = frozenset({"recall"})
     not_options = frozenset({"probe", "recall", "candidates"})
@@ -173,12 +173,12 @@ class NeighborsConfig(StageConfig):
 
 
 def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Mapping[str, Any]) -> int | None:
-    """Lists that a query reads: as asked, or the fewest that lose no more neighbours than allowed.
+    """Number of lists that a query reads: the given one, or the smallest with enough recall.
 
     Args:
         index: resolved settings of the index.
-        figures: what it measured of itself.
-    Raises: UsageError if that is more than the index has, or it has none.
+        figures: metrics of the index.
+    Raises: UsageError if the index has fewer lists, or none.
     """
     most = index["probe"]
     if isinstance(config.probe, int):
@@ -194,9 +194,9 @@ def lists_to_read(config: NeighborsConfig, index: Mapping[str, Any], figures: Ma
 
 
 def exactness(config: NeighborsConfig, lossless: bool) -> dict[str, Any]:
-    """`exact` and `candidates` as they come out for an index that does or does not hold whole keys.
+    """Resolved values of `exact` and `candidates`, for an index that holds keys without loss or not.
 
-    Raises: UsageError for candidates where distances are not recomputed, or fewer than neighbours.
+    Raises: UsageError for candidates if distances are not recomputed, or for fewer candidates than neighbours.
     """
     if lossless or not config.exact:
         if isinstance(config.candidates, int):

@@ -10,7 +10,7 @@ from stages.search.searcher import Searcher
 from stages.threads import slices
 
 PAIR_ELEMENTS = 1 << 20
-"""Numbers of keys in half precision that are widened at a time: 4 MB."""
+"""Elements of half-precision keys that are widened at a time: 4 MB."""
 
 
 def pair_scores(
@@ -22,13 +22,13 @@ def pair_scores(
 ) -> Float32[np.ndarray, " pairs"]:
     """Scores of the pairs (queries[which], keys[rows]), summed in float32.
 
-    Squared distances come from differences: a key is at distance exactly 0 from itself.
+    Squared distances are computed from differences, so the distance of a key to itself is exactly 0.
 
     >>> keys = np.array([[0, 1], [3, 5]], np.float16)
     >>> pair_scores(np.array([[0.0, 1.0]]), np.array([0, 0]), keys, np.array([0, 1]), "l2").tolist()  # 0, and 9 + 16
     [0.0, 25.0]
     """
-    # keys that are compared more than once are widened once, not once a pair
+    # keys that occur in several pairs are widened once, not for each pair
     if len(which) > len(keys):
         keys = widened(keys)
     if keys.dtype == np.float32:
@@ -42,7 +42,7 @@ def pair_scores(
 
 
 def _pair_scores(queries: np.ndarray, which: np.ndarray, keys: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
-    """The same for keys in float32."""
+    """Scores of pairs for keys in float32."""
     score = getattr(faiss, "pairwise_indexed_L2sqr" if metric == "l2" else "pairwise_indexed_inner_product")
     out = np.empty(len(which), np.float32)
     vectors = [np.ascontiguousarray(one, np.float32) for one in (queries, keys)]
@@ -57,9 +57,8 @@ def exact_distances(
 ) -> Float32[np.ndarray, "n k"]:
     """Distance of every query to each of its rows, summed in float32 from the stored keys.
 
-    All pairs are sorted by row and grouped by shard, so that each shard that is needed is read once,
-    whole, for all queries together. Beyond the arguments and the result it takes 16 bytes a pair and
-    two shards.
+    All pairs are sorted by row and grouped by shard, so each needed shard is read once for all
+    queries. Memory beyond the arguments and the result is 16 bytes a pair and two shards.
 
     Args:
         keys: the datastore's keys, float16 (widened before any arithmetic) or float32.
@@ -110,8 +109,8 @@ def search_with_candidates(
     """The k best allowed rows of each query: ids [n, k] and distances [n, k], as `Searcher.search` gives them.
 
     Args:
-        candidates: rows, at least k, that the searcher finds, of which the best by exact distance are taken;
-            None: the searcher's own distances decide.
+        candidates: number of rows, at least k, that the searcher finds and exact distances rank; None: the
+            searcher's own distances decide.
         forbidden: [n, 2] int64, rows first <= row < last that a query may not see.
     """
     if candidates is None:

@@ -1,4 +1,4 @@
-"""Search by scanning keys with matrix products; exact search, which scans every stored key, shard after shard."""
+"""Search that scans keys with matrix products, and exact search, which scans every stored key, shard after shard."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from stages.search.tensor_search import KeysOnDevice
 
 FEW_QUERIES = 32
-"""Up to so many are not worth other threads."""
+"""Most queries that are searched in a single thread."""
 
 
 class ScanningSearcher(Searcher):
-    """Candidates from matrix products, then their scores without cancellation.
+    """Finds candidates with matrix products, then computes their scores without cancellation.
 
     Attributes:
-        device: where the products are computed, `cpu` or `cuda`.
-        origin: [dim] float32 a point among the keys.
+        device: device of the products, `cpu` or `cuda`.
+        origin: [dim] float32, a point among the keys.
     """
 
     device: str
@@ -42,19 +42,19 @@ class ScanningSearcher(Searcher):
 
     @property
     def candidate_bytes(self) -> int:
-        """Memory of the host; on another device than the CPU the result alone takes some here."""
+        """Bytes of host memory; on a device other than the CPU, the host holds only the result."""
         return 24 if self.device == "cpu" else 12
 
     def is_small(self, queries: int) -> bool:
-        """Whether a search of this many queries is not worth other threads."""
+        """Whether a search for this number of queries does not pay for more threads."""
         return queries <= FEW_QUERIES
 
     def block(self, queries: np.ndarray, exclude: np.ndarray | None, pool: ThreadPool = in_turn) -> QueryBlock:
-        """Queries as products take them."""
+        """Queries in the form that products need."""
         return QueryBlock(queries, self.origin, self.metric, exclude, pool)
 
     def _is_enough(self, ids: np.ndarray, exclude: np.ndarray | None, effort: int) -> np.ndarray:
-        """Queries [n] bool that have found as many rows as they may see, or for which all were looked at."""
+        """Mask [n] of the queries that found all the rows they may, up to k, or compared all rows."""
         if self.reaches_all(effort):
             return np.ones(len(ids), bool)
         enough = np.minimum(ids.shape[1], allowed_rows(self.rows, len(ids), exclude))
@@ -65,11 +65,11 @@ class ScanningSearcher(Searcher):
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and rows [n, k] of the best allowed rows that this effort looks at, as `Attempt` has them."""
+        """Scores and rows [n, k] of the best allowed rows that this effort reaches; see `Attempt`."""
 
     @abstractmethod
     def reaches_all(self, effort: int) -> bool:
-        """Whether this effort looks at every row."""
+        """Whether this effort compares every row."""
 
     @abstractmethod
     def nearest_on_device(
@@ -80,21 +80,20 @@ class ScanningSearcher(Searcher):
 
 ORIGIN_ROWS = 256
 QUERIES, KEYS = 256, 4096
-"""Queries that a thread compares at a time, and with how many keys."""
+"""Queries and keys that a thread compares at a time."""
 FEW_SCORES = 1 << 20
-"""Up to so many, of all queries and keys, are not worth other threads."""
+"""Most scores, queries times keys, that are computed in a single thread."""
 FEWEST_QUERIES = 16
-"""Number of queries whose product with keys is worth a thread of its own."""
+"""Fewest queries that are worth a thread of their own."""
 KEPT, PIECES = 2, 64
-"""All but the k best of each query are forgotten once there are so many times k pairs of each, or after so many pieces
-of keys."""
+"""Limits of a buffer: KEPT * k pairs a query, and PIECES pieces of keys. Beyond them only the k best are kept."""
 
 
 class ExactSearcher(ScanningSearcher):
-    """Searches stored keys without an index; holds one shard and the one being read.
+    """Searches stored keys without an index. Memory holds one shard, and the next one while it is read.
 
     Args:
-        compared: hears how many keys each scan has seen so far.
+        compared: receives the number of keys that a scan has compared so far.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class ExactSearcher(ScanningSearcher):
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
         self._on_device: KeysOnDevice | None = None
-        # near the keys, products are of small numbers, and lose few digits
+        # with an origin near the keys, products have small terms and lose few digits
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
     def is_small(self, queries: int) -> bool:
@@ -121,7 +120,7 @@ class ExactSearcher(ScanningSearcher):
             Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
         ]
         scratch = Scratch()
-        # shards outside, queries inside: each shard is read and widened once for all queries
+        # the outer loop is over shards, so each shard is read and widened once for all queries
         for first, block in self.keys.each():
             keys = self._ready(first, block, pool, scratch)
             pool(partial(Narrowing.scan, keys=keys, scratch=scratch), narrowings)
@@ -135,7 +134,7 @@ class ExactSearcher(ScanningSearcher):
         return scores, rows
 
     def _ready(self, first: int, block: np.ndarray, pool: ThreadPool, scratch: Scratch) -> KeyBlock:
-        """The keys of a shard, whose first row is given."""
+        """Prepare the keys of a shard that begins at row `first`."""
         keys = KeyBlock(
             np.arange(first, first + len(block)),
             np.empty(block.shape, np.float32),
@@ -172,7 +171,7 @@ class ExactSearcher(ScanningSearcher):
 
 
 class Narrowing:
-    """The best of some queries while keys stream past; bounds become narrower as better rows are found."""
+    """The best rows of some queries so far, while keys are streamed; bounds narrow as better rows are found."""
 
     def __init__(self, queries: QueryBlock, k: int) -> None:
         self.queries, self.k = queries, k
@@ -192,11 +191,11 @@ class Narrowing:
         for some in self.queries.within(everything, piece, self.bounds, scratch):
             self.found.add(some.which * PIECES + self.pieces, some.counts, some.packed)
         self.pieces += 1
-        # a narrow bound lets fewer pairs through, but ranking them costs as much as some pieces
+        # a narrower bound lets fewer pairs through, but ranking costs as much time as a few pieces
         if self.found.pairs > KEPT * self.k * len(self.queries) or self.pieces == PIECES:
             self._narrow()
 
     def _narrow(self) -> None:
-        # exact scores have the query's own term, rough ones lack it
+        # rough scores lack the constant of the query, exact scores include it
         kth = self.found.keep_best(self.k, in_turn) - self.queries.constant
         self.bounds, self.pieces = np.minimum(self.bounds, self.queries.reach(kth, self.radius)), 1

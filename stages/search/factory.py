@@ -1,4 +1,4 @@
-"""FAISS index objects by name or factory string: empty, to be trained and filled."""
+"""Empty FAISS indexes, by kind or factory string, before training."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,21 @@ METRICS = {"l2": faiss.METRIC_L2, "ip": faiss.METRIC_INNER_PRODUCT}
 
 
 LONGEST = 200
-"""Letters of a string; FAISS parses by recursion, and one of 100,000 ends the process."""
+"""Most characters of a factory string; FAISS parses by recursion, and 100,000 characters crash the process."""
 
 
 class FactoryFacts(NamedTuple):
-    """Requirements of a factory string: inverted lists (None: it has none), and keys needed to train."""
+    """Facts of a factory string: the number of inverted lists (None: none), and of keys needed to train."""
 
     lists: int | None
     fewest_keys: int
 
 
 def factory_facts(factory: str, dim: int, metric: str) -> FactoryFacts:
-    """Raises: UsageError if FAISS does not accept the string for keys of this width and metric."""
+    """Lists and training keys of a factory string.
+
+    Raises: UsageError if FAISS does not accept the string for keys of this width and metric.
+    """
     index = from_factory(factory, dim, metric)
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is None:
@@ -42,7 +45,7 @@ def _fewest_keys(index: Any) -> int:
 
 
 def from_factory(factory: str, dim: int, metric: str) -> Any:
-    """The empty index that a string asks for. Raises: UsageError if FAISS does not accept it."""
+    """The empty index of a factory string. Raises: UsageError if FAISS does not accept the string."""
     if len(factory) > LONGEST:
         raise UsageError(f"A FAISS factory string has at most {LONGEST} letters, not {len(factory):,}.")
     if "NSG" in factory:
@@ -69,7 +72,7 @@ def from_factory(factory: str, dim: int, metric: str) -> Any:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn FAISS's late refusals of keys into errors. Raises: UsageError with FAISS's reason."""
+    """Turn errors that FAISS raises for keys into usage errors. Raises: UsageError with FAISS's reason."""
     try:
         yield
     except RuntimeError as error:
@@ -92,17 +95,17 @@ def _refusal(factory: str, dim: int, reason: str) -> str:
 
 EF_CONSTRUCTION = 200
 KEYS_PER_CODE = 256
-"""Training keys used for each code; FAISS's own number."""
+"""Most training keys for each code; FAISS's default."""
 NO_TABLE = -1
-"""Training would end by making tables for a search that is not FAISS's own here."""
+"""Value that stops training from making tables for FAISS's own search, which is not used here."""
 
 
 def empty_index(config: IndexConfig, dim: int, dtype: str) -> Any:
-    """An index as resolved settings describe it, not trained yet.
+    """The untrained index that resolved settings describe.
 
-    IVF-flat holds float16 keys as they are (2 bytes a number, nothing lost); float32 keys in float32.
+    IVF-flat holds float16 keys in float16, without loss, and float32 keys in float32.
     """
-    # residuals of float16 keys would be rounded again, and the lists would no longer hold whole keys
+    # residuals of float16 keys would be rounded again, so the lists would not hold the keys without loss
     index = from_factory(factory_string(config, dtype), dim, config.metric)
     if config.index == "ivf-flat" and dtype == "float16":
         index.by_residual = False
@@ -125,7 +128,7 @@ def factory_string(config: IndexConfig, dtype: str) -> str:
 
 
 def _seed(index: Any, seed: int) -> None:
-    """Seed k-means, and let it learn from exactly the keys that it is given."""
+    """Seed k-means, and stop it from sampling the keys that it is given."""
     ivf = faiss.try_extract_index_ivf(index)
     product = getattr(faiss.downcast_index(index if ivf is None else ivf), "pq", None)
     for quantiser, most in ((ivf, 1 << 24), (product, KEYS_PER_CODE)):

@@ -1,7 +1,7 @@
 """IVF search of many queries, list by list: all queries that probe a list share one matrix product.
 
-FAISS searches query by query and reads each list again for each of them; grouped, a list is read and
-decoded once for a whole block of queries.
+FAISS searches query by query, and reads each list again for each query. Here a list is read and decoded once for a
+whole block of queries.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,36 +25,37 @@ if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
 
 BOUND_KEYS = 4
-"""Times k: as many keys, of the nearest lists, are ranked for a bound, beyond which no neighbour lies."""
+"""Times k: number of keys of the nearest lists that are ranked to bound the scores of the neighbours."""
 
 MOST_PAIRS, PAIR_BYTES = 1 << 26, 8
-"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search takes."""
+"""Pairs of all queries that are held at a time: 0.5 GB, and no more than a block of a search may take."""
 
 HELD_BYTES = 128 << 20
-"""Keys of lists in memory that are kept as they are compared, since each list is compared twice for a block."""
+"""Bytes of decoded keys that are kept, since each list is compared twice for a block of queries."""
 
 SHORT_BYTES = 384 << 20
-"""Short vectors, with the keys themselves, of all lists; of more keys there are none."""
+"""Most bytes of short vectors and their keys; a larger index has no short vectors."""
 
 MOST_NEAREST = 64
-"""Neighbours up to which short vectors pay: many lie so far that half of a list is as near in few axes."""
+"""Most neighbours for which short vectors pay: far neighbours let half of a list pass along a few axes."""
 
 QUERIES = 256
 """Queries whose nearest lists a thread finds at a time."""
 
 SHORT_GROUPS = 4
-"""Times that a thread takes as many keys of short vectors, which lie ready."""
+"""Factor on the keys that a thread takes, where short vectors are ready."""
 
 GROUP_SCORES, GROUP_KEYS, GROUPS = 1 << 22, 8192, 2
-"""Scores that a thread computes before it takes other lists, keys of these lists, and how many times each thread could
-take as many from what is left: few calls of NumPy, but all threads busy to the end."""
+"""Most scores and most keys of a group of lists, and groups per thread that the remaining work must allow.
+
+Large groups need few calls of NumPy; smaller ones at the end keep all threads busy."""
 
 KEY_SCORES = 16
-"""Scores that take as long as to decode a key."""
+"""Scores that can be computed in the time it takes to decode a key."""
 
 
 def can_group(index: Any) -> bool:
-    """Whether the lists of this index can be decoded here."""
+    """Whether `DecodedLists` can decode the lists of this index."""
     kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if type(index) not in kinds:
         return False
@@ -64,11 +65,11 @@ def can_group(index: Any) -> bool:
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
-    A query that finds fewer than k allowed rows in its `probe` nearest lists is searched again in
-    four times as many, up to all of them.
+    A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched again in four times
+    the lists, up to all of them.
 
     Args:
-        lists: those of the index; None: in memory, with it.
+        lists: the index's lists; None: they are in memory with the index.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class GroupedSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
-        # the middle of all centroids is near the keys, so that products lose few digits
+        # the mean of all centroids is near the keys, so products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
         self._on_device: TensorLists | None = None
@@ -84,7 +85,7 @@ class GroupedSearcher(ScanningSearcher):
 
     @cached_property
     def _short(self) -> ShortBlocks | None:
-        """Short vectors of all keys; None where they do not pay, or are too many to be kept."""
+        """Short vectors of all keys; None if they do not pay or do not fit into memory."""
         lists = self.lists
         fits = (
             self.blocks.kept
@@ -94,7 +95,7 @@ class GroupedSearcher(ScanningSearcher):
         if self.metric != "l2" or not self.lossless or not fits:
             return None
         filled = np.flatnonzero(lists.sizes)
-        # lists that lie as far apart as their share of the sample allows
+        # every n-th list, so that the sample is spread over all lists
         some = filled[:: max(1, self.rows // SAMPLE)]
         axes = learn_axes(np.concatenate([widened(lists.keys(number)) for number in some.tolist()]), self.origin)
         return None if axes is None else ShortBlocks(lists, self.origin, axes)
@@ -108,7 +109,7 @@ class GroupedSearcher(ScanningSearcher):
         try:
             return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
-            middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+            middle = len(queries) // 2  # many keys are equal, so fewer queries are searched at a time
         halves = [
             self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, pool)
             for part in (slice(None, middle), slice(middle, None))
@@ -117,7 +118,7 @@ class GroupedSearcher(ScanningSearcher):
         return scores, rows
 
     def _find(self, queries: QueryBlock, k: int, effort: int, pool: ThreadPool) -> TopKBuffer:
-        """Pairs among which the k best of each query are. Raises: TooMany if they are too many to be held."""
+        """Candidate pairs that include the k best of each query. Raises: TooMany if memory cannot hold them."""
         probe, scratch = min(self.ivf.nlist, self.probe * 4**effort), Scratch()
         lists = self._nearest_lists(queries.vectors, probe, pool)
         bounds = self._bounds(queries, lists, k, pool, scratch)
@@ -144,14 +145,14 @@ class GroupedSearcher(ScanningSearcher):
         return found
 
     def _most_pairs(self, visits: ListQueries, queries: int) -> int:
-        """Pairs that are held at a time: those of a single query in any case."""
+        """Most pairs that are held at a time; all pairs of a single query are held in any case."""
         every = int(visits.counts @ self.lists.sizes)
         return every if queries == 1 else min(every, MOST_PAIRS, block_bytes() // PAIR_BYTES)
 
     def _cells(self, nearest: np.ndarray) -> tuple[np.ndarray | None, int]:
-        """Where `Found` puts what the first part of each list brings, of this many cells of a query.
+        """The cell of `TopKBuffer` for the first part of each probed list, and the number of cells of a query.
 
-        None: into the cell of the pair's own number, as where no list is long.
+        None: no list has several parts, so a pair's cell is its own number.
         """
         if self.blocks.parts.max(initial=1) == 1:
             return None, nearest.shape[1]
@@ -161,7 +162,7 @@ class GroupedSearcher(ScanningSearcher):
         return (ends - parts + np.arange(0, len(ends) * columns, columns)[:, None]).ravel(), columns
 
     def _blocks(self, numbers: list[int], scratch: Scratch) -> Iterator[tuple[KeyBlock, list[slice]]]:
-        """The keys of lists that are compared together, and which are those of each; of a long one alone in parts."""
+        """Blocks of the keys of some lists, and the slice of each list; a long list is alone and comes in parts."""
         if self.blocks.parts[numbers[0]] == 1:
             yield self.blocks.together(numbers, scratch)
             return
@@ -169,19 +170,19 @@ class GroupedSearcher(ScanningSearcher):
             yield keys, [slice(0, len(keys.rows))]
 
     def _groups(self, visits: ListQueries, pool: ThreadPool, more: int = 1) -> list[list[int]]:
-        """All lists with keys that are visited, those together that a thread compares together.
+        """Groups of visited lists with keys; a thread compares the lists of a group together.
 
-        These are all kept or none, and a long one is alone.
+        All lists of a group are kept, or none is. A long list is alone in its group.
 
         Args:
-            more: times as many keys as else.
+            more: factor on the keys of a group.
         """
         blocks, sizes, counts = self.blocks, self.lists.sizes, visits.counts
         scores = np.where(counts > 0, sizes * (counts + KEY_SCORES), 0)
         groups, taken, keys, last, left = list[list[int]](), 0, 0, 0, int(scores.sum())
         wanted = np.flatnonzero(scores)
         for number, own, size in zip(wanted.tolist(), scores[wanted].tolist(), sizes[wanted].tolist(), strict=True):
-            # a long list has a kind of its own, so that no other joins it
+            # a long list has a kind of its own, so no other list joins it
             kind = -1 - number if blocks.parts[number] > 1 else 1 + (number < blocks.kept)
             most = min(GROUP_SCORES, left // (GROUPS * pool.threads))
             if kind != last or taken + own > most or keys + size > more * GROUP_KEYS:
@@ -194,7 +195,7 @@ class GroupedSearcher(ScanningSearcher):
     def _nearest_lists(self, queries: np.ndarray, probe: int, pool: ThreadPool) -> np.ndarray:
         """Numbers of the lists that each query probes, nearest first, int64 [n, probe].
 
-        A graph before the lists may not lead to all of them: the last places then hold -1, unless all are asked for.
+        A graph over the centroids may not reach all lists. Then the last entries are -1, unless all lists are wanted.
         """
         out = np.empty((len(queries), probe), np.int64)
 
@@ -210,13 +211,13 @@ class GroupedSearcher(ScanningSearcher):
             _put_others(out)
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """How many lists must be read before the one with a row, int64 [n, m]; `probe` for later ones, and for -1.
+        """Number of lists that are read before the one with a row, int64 [n, m]; `probe` for unread lists and row -1.
 
         Args:
             queries: [n, dim].
             rows: [n, m].
         """
-        # one row more, which -1 finds: of no list
+        # index -1 reaches an extra entry, which belongs to no list
         list_of = np.full(self.rows + 1, self.ivf.nlist)
         for number in np.flatnonzero(self.lists.sizes).tolist():
             list_of[self.lists.ids(number)] = number
@@ -232,15 +233,15 @@ class GroupedSearcher(ScanningSearcher):
     def _bounds(
         self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool, scratch: Scratch | None = None
     ) -> np.ndarray:
-        """Rough scores [n] beyond which none of the k best rows of a query lies.
+        """Upper bounds [n] on the rough scores of the k best rows of each query.
 
-        As many rows of its nearest lists are as near; of the lists those are looked at in which it may see some
-        times k rows, and of each the best are held, so that a query takes no more than (BOUND_KEYS + 1) * depth scores.
+        Enough rows of the nearest lists have scores within the bound. Only the nearest lists are ranked, until they
+        hold BOUND_KEYS * depth allowed rows. Each query keeps at most (BOUND_KEYS + 1) * depth of their best scores.
         """
         depth, radii, own_room = queries.depth(k), [np.float32(0)], scratch or Scratch()
         sizes = self._scores_to_rank(queries, nearest, k, pool)
         table, most = ScoreTable(sizes, depth), sizes.shape[1]
-        # lists that give no score are left out, or each would be compared for nothing
+        # lists without a score are left out, so that none is compared in vain
         visits = ListQueries(np.where(sizes > 0, nearest[:, :most], -1), self.ivf.nlist, pool)
 
         def score(numbers: list[int]) -> None:
@@ -253,7 +254,7 @@ class GroupedSearcher(ScanningSearcher):
         return queries.reach(table.ranked(pool), max(radii))
 
     def _scores_to_rank(self, queries: QueryBlock, nearest: np.ndarray, k: int, pool: ThreadPool) -> np.ndarray:
-        """Scores [n, m] that each of the m nearest lists gives of each query, as `_bounds` ranks them."""
+        """Number of scores [n, m] that `_bounds` ranks from each of the m nearest lists of a query."""
         seen = self._rows_to_see(queries, nearest, pool)
 
         def choose(part: slice) -> None:
@@ -266,7 +267,7 @@ class GroupedSearcher(ScanningSearcher):
         return seen[:, : some[-1] + 1 if len(some) else 1]
 
     def _looked_at(self, queries: QueryBlock, seen: np.ndarray, k: int) -> np.ndarray:
-        """Nearest lists of each query, bool [n, probe], that give a bound, by the rows that it sees of each."""
+        """Lists that are ranked for a query's bound, bool [n, probe]; `seen` are its allowed rows in each list."""
         return np.cumsum(seen, axis=1) - seen < BOUND_KEYS * queries.depth(k)
 
     def _smallest(
@@ -282,8 +283,8 @@ class GroupedSearcher(ScanningSearcher):
         """The smallest rough scores of queries in some lists, as `QueryBlock.smallest` has them.
 
         Args:
-            which: queries, so many of each list as `counts` says.
-            radii: takes the radius of each block of keys.
+            which: queries, list by list; `counts` is the number for each list.
+            radii: receives the radius of each block of keys.
         """
         best = np.empty((len(which), 0), np.float32)
         for keys, places in self._blocks(numbers, scratch):
@@ -297,7 +298,7 @@ class GroupedSearcher(ScanningSearcher):
         yield slice(None), best
 
     def _rows_to_see(self, queries: QueryBlock, nearest: np.ndarray, pool: ThreadPool) -> np.ndarray:
-        """Rows [n, probe] that each query finds in its lists; short excluded ranges are not taken off."""
+        """Number of rows [n, probe] that each query may see in its lists; short excluded ranges are not subtracted."""
         seen, exclude = np.empty(nearest.shape, np.int64), queries.exclude
 
         def count(part: slice) -> None:
@@ -333,7 +334,7 @@ class GroupedSearcher(ScanningSearcher):
         return find(queries, exclude, k, self.rows, ready, lambda asked: on_device.comparisons(asked, probe))
 
     def _centres(self) -> np.ndarray | None:
-        """The middle of each list, [lists, dim], if a query's nearest lists are found by comparing it with all."""
+        """The centroid of each list, [lists, dim]; None unless the index compares a query with all centroids."""
         if (
             not isinstance(self.ivf.quantizer, faiss.IndexFlat)
             or self.ivf.quantizer.metric_type != self.ivf.metric_type
@@ -348,13 +349,13 @@ class GroupedSearcher(ScanningSearcher):
 
 
 def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
-    """Queries, so many of each list, and where the keys of the list are."""
+    """Tiles of the queries of each list (`counts` of them) and the slice of its keys."""
     ends = np.cumsum(counts).tolist()
     return [(which[first:stop], place) for first, stop, place in zip([0, *ends], ends, places, strict=False)]
 
 
 def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> None:
-    """Put pairs into the cells [q] of their queries, which come in this order."""
+    """Add pairs to the buffer; `cells` [q] are in the order of their queries."""
     first = 0
     for some in pairs:
         stop = first + len(some.counts)
@@ -363,7 +364,7 @@ def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> 
 
 
 def _put_others(lists: np.ndarray) -> None:
-    """Put the lists that a row [lists] lacks in the place of its -1."""
+    """Replace each -1 of a row [lists] by a list that the row lacks."""
     for number in np.flatnonzero((lists < 0).any(axis=1)):
         row = lists[number]
         row[row < 0] = np.setdiff1d(np.arange(len(row)), row)

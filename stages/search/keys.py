@@ -9,12 +9,12 @@ import torch
 
 
 class StoredKeys:
-    """Keys [rows, dim] of a datastore; a part of a shard costs as much to read as all of it.
+    """Keys [rows, dim] of a datastore. Reading a part of a shard costs as much as reading all of it.
 
     Args:
-        array: a Zarr array (or anything with `shape`, `dtype`, `chunks` and slicing) of which
-            `shards`, else `chunks`, gives the rows a shard.
-        rows_per_shard: rows read at a time, for an array that does not say.
+        array: a Zarr array, or anything with `shape`, `dtype`, `chunks` and slicing. `shards`, or else
+            `chunks`, gives the rows of a shard.
+        rows_per_shard: rows read at a time, for an array without `chunks`.
     """
 
     def __init__(self, array: Any, rows_per_shard: int | None = None) -> None:
@@ -39,14 +39,14 @@ class StoredKeys:
         return np.asarray(self.array[start:stop])
 
     def each(self, shards: Iterable[int] | None = None) -> Iterator[tuple[int, np.ndarray]]:
-        """(first row, keys) shard by shard; the next one is read while the caller works."""
+        """(first row, keys) shard by shard; the next shard is read while the caller works."""
         wanted = iter(range(self.shards) if shards is None else shards)
         with ThreadPoolExecutor(1) as pool:
             shard = next(wanted, None)
             ahead = None if shard is None else pool.submit(self.read, shard)
             while shard is not None and ahead is not None:
                 block, first = ahead.result(), self.bounds(shard)[0]
-                # asked for before the caller works, so that reading and computing overlap
+                # requested before the caller works, so that reading and computing overlap
                 shard = next(wanted, None)
                 ahead = None if shard is None else pool.submit(self.read, shard)
                 yield first, block
@@ -56,7 +56,7 @@ class StoredKeys:
         return np.asarray(self.array[start:stop])
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """Given rows, in the order given, [len(rows), dim] float32; each shard is read once."""
+        """Keys of these rows, in their order, [len(rows), dim] float32; each shard is read once."""
         out = np.empty((len(rows), self.dim), np.float32)
         groups = dict(_by_shard(rows, self.rows_per_shard))
         for (first, block), places in zip(self.each(groups), groups.values(), strict=True):
@@ -65,14 +65,14 @@ class StoredKeys:
 
 
 def widened(keys: np.ndarray) -> np.ndarray:
-    """Keys in float32; PyTorch converts half precision five times as fast as NumPy."""
+    """Keys in float32; PyTorch converts half precision five times faster than NumPy."""
     if keys.dtype != np.float16:
         return keys.astype(np.float32, copy=False)
     return torch.from_numpy(keys).float().numpy()
 
 
 def widen(keys: np.ndarray, out: np.ndarray) -> None:
-    """The same into memory that is there."""
+    """Convert keys to float32, into `out`."""
     if keys.dtype == np.float16:
         torch.from_numpy(out).copy_(torch.from_numpy(keys))
     else:
@@ -80,7 +80,7 @@ def widen(keys: np.ndarray, out: np.ndarray) -> None:
 
 
 def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
-    """Given entries of a one-dimensional Zarr array, in the order given; each shard is read once."""
+    """Entries of a one-dimensional Zarr array at these rows, in their order; each shard is read once."""
     out = np.empty(len(rows), array.dtype)
     per_shard = int((array.shards or array.chunks)[0])
     for shard, places in _by_shard(rows, per_shard):
@@ -90,7 +90,7 @@ def take_values(array: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def _by_shard(rows: np.ndarray, per_shard: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(shard, places in `rows` whose row it holds) for each shard that is needed."""
+    """(shard, places in `rows` of the rows that it holds) for each shard that is needed."""
     owner = rows // per_shard
     order = np.argsort(owner, kind="stable")
     wanted, counts = np.unique(owner, return_counts=True)

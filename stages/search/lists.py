@@ -1,8 +1,9 @@
-"""The inverted lists of an index, as codes or decoded: in memory, or left in its file and read when asked for.
+"""The inverted lists of an index, as codes or decoded; they are in memory, or are read from the file on demand.
 
-FAISS writes them behind all else (`write_InvertedLists`, 1.15): "ilar", the number of lists and the bytes of a code,
-both 64 bits; then "full" and the size of every list, or, where at most half of them hold keys, "sprs" and the number
-and size of those that do, each table behind its length; then the codes and the rows of one list after the other.
+FAISS writes them at the end of the file (`write_InvertedLists`, 1.15). First come "ilar", the number of lists and the
+bytes of a code, both 64 bits. Then comes a table of sizes, after its length. It is "full" and the size of every list.
+If at most half of the lists hold keys, it is "sprs" and the numbers and sizes of these lists. Then come the codes and
+rows of each list.
 """
 
 from collections.abc import Iterable
@@ -14,25 +15,25 @@ import numpy as np
 
 MARK, EVERY_SIZE, SIZES_OF_SOME = b"ilar", b"full", b"sprs"
 EMPTY = SIZES_OF_SOME + bytes(8)
-"""Bytes that follow the head where no list holds a key."""
+"""Bytes after the head if no list holds a key."""
 READ_BYTES = 1 << 20
 ROW_BYTES = 8
 
 
 class Lists(Protocol):
-    """Lists whose rows and codes are asked for by number; `sizes`: keys in each, int64 [lists]."""
+    """Rows and codes of lists, by list number; `sizes`: number of keys in each list, int64 [lists]."""
 
     sizes: np.ndarray
 
     def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        """Rows in a list that is not empty, or in a part of it, int64 [n], rising where keys were added in order."""
+        """Rows in a non-empty list, or in a part of it, int64 [n]; they rise if keys were added in order."""
 
     def codes(self, number: int, part: range | None = None) -> np.ndarray:
         """Their codes, uint8 [n, bytes of a code]."""
 
 
 class ListsInMemory:
-    """Lists of an index that FAISS holds, as views."""
+    """Views of the lists of an index in memory."""
 
     def __init__(self, ivf: Any) -> None:
         self._index, self._lists, self._width = ivf, ivf.invlists, ivf.code_size
@@ -48,7 +49,7 @@ class ListsInMemory:
         return whole if part is None else whole[part.start : part.stop]
 
     def _view(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and codes of a list, which take longer to find than to use."""
+        """Rows and codes of a list; kept, since making the views takes longer than using them."""
         size = int(self.sizes[number])
         ids = faiss.rev_swig_ptr(self._lists.get_ids(number), size)
         codes = faiss.rev_swig_ptr(self._lists.get_codes(number), size * self._width).reshape(size, self._width)
@@ -57,7 +58,7 @@ class ListsInMemory:
 
 
 class Head(NamedTuple):
-    """The part of a file before the lists: everything up to the bytes of a code, and the sizes that follow it."""
+    """The part of a file before the lists: `bytes` up to the width of a code, and the sizes after it."""
 
     bytes: bytes
     width: int
@@ -67,7 +68,7 @@ class Head(NamedTuple):
 
 
 class ListsInFile:
-    """Lists at the end of an index file. Holds sizes alone, and opens the file for every list.
+    """Lists at the end of an index file. Only sizes are in memory; each list is read from the file.
 
     Raises: ValueError if the file does not end with lists.
     """
@@ -78,7 +79,7 @@ class ListsInFile:
         self._starts = self._head.end + (self._width + ROW_BYTES) * (np.cumsum(self.sizes) - self.sizes)
 
     def index(self) -> Any:
-        """The index before its lists, which are empty in it; `ntotal` is that of the file."""
+        """The index with empty lists; its `ntotal` is that of the file."""
         whole = np.frombuffer(self._head.bytes + EMPTY, np.uint8)
         return faiss.deserialize_index(whole, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
 
@@ -93,7 +94,7 @@ class ListsInFile:
         return self._read(np.dtype(np.uint8), len(rows) * self._width, first).reshape(len(rows), self._width)
 
     def _read(self, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
-        """Raises: OSError if the file has become shorter."""
+        """Read `count` numbers at a byte offset. Raises: OSError if the file has become shorter."""
         found = np.fromfile(self.path, dtype, count, offset=offset)
         if len(found) < count:
             raise OSError(f"{self.path} ends within a list; it was whole when it was opened.")
@@ -101,7 +102,7 @@ class ListsInFile:
 
 
 def lists_in_file(path: Path) -> ListsInFile | None:
-    """The lists that an index file ends with; None: it has none, or is not whole, and FAISS says what is wrong."""
+    """The lists at the end of an index file; None if there are none or the file is damaged, which FAISS will report."""
     try:
         return ListsInFile(path)
     except ValueError:
@@ -109,23 +110,23 @@ def lists_in_file(path: Path) -> ListsInFile | None:
 
 
 def filled(lists: Lists) -> list[int]:
-    """The lists that are not empty."""
+    """Numbers of the lists that are not empty."""
     return np.flatnonzero(lists.sizes).tolist()
 
 
 def write_with_lists(
     trained: Any, rows: int, sizes: np.ndarray, lists: Iterable[tuple[np.ndarray, np.ndarray]], path: Path
 ) -> None:
-    """Write an index with lists that are not in memory, byte for byte as FAISS would if they were.
+    """Write an index with lists that are not in memory; the bytes are those that FAISS would write.
 
     Args:
-        trained: the index, which holds no keys.
-        rows: keys in all lists.
+        trained: the index, without keys.
+        rows: number of keys in all lists.
         sizes: [lists] int64.
-        lists: codes [size, bytes of a code] and rows [size] of each, in order.
-    Raises: OSError if they cannot be written whole.
+        lists: codes [size, bytes of a code] and rows [size] of each list, in order.
+    Raises: OSError if the file cannot be written completely.
     """
-    # FAISS writes the number of keys into the head, so the empty index must claim it meanwhile
+    # FAISS writes the number of keys into the head, so the empty index must claim it for a moment
     trained.ntotal = faiss.extract_index_ivf(trained).ntotal = rows
     head: bytes = faiss.serialize_index(trained).tobytes()
     trained.ntotal = faiss.extract_index_ivf(trained).ntotal = 0
@@ -146,7 +147,10 @@ def _table(sizes: np.ndarray) -> bytes:
 
 
 def _head_of(path: Path) -> Head:
-    """Reads on to the first mark from which the sizes tell exactly where the file ends."""
+    """Find the first mark whose table of sizes gives the exact length of the file.
+
+    Raises: ValueError if there is none.
+    """
     total, read, at = path.stat().st_size, bytearray(), 0
     with path.open("rb") as file:
         while piece := file.read(READ_BYTES):
@@ -156,18 +160,18 @@ def _head_of(path: Path) -> Head:
                 if found is not None:
                     return found
                 at += 1
-            # a mark may be cut by the end of what was read
+            # the end of a block may cut a mark
             at = max(0, len(read) - len(MARK) + 1)
             file.seek(len(read))
     raise ValueError("it does not end with inverted lists")
 
 
 def _head_at(file: BinaryIO, at: int, total: int) -> Head | None:
-    """The head that a mark at this place is the end of, if it is one."""
+    """The head that ends with the mark at this offset; None if the bytes there are no mark."""
     file.seek(at + len(MARK))
     lists, width = _numbers(file.read(16), 2)
     kind, (length,) = file.read(4), _numbers(file.read(8), 1)
-    # the letters of a mark may stand among numbers: what cannot be a table is not read as one
+    # other data may contain the letters of a mark, so implausible tables are rejected
     if lists > at or 8 * length > total - file.tell():
         return None
     table = np.frombuffer(file.read(8 * length), np.int64)
@@ -181,7 +185,7 @@ def _head_at(file: BinaryIO, at: int, total: int) -> Head | None:
 
 
 def _sizes(kind: bytes, table: np.ndarray, lists: int) -> np.ndarray | None:
-    """Keys in each list, int64 [lists]; None if this is no table of them."""
+    """Number of keys in each list, int64 [lists]; None if the table is not valid."""
     if kind == EVERY_SIZE and len(table) == lists:
         return table
     numbers, sizes = table[::2], np.zeros(lists, np.int64)
@@ -192,7 +196,7 @@ def _sizes(kind: bytes, table: np.ndarray, lists: int) -> np.ndarray | None:
 
 
 def _numbers(raw: bytes, count: int) -> list[int]:
-    """Numbers of 64 bits; zeros where the file is too short."""
+    """Unsigned 64-bit integers; zeros if the file is too short."""
     return list(np.frombuffer(raw.ljust(8 * count, b"\0"), np.uint64).tolist())
 
 
@@ -200,8 +204,8 @@ class DecodedLists:
     """The inverted lists of an IVF index, decoded one at a time.
 
     Attributes:
-        sizes: [lists] keys in each.
-        starts: [lists + 1] position of each list's first entry when all lists are laid end to end.
+        sizes: [lists] number of keys in each list.
+        starts: [lists + 1] offset of each list's first key if all lists are laid end to end.
     """
 
     def __init__(self, ivf: Any, lists: Lists) -> None:
@@ -209,15 +213,15 @@ class DecodedLists:
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
 
     def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        """Rows in a list, or in a part of it, rising since keys are added in order. The list is not empty."""
+        """Rows in a non-empty list, or in a part of it; they rise, since keys are added in order."""
         return self.lists.ids(number, part)
 
     def keys(self, number: int, part: range | None = None) -> np.ndarray:
-        """Keys of a list, or of a part of it, as the index knows them, [n, dim] float16 or float32."""
+        """Keys of a list, or of a part of it, decoded from the index's codes, [n, dim] float16 or float32."""
         return self.decoded(number, self.lists.codes(number, part))
 
     def decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
-        """The keys that codes [n, bytes of a code] stand for in a list, [n, dim] float16 or float32."""
+        """Decode codes [n, bytes of a code] of a list, [n, dim] float16 or float32."""
         if isinstance(self.ivf, faiss.IndexIVFFlat):
             return codes.view(np.float32)
         quantizer: Any = self.ivf.pq if isinstance(self.ivf, faiss.IndexIVFPQ) else self.ivf.sq
@@ -228,7 +232,7 @@ class DecodedLists:
 
 
 def holds_whole_keys(ivf: Any) -> bool:
-    """Whether lists hold keys as they were added: float16 lists are made for float16 keys alone."""
+    """Whether lists hold unchanged keys; float16 lists count, since they are only made for float16 keys."""
     if isinstance(ivf, faiss.IndexIVFScalarQuantizer):
         return bool(ivf.sq.qtype == faiss.ScalarQuantizer.QT_fp16 and not ivf.by_residual)
     return isinstance(ivf, faiss.IndexIVFFlat)

@@ -1,7 +1,7 @@
-"""Smaller indexes: which rows are held, and how many rows each of these stands for.
+"""Smaller indexes: the rows that are held, and the number of rows that each of them stands for.
 
-Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), section 4, *greedy merging*. Random rows are what it is
-compared with. The paper goes through rows in random order. Here they come as they lie, so neighbours are read once.
+Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), section 4, *greedy merging*. The baseline is random
+rows. The paper visits rows in random order. Here they are visited in stored order, so neighbours are read once.
 """
 
 from collections.abc import Iterable
@@ -17,20 +17,20 @@ SCRATCH_FILE = Path("scratch/counts.npy")
 
 
 class HeldRows(NamedTuple):
-    """Counts of rows, int32 [N]."""
+    """Number of rows that each row stands for, int32 [N]; 0: the row is not held."""
 
     counts: np.ndarray
 
     @classmethod
     def read(cls, folder: Path) -> "HeldRows":
-        """Rows that were chosen in a draft, mapped."""
+        """Open the counts in a draft's folder as a memory map."""
         return cls(*map_arrays(folder / SCRATCH_FILE, 1))
 
     def write(self, path: Path) -> None:
         save_arrays(path, self.counts)
 
     def contain(self, rows: np.ndarray) -> np.ndarray:
-        """Which of some rows are held, bool of their shape."""
+        """Mask of the rows that are held, bool in the shape of `rows`."""
         return self.counts[rows] > 0
 
     @property
@@ -39,15 +39,15 @@ class HeldRows(NamedTuple):
 
 
 def merged_rows(blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, " N"]) -> Int32[np.ndarray, " N"]:
-    """Counts of rows, of which each that is still there takes in those of its neighbours that hold the same token.
+    """Merge rows greedily: each remaining row absorbs its neighbours with the same token. Returns the counts.
 
-    A neighbour is taken in once, and only if it has taken in none itself.
+    A neighbour is absorbed once, and only if it has absorbed none itself.
 
     Args:
-        blocks: a first row, and the neighbours of it and the rows behind, int [n, k], -1 where missing.
+        blocks: the first row of a block, and the neighbours of its rows, int [n, k], -1 where missing.
         values: the token of each row.
 
-    Row 0 takes in row 2; row 1 has another token; row 3 then finds row 2 gone:
+    Row 0 absorbs row 2; row 1 has another token; row 3 then finds row 2 gone:
 
     >>> merged_rows([(0, np.array([[1, 2], [0, 2], [0, 3], [2, 1]]))], np.array([7, 8, 7, 7])).tolist()
     [2, 1, 0, 1]
@@ -68,7 +68,7 @@ def merged_rows(blocks: Iterable[tuple[int, Any]], values: Integer[np.ndarray, "
 
 
 def random_rows(rows: int, share: float, seed: int) -> Int32[np.ndarray, " {rows}"]:
-    """Counts of rows, of which a share is held and stands for itself, one row at the least.
+    """Counts of a random share of the rows, at least one row; each of these stands for itself.
 
     >>> random_rows(4, share=0.5, seed=0).tolist()
     [0, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""The searcher that serves a file of FAISS best, or FAISS's own search."""
+"""Opening FAISS indexes: the fastest searcher here for an index, or FAISS's own search."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -22,20 +22,20 @@ from stages.search.ranking import allowed_rows, best_first, score_to_distance, s
 from stages.search.searcher import Attempt, Searcher
 
 REFINE_FACTOR = 8
-"""Candidates a neighbour whose distances an index with refinement (`…,RFlat`) recomputes."""
+"""Candidates for each neighbour whose distances an index with refinement (`…,RFlat`) recomputes."""
 
 SMALLEST_EF = 128
-"""Least breadth of a search in an HNSW graph; twice the neighbours wanted, if that is more."""
+"""Least `efSearch` in an HNSW graph; twice the number of wanted neighbours, if that is more."""
 
 WIDEST_FIRST = 1024
-"""Excluded rows that the first attempt fetches on top; longer ranges are met by fetching more."""
+"""Most excluded rows that the first attempt allows for; longer ranges need further attempts."""
 
 
 class PlainSearcher(Searcher):
     """Any FAISS index, searched in batches.
 
-    Excluded rows are fetched and dropped. A query that is left with fewer than k is searched again for
-    four times as many rows, in four times as many lists, in the end everywhere.
+    Excluded rows are fetched and dropped. If a query is left with fewer than k rows, it is searched again.
+    Each search fetches four times the rows from four times the lists, up to all of them.
     """
 
     def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
@@ -47,7 +47,7 @@ class PlainSearcher(Searcher):
         width = 0 if exclude is None else int((exclude[:, 1] - exclude[:, 0]).clip(0).max(initial=0))
         size = min(self.rows, (k + min(width, WIDEST_FIRST) + slack(k)) * 4**effort)
         exhausted = self._set_breadth(size, effort) and size == self.rows
-        # the last attempt must end the search, so nothing may stay out of its sight
+        # the last attempt must end the search, so it must reach every row
         with self._every_list_found() if exhausted else nullcontext():
             distances, ids = self._index(exhausted).search(queries, size)
         scores = score_to_distance(distances, self.metric)
@@ -56,7 +56,7 @@ class PlainSearcher(Searcher):
         return Attempt(scores, ids, exhausted | ((ids >= 0).sum(1) >= enough))
 
     def _set_breadth(self, size: int, effort: int) -> bool:
-        """How widely the next search looks; returns whether it looks everywhere."""
+        """Set the lists and links that the next search visits; returns whether it visits all lists."""
         space = faiss.ParameterSpace()
         if self.ivf is not None:
             probe = min(self.ivf.nlist, (self.probe or 1) * 4**effort)
@@ -69,7 +69,7 @@ class PlainSearcher(Searcher):
 
     @contextmanager
     def _every_list_found(self) -> Iterator[None]:
-        """Lists are found by comparing with all their centroids, not by a graph that may not lead to some."""
+        """Compare queries with all centroids in this context; a graph over them may not reach some lists."""
         graph = None if self.ivf is None else faiss.downcast_index(self.ivf.quantizer)
         if not isinstance(graph, faiss.IndexHNSW):
             yield
@@ -81,7 +81,7 @@ class PlainSearcher(Searcher):
             self.ivf.quantizer = graph
 
     def _index(self, exhausted: bool) -> Any:
-        """The index, or the keys behind a graph that may not lead to all of them."""
+        """The index, or in an exhaustive search the keys of a graph, which may not reach all of them."""
         if exhausted and isinstance(self.index, faiss.IndexHNSW):
             return self.index.storage
         return self.index
@@ -93,11 +93,11 @@ MEMORY_SHARE = 0.5
 """Share of free memory that the index may take; the rest is for models, queries and results."""
 
 LISTED = (b"IwFl", b"IwSq", b"IwPQ")
-"""How the files begin of the kinds that are searched list by list."""
+"""First bytes of files whose kinds of index are searched list by list."""
 
 FEW_QUERIES = 20
-"""From this many queries on FAISS compares with matrix products; its own threshold (128,000 / dim in
-1.15) leaves mid-sized batches up to five times slower."""
+"""Fewest queries that FAISS compares with matrix products. Its own threshold (128,000 / dim in 1.15)
+makes mid-sized batches up to five times slower."""
 
 
 def open_searcher(
@@ -106,15 +106,15 @@ def open_searcher(
     """Open a built index.
 
     Args:
-        index: its `index.faiss`.
-        keys: rows and width of the datastore that it was made of.
+        index: path of `index.faiss`.
+        keys: rows and width of the datastore that it was built from.
         settings: the resolved settings of the index artifact (its `config`): `metric` and `probe`.
         device: `cpu`, `cuda`, or `auto`: a GPU if there is one.
-        held: how many of the rows it holds; None: all.
-    Raises: ArtifactError if the file is no index that FAISS can read.
+        held: number of rows that it holds; None: all.
+    Raises: ArtifactError if FAISS cannot read the file, or the index is not valid for these keys.
     """
     lists = lists_in_file(index) if stays_on_disk(index) else None
-    # lists are read again and again: what malloc keeps of them would not be given back
+    # lists are read repeatedly, and malloc would keep their freed memory
     if lists is not None:
         return_large_blocks(PIECE)
     found = read_index(index) if lists is None else lists.index()
@@ -124,7 +124,7 @@ def open_searcher(
 
 
 def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu") -> Searcher:
-    """Search keys in memory by an index that is built now; settings resolved."""
+    """Build an index of keys in memory, and open it; settings must be resolved."""
     index = trained_index(settings, keys)
     add_keys(index, keys)
     probe = settings.probe if isinstance(settings.probe, int) else None
@@ -132,9 +132,9 @@ def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu")
 
 
 def stays_on_disk(index: Path) -> bool:
-    """Whether lists of an index are read when they are searched, again and again, instead of held: if they are large.
+    """Whether an index is so large that every search reads its lists from disk.
 
-    What is found is the same. Other kinds are read whole in any case.
+    The results are the same. Kinds without lists are always read completely.
     """
     free = free_memory_bytes()
     if free is None or index.stat().st_size <= MEMORY_SHARE * free:
@@ -144,7 +144,7 @@ def stays_on_disk(index: Path) -> bool:
 
 
 def tell_of_large(index: Path, reporter: Reporter) -> None:
-    """Say so where lists stay on the disk."""
+    """Report that lists stay on the disk, if they do."""
     if stays_on_disk(index):
         reporter.info(
             f"the index takes {size(index.stat().st_size)}, more than half of what memory is free: its lists are read "
@@ -153,7 +153,7 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
 
 
 def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None, held: int) -> None:
-    """Raises: ValueError for an index of other keys, or one that names rows that there are not: FAISS reads them."""
+    """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS would not check."""
     rows, dim = keys
     if (index.ntotal, index.d) != (held, dim):
         raise ValueError(f"an index of {index.ntotal} keys of width {index.d}, not {held} of width {dim}")
@@ -176,9 +176,9 @@ def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:
 
 
 def read_index(path: Path) -> Any:
-    """An index without the tables that FAISS's own search of codes makes: lists x codes, often larger than the index.
+    """Read an index without FAISS's precomputed tables (lists x codes), which are often larger than the index.
 
-    Raises: ArtifactError if the file is no index that this FAISS can read.
+    Raises: ArtifactError if this FAISS cannot read the file.
     """
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
@@ -191,12 +191,12 @@ def read_index(path: Path) -> Any:
 def searcher_of(
     index: Any, metric: str, probe: int | None, device: str = "cpu", lists: Lists | None = None
 ) -> Searcher:
-    """The searcher for an index in memory; `probe` lists are read a query where it has lists.
+    """The searcher for an index in memory; if it has lists, a query reads `probe` of them.
 
-    `lists` are those of an index whose own are empty, since they are not in memory.
-    On `cuda` the products of exact and grouped search are computed there; other kinds stay on the CPU.
+    `lists`: the lists on disk, if those of the index are empty. On `cuda` the products of exact and grouped search are
+    computed on the GPU; other kinds stay on the CPU.
     """
-    # a global of FAISS: set where every search begins, whoever changed it
+    # a global of FAISS that others may have changed, so it is set for every searcher
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
@@ -208,7 +208,7 @@ def searcher_of(
 
 
 def _resolved(device: str) -> str:
-    """`auto`: a GPU if there is one."""
+    """The device's name, with `auto` replaced: `cuda` if there is a GPU, else `cpu`."""
     if device != "auto":
         return device
     import torch
@@ -225,7 +225,7 @@ def _make_tables(index: Any) -> None:
 
 
 class _KeysOfFlat(StoredKeys):
-    """Keys inside a flat index, which must live as long as they are read."""
+    """Keys inside a flat index; the reference keeps the index alive while they are read."""
 
     def __init__(self, index: Any, keys: np.ndarray) -> None:
         super().__init__(keys, FLAT_ROWS_AT_A_TIME)
@@ -233,5 +233,5 @@ class _KeysOfFlat(StoredKeys):
 
 
 def searching_gpus() -> int:
-    """GPUs that FAISS sees; its build for the CPU sees none."""
+    """Number of GPUs that FAISS sees; its CPU build sees none."""
     return int(getattr(faiss, "get_num_gpus", int)())

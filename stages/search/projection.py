@@ -1,7 +1,8 @@
-"""Short vectors whose distances are never larger than those of the keys: most pairs need no more.
+"""Short vectors whose distances are at most those of the keys, so that they rule out most pairs.
 
-With orthonormal axes V [d, c] and an origin o, y' = (V(y − o), ‖rest of y − o‖) is as long as y − o, and by Cauchy and
-Schwarz ‖x' − y'‖ ≤ ‖x − y‖. Where few axes hold most of the keys' variance, few pairs within a bound are lost by it.
+Let V [d, c] be orthonormal axes and o an origin. Then y' = (Vᵀ(y − o), ‖rest of y − o‖) is as long as y − o. By
+Cauchy-Schwarz, ‖x' − y'‖ ≤ ‖x − y‖. If few axes hold most of the keys' variance, short vectors rule out most pairs
+beyond a bound.
 """
 
 from collections.abc import Iterator
@@ -19,22 +20,23 @@ from stages.search.scan import ROUNDING, KeyBlock, Pairs, QueryBlock, Scratch, T
 SAMPLE = 4096
 """Keys from which axes are learnt."""
 WIDTH = 48
-"""Numbers of a short vector: the axes, the rest, and two of their own that make a product a score."""
+"""Elements of a short vector: one for each axis, the length of the rest, and two that turn a product into a score."""
 VARIANCE = 0.8
-"""Share of the variance that the axes must hold: of less, too many pairs are near in them."""
+"""Share of the variance that the axes must hold; with less, too many pairs are near as short vectors."""
 NARROWER = 2
-"""Times that keys must be wider than short vectors, so that shorter products pay for looking at more pairs."""
+"""Least ratio of the widths of keys and short vectors; with less, shorter products do not pay for more pairs."""
 MOST_LEFT, TRIED = 0.01, 1 << 24
-"""Share of pairs that may be left to whole keys: above it a product of all is faster. So many pairs show it."""
+"""Most pairs that may be left to whole keys, as a share; with more, products of whole keys are faster. TRIED pairs are
+enough to measure it."""
 SLACK = 8 * ROUNDING
-"""Rounding of short scores, relative to what they are computed from."""
+"""Rounding error of short scores, relative to the terms they are computed from."""
 SCORES = 1 << 19
-"""Scores of several tiles that a thread computes at a time: 2 MB, so that they are looked at before they leave the
+"""Scores of several tiles that a thread computes at a time: 2 MB, so that they are used while they are in the
 cache."""
 
 
 def learn_axes(keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d"]) -> np.ndarray | None:
-    """The directions of the largest variance, float32 [d, WIDTH − 3]; None where they hold too little of it.
+    """The directions of the largest variance, float32 [d, WIDTH − 3]; None if they hold too small a share of it.
 
     >>> keys = np.zeros((200, 200), np.float32)
     >>> keys[:, 3] = np.arange(200)
@@ -49,19 +51,19 @@ def learn_axes(keys: Float32[np.ndarray, "n d"], origin: Float32[np.ndarray, " d
     if variances[most].sum() < VARIANCE * variances.sum():
         return None
     axes = directions[:, most]
-    # the sign of a direction is arbitrary; the same keys give the same axes
+    # the sign of a direction is arbitrary; it is fixed, so that the same keys give the same axes
     return np.ascontiguousarray(axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])]), np.float32)
 
 
 def shortened(moved: Float32[np.ndarray, "n d"], axes: Float32[np.ndarray, "d c"]) -> np.ndarray:
-    """Coordinates of moved vectors along the axes, and the length of what is left of them, [n, c + 1]."""
+    """Coordinates of centred vectors along the axes, and the length of the remainder, [n, c + 1]."""
     along = moved @ axes
     rest = np.linalg.norm(moved - along @ axes.T, axis=1)
     return np.concatenate([along, rest[:, None]], axis=1)
 
 
 class ShortKeys(NamedTuple):
-    """Keys of some lists that follow each other, as short vectors; a block as `QueryBlock.pairs` takes it.
+    """Short vectors of the keys of consecutive lists; a block for `QueryBlock.pairs`.
 
     Attributes:
         rows: [m] int64.
@@ -74,16 +76,16 @@ class ShortKeys(NamedTuple):
     stored: np.ndarray
 
     def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-        """The keys at some places, float32 [p, d], and where each of the places is among them."""
+        """The keys at some places, float32 [p, d], and the position of each place among them."""
         return widened(self.stored[places]), np.arange(len(places))
 
 
 class ShortBlocks(ListBlocks):
-    """Short vectors of all lists, (y', ‖y'‖², 1), with the keys themselves, each made when its list is first read.
+    """Short vectors (y', ‖y'‖², 1) and keys of all lists; those of a list are made when it is first read.
 
     Attributes:
-        compared: pairs that were compared by short vectors.
-        left: those of them that were left to whole keys.
+        compared: number of pairs that were compared as short vectors.
+        left: number of these pairs that were left to whole keys.
     """
 
     def __init__(self, lists: DecodedLists, origin: np.ndarray, axes: np.ndarray) -> None:
@@ -93,19 +95,19 @@ class ShortBlocks(ListBlocks):
         self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, range(1)).dtype)
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
-        """The keys of some lists, rising, and which are those of each."""
+        """The keys of some lists, whose numbers rise, and the slice of each list."""
         block, places = self.together(numbers, scratch)
         first = int(self.lists.starts[numbers[0]])
         return ShortKeys(block.rows, block.vectors, self._stored[first : first + len(block.rows)]), places
 
     @property
     def pays(self) -> bool:
-        """Whether few pairs were left, or may be when as many are compared as show it."""
+        """Whether few pairs were left to whole keys; True while too few were compared to tell."""
         return self.left <= MOST_LEFT * max(self.compared, TRIED)
 
     def count(self, flags: Bool[np.ndarray, " scores"]) -> None:
-        """Count pairs, of which the flagged ones were left."""
-        # no lock: a count that is lost to another thread changes the time alone
+        """Count compared pairs; the flagged ones are left to whole keys."""
+        # no lock: a lost count only affects speed
         self.compared += flags.size
         self.left += int(np.count_nonzero(flags))
 
@@ -120,16 +122,16 @@ class ShortBlocks(ListBlocks):
 
 
 def short_bytes(keys: int, dim: int) -> int:
-    """Most bytes of this many short vectors, with rows, lengths and the keys themselves."""
+    """Most bytes of the short vectors of `keys` keys, with rows, lengths and the keys themselves."""
     return (12 + 4 * WIDTH + 4 * dim) * keys
 
 
 class ShortQueries:
-    """Queries as short vectors (−2 x', 1, −bound): the product with that of a key is above 0 only if it is not near.
+    """Queries as short vectors (−2 x', 1, −bound). A positive product with a short key shows that the pair is not near.
 
     Args:
-        bounds: rough scores of the queries, as `QueryBlock.within` takes them.
-        blocks: the keys, which count the pairs.
+        bounds: rough scores of the queries, as in `QueryBlock.within`.
+        blocks: the short vectors of the keys; they count the pairs.
     """
 
     def __init__(self, queries: QueryBlock, bounds: Float32[np.ndarray, " n"], blocks: ShortBlocks) -> None:
@@ -137,19 +139,19 @@ class ShortQueries:
         farthest = bounds + queries.constant  # squared distances
         slack = np.float32(SLACK) * (queries.magnitude(np.float32(0)) + farthest)
         self.factors = np.empty((len(queries), WIDTH), np.float32)
-        # factors of whole keys are −2 (x − o), and lengths change with the vectors
+        # factors of whole keys are −2 (x − o), so the length of the rest has to change its sign
         self.factors[:, : WIDTH - 2] = shortened(queries.factors, blocks.axes)
         self.factors[:, WIDTH - 3] *= -1
         self.factors[:, -2], self.factors[:, -1] = 1, queries.lengths**2 - farthest - slack
 
     def within(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Iterator[Pairs]:
-        """As `QueryBlock.within`; of these pairs more lie beyond the bounds."""
+        """Pairs like those of `QueryBlock.within`, with more of them beyond the bounds."""
         few = sum(len(which) * (part.stop - part.start) for which, part in tiles) <= SCORES
         for some in [tiles] if few else small_tiles(tiles, SCORES):
             yield from self.queries.pairs(some, keys, self._near(some, keys, scratch))
 
     def _near(self, tiles: list[Tile], keys: ShortKeys, scratch: Scratch) -> Bool[np.ndarray, " scores"]:
-        """Which pairs of these tiles may lie within the bounds, end to end."""
+        """Flags of the pairs that may lie within the bounds, of all tiles end to end."""
         which = np.concatenate([which for which, _ in tiles])
         own = self.factors.take(which, axis=0, out=scratch.array("queries", (len(which), WIDTH)), mode="clip")
         sizes = [len(which) * (part.stop - part.start) for which, part in tiles]
@@ -170,7 +172,7 @@ class ShortQueries:
 def multiply(
     queries: Float32[np.ndarray, "q d"], keys: Float32[np.ndarray, "m d"], tiles: list[Tile], out: np.ndarray
 ) -> None:
-    """Products of the queries of each tile, which follow each other, with its keys, end to end.
+    """Products of the queries and keys of each tile, end to end; `queries` holds the queries of all tiles in order.
 
     >>> queries, keys = np.array([[1, 2], [0, 1]], np.float32), np.eye(2, dtype=np.float32)
     >>> out = np.empty(3, np.float32)
@@ -178,7 +180,7 @@ def multiply(
     >>> out.tolist()
     [1.0, 2.0, 1.0]
     """
-    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round to fewer digits on the way
+    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round float32 to fewer digits
     left, right, into = torch.from_numpy(queries), torch.from_numpy(keys).T, torch.from_numpy(out)
     row = first = 0
     for which, part in tiles:

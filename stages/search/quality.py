@@ -1,4 +1,4 @@
-"""How good an index is: how much of exact search it finds."""
+"""Quality of an index: its recall against exact search, and its speed."""
 
 import time
 from typing import Any
@@ -16,19 +16,19 @@ RECALL_AT = (1, 4, 8, 64, 1024)
 
 
 class Recalled:
-    """True neighbours that were found: ranks of rows, ids [n, m] of each query once, -1 where missing."""
+    """Recall of true neighbours. Ids are [n, m], unique for each query, and -1 where missing."""
 
     def __init__(self, found: np.ndarray, true: np.ndarray) -> None:
         self._ranks = _ranks(found, true)
         self._missing = true < 0
 
     def pool(self, k: int) -> float:
-        """Share of the k nearest rows among the k found; 1 if there are none."""
+        """Share of the k nearest rows that are among the k found, over all queries; 1 if there are none."""
         shared, wanted = self._counts(k)
         return float(shared.sum()) / int(wanted.sum()) if wanted.any() else 1.0
 
     def standard_error(self, k: int) -> float:
-        """Standard error of that share, if n queries were drawn from all (Cochran 1977, eq. 2.45)."""
+        """Standard error of that share over a random sample of n queries (Cochran 1977, eq. 2.45)."""
         shared, wanted = self._counts(k)
         n = len(shared)
         if n < 2 or not wanted.any():
@@ -37,17 +37,17 @@ class Recalled:
         return float(np.sqrt((residuals**2).sum() / (n - 1) / n) / wanted.mean())
 
     def _counts(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Count each query's neighbours that were found, and all of them, int64 [n] each."""
+        """Numbers of each query's neighbours that were found, and of all its neighbours, int64 [n] each."""
         return (self._ranks[:, :k] < k).sum(axis=1), k - self._missing[:, :k].sum(axis=1)
 
 
 def _ranks(found: np.ndarray, true: np.ndarray) -> np.ndarray:
-    """The rank among the true neighbours [n, m] of each found row [n, w]; m and more where it is not one of them.
+    """The rank among the true neighbours [n, m] of each found row [n, w]; m if it is not one of them.
 
     >>> _ranks(np.array([[7, 5, 3, -1]]), np.array([[5, 7, 9]])).tolist()
     [[1, 0, 3, 3]]
     """
-    # a query's rows get numbers of their own, so that one search finds the ranks of all
+    # each query gets its own range of numbers, so that one search finds the ranks for all queries
     apart = max(int(found.max(initial=0)), int(true.max(initial=0))) + 1
     queries = np.arange(len(true))[:, None] * apart
     places = np.where(true < 0, -1, true + queries)
@@ -73,16 +73,15 @@ def measure(
 
     Args:
         searcher: the index.
-        keys: what it was built from.
-        queries: rows to try, drawn at random.
-        seed: of the draw.
-        progress: hears how far exact search is, and then the index.
-    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow), and its `recall_error`, one standard
-        error each, from one query to the next; for an index with lists
-        `recall_by_probe`, the same by number of lists read; `queries_per_second` by k, the queries
-        searched together.
+        keys: the keys that it was built from.
+        queries: number of rows that serve as queries, drawn at random.
+        seed: seed of the draw.
+        progress: receives the progress of exact search, and then of the index.
+    Returns: JSON: `queries`; `recall` by k (1, 4, 8, 64, 1024 as rows allow); `recall_error`, the standard
+        error of each over queries; for an index with lists, `recall_by_probe`, recall by the number
+        of lists read and k; `queries_per_second` by k, with all queries searched together.
     """
-    # a draw of its own: with that of training, recall would be that of keys which centroids were fitted to
+    # another seed than training uses: otherwise recall would be measured on keys that centroids were fitted to
     rows = np.sort(np.random.default_rng(seed + 1).choice(keys.rows, min(queries, keys.rows), replace=False))
     sample, itself = keys.take(rows), np.stack([rows, rows + 1], axis=1)
     at = [k for k in RECALL_AT if k < keys.rows] or [1]
@@ -113,7 +112,7 @@ def _by_probe(
     at: list[int],
     progress: Progress,
 ) -> dict[str, dict[str, float]]:
-    """Recall@k with exactly 1, 2, 4 … lists read, up to the number in use: {probe: {k: recall}}."""
+    """Recall@k with exactly 1, 2, 4 … lists read, up to the searcher's `probe`: {probe: {k: recall}}."""
     table, most = {}, searcher.probe
     probes = [*(2**i for i in range(most.bit_length()) if 2**i < most), most]
     ranks = searcher.list_ranks(sample, true) if searcher.lossless else None
@@ -121,7 +120,7 @@ def _by_probe(
         if ranks is None:
             searcher.probe = probe
             found = searcher.attempt(sample, at[-1], itself, effort=0).ids
-        else:  # what lies in a list that is read is found, since its keys are as they were
+        else:  # lists hold whole keys, so every neighbour in a list that is read is found
             found = np.where(ranks < probe, true, -1)
         recalled = Recalled(found, true)
         table[str(probe)] = {str(k): round(recalled.pool(k), 4) for k in at}

@@ -1,6 +1,6 @@
-"""Order of neighbours: smaller score first, ties by the smaller row.
+"""Order of neighbours: smaller scores come first, and of equal scores the smaller row.
 
-A *score* is what all search code minimises: the squared distance (l2) or minus the inner product (ip).
+All search code minimises a *score*: the squared distance (l2) or minus the inner product (ip).
 """
 
 import numpy as np
@@ -12,12 +12,12 @@ MISSING = (0x7F800000 << 32) | NO_ROW
 
 
 def slack(k: int) -> int:
-    """Candidates kept beyond k, so that rounding in a matrix product cannot cost a true neighbour."""
+    """Number of candidates kept beyond k, in case rounding in a matrix product changes their order."""
     return max(4, k // 32)
 
 
 def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
-    """Scores as users see them; missing rows (+inf) become -inf for inner products.
+    """Distances for users, from scores; missing rows (+inf) become -inf for inner products.
 
     >>> score_to_distance(np.array([-3.0, np.inf]), "ip").tolist()
     [3.0, -inf]
@@ -26,19 +26,19 @@ def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
 
 
 def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape"]) -> Int64[np.ndarray, "*shape"]:
-    """Score and id as one integer each, sortable float bits above the id, in the order of neighbours.
+    """Score and id packed into one integer: sortable float bits above the id. Integers sort in neighbour order.
 
     A single sort of integers is several times faster than a sort by two keys.
 
     Args:
-        scores: float32; a candidate of score +inf or id -1 counts as missing, and comes last.
+        scores: float32; a candidate with score +inf or id -1 counts as missing, and comes last.
         ids: int64, below 2**32 - 1.
 
     >>> both = packed(np.array([-0.5, 3.0], np.float32), np.array([8, 2]))
     >>> bool(both[0] < both[1]), [one.tolist() for one in unpacked(both)]
     (True, [[-0.5, 3.0], [8, 2]])
     """
-    # adding 0 turns -0.0 into 0.0, whose bits would sort apart; xor turns negative floats' order round
+    # adding 0 turns -0.0 into 0.0, since their bits differ; xor reverses the order of negative floats
     bits = np.asarray(scores + np.float32(0)).view(np.int32)
     both = np.asarray(bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
     both <<= 32
@@ -50,7 +50,7 @@ def packed(scores: Float32[np.ndarray, "*shape"], ids: Int64[np.ndarray, "*shape
 def unpacked(
     both: Int64[np.ndarray, "*shape"],
 ) -> tuple[Float32[np.ndarray, "*shape"], Int64[np.ndarray, "*shape"]]:
-    """Scores, +inf where missing, and ids, -1 there, of what `packed` gave.
+    """Scores and ids of integers from `packed`; +inf and -1 where missing.
 
     >>> scores, ids = unpacked(packed(np.array([-0.5, np.inf], np.float32), np.array([8, 3])))
     >>> scores.tolist(), ids.tolist()
@@ -71,7 +71,7 @@ def best_first(
     Args: as of `packed`.
     Returns: scores [n, k] float32 and ids [n, k] int64, padded with +inf and -1.
 
-    Of equal scores the smaller row comes first:
+    If scores are equal, the smaller row comes first:
 
     >>> best_first(np.array([[2.0, 1.0, 1.0]], np.float32), np.array([[7, 9, 4]]), k=2)[1].tolist()
     [[4, 9]]
@@ -87,7 +87,7 @@ def best_first(
 
 
 def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
-    """Values [n] (-1 … 2**31 - 1) in rising order and where each stood; equals keep their order.
+    """Values [n] (-1 … 2**31 - 1) in rising order, and the former place of each; equal values keep their order.
 
     Value and place are packed into one integer, which sorts several times faster than an argsort.
 
@@ -102,7 +102,7 @@ def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " 
 def without(
     ids: Int64[np.ndarray, "n m"], exclude_ranges: Integer[np.ndarray, "n 2"] | None
 ) -> Int64[np.ndarray, "n m"]:
-    """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges).
+    """Ids [n, m], with -1 for rows that the query may not see ([n, 2] ranges).
 
     >>> without(np.array([[3, 7]]), np.array([[7, 9]])).tolist()
     [[3, -1]]
@@ -126,5 +126,5 @@ def allowed_rows(rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"]
 
 
 def pick(exclude_ranges: np.ndarray | None, which: np.ndarray) -> np.ndarray | None:
-    """The ranges of some of the queries."""
+    """The ranges of the chosen queries."""
     return None if exclude_ranges is None else exclude_ranges[which]

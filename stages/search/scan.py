@@ -1,9 +1,9 @@
 """Scanning keys with matrix products: scores of many queries against many rows.
 
-With an origin o among the keys, |y - o|^2 - 2(x - o)y is the squared distance up to what is the query's own: a product
-of keys as they are, and lengths that are known beforehand. Distances from o spare digits, and to move queries alone
-spares the time to move keys. Inner products are -xy. Such scores are *rough*: they decide which pairs are looked at
-again by `pair_scores`, free of cancellation, within a bound that allows for rounding.
+Let o be an origin among the keys. Then |y - o|^2 - 2(x - o)y is the squared distance, except for a constant of each
+query. It needs a product with the unchanged keys, and lengths that are computed once. Lengths from o lose fewer digits,
+and only the queries are shifted. For inner products the score is -xy. These scores are *rough*. They select the pairs
+that `pair_scores` computes again without cancellation, within a bound that allows for rounding.
 """
 
 import threading
@@ -21,21 +21,21 @@ from stages.search.top_k import runs
 from stages.threads import ThreadPool, in_turn, slices
 
 TILE_SCORES = 1 << 19
-"""Scores that a thread computes at a time: 2 MB, so that they are looked at before they leave the cache."""
+"""Scores that a thread computes at a time: 2 MB, so that they are used while they are in the cache."""
 
 FLAGS, PAIRS = 1 << 22, 1 << 18
-"""Pairs of which a thread knows which are near, 4 MB, before it looks at these again, so many of them at a time.
+"""FLAGS pairs are tested against bounds at a time, 4 MB; PAIRS of those that pass are scored exactly at a time.
 
-Threads wait for each other between any two calls of NumPy, so that few and long ones are wanted."""
+Threads wait for each other between calls of NumPy, so a few long calls are faster."""
 
 QUERIES = 1024
-"""Queries that a thread makes ready at a time."""
+"""Queries that a thread prepares at a time."""
 
 NARROW = 64
-"""Excluded ranges up to this width are searched along; wider ones are hidden."""
+"""Excluded ranges up to this width are searched with the rest and dropped; wider ones are hidden."""
 
 ROUNDING = 1e-6
-"""Two scores this close, relative to what they are computed from, may stand in the wrong order."""
+"""Two scores this close, relative to the terms they are computed from, may be in the wrong order."""
 
 
 def squared_lengths(
@@ -58,10 +58,10 @@ def squared_lengths(
 def add_products(
     queries: Float32[np.ndarray, "q d"], keys: Float32[np.ndarray, "m d"], out: Float32[np.ndarray, "q m"]
 ) -> None:
-    """Add inner products to what is there.
+    """Add inner products to `out`.
 
-    Of 64 queries and 1,000 keys PyTorch's take two thirds of the time of NumPy's. Where it may round float32 to fewer
-    digits on the way, they are NumPy's.
+    For 64 queries and 1,000 keys, PyTorch takes two thirds of NumPy's time. NumPy is used where PyTorch may round
+    float32 to fewer digits.
 
     >>> scores = np.array([[10.0, 20.0]], np.float32)
     >>> add_products(np.array([[1, 2]], np.float32), np.array([[3, 0], [0, 4]], np.float32), scores)
@@ -75,13 +75,13 @@ def add_products(
 
 
 class Scratch(threading.local):
-    """Memory that a thread computes in, kept from one call to the next: its pages need not be asked for again."""
+    """Working memory of a thread, kept between calls so that its pages are not allocated again."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
-        """Memory of this name, and of any content; what was there before under the name is lost."""
+        """An uninitialised array; it shares its memory with earlier arrays of this name."""
         size, held = prod(shape), self._arrays.get(name)
         if held is None or len(held) < size:
             held = self._arrays[name] = np.empty(size, dtype)
@@ -89,7 +89,7 @@ class Scratch(threading.local):
 
 
 Tile = tuple[Int64[np.ndarray, " q"], slice]
-"""Some queries, and which keys of a block they are compared with."""
+"""Numbers of some queries, and the slice of a block's keys that they are compared with."""
 
 
 class KeyBlock(NamedTuple):
@@ -119,14 +119,14 @@ class KeyBlock(NamedTuple):
 
 
 class Keys(Protocol):
-    """Keys that are scanned together, of which pairs are looked at again."""
+    """Keys that are scanned together and whose near pairs are scored again."""
 
     @property
     def rows(self) -> np.ndarray:
         """[m] int64."""
 
     def whole(self, places: Int64[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-        """Keys [n, d], and where among them those at some places are, int64 [p]."""
+        """Keys [n, d], and the position among them of the key at each place, int64 [p]."""
 
 
 class QueryBlock:
@@ -134,9 +134,9 @@ class QueryBlock:
 
     Attributes:
         vectors: [n, d] float32.
-        factors: [n, d] by which keys are multiplied.
-        lengths: [n] distances from the origin; of inner products, from 0.
-        constant: [n] what is missing from a rough score.
+        factors: [n, d] vectors that keys are multiplied by.
+        lengths: [n] distances from the origin; for inner products, from 0.
+        constant: [n] difference between the exact score and the rough one.
         exclude: [n, 2] ranges of rows that each may not see, or None.
     """
 
@@ -172,34 +172,34 @@ class QueryBlock:
         return len(self.vectors)
 
     def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
-        """Bound on the numbers that rough scores of keys within a radius of the origin are computed from.
+        """Bound on the terms of rough scores, for keys within a radius of the origin.
 
-        Near keys are no farther from the origin than a query and its distance to them, but an inner product that is
-        small may be made of large terms.
+        Under l2 the length of a near key is at most that of the query plus their distance. A small inner product,
+        however, may be a sum of large terms.
         """
         if self.metric == "l2":
             return self.lengths * (self.lengths + 2 * self.far)
         return self.lengths * (radius + self.far)
 
     def reach(self, rough: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
-        """The largest rough score of a row that is as near as one of this score, whatever rounding does.
+        """The largest rough score that a row at least as near as one with this score can have, given rounding.
 
         Args:
-            radius: distance from the origin within which all keys of these scores lie; `allowed` adds what the
-                rounding of others takes.
+            radius: distance from the origin within which all keys of these scores lie; `allowed` adds the rounding
+                error of other keys.
         """
         return rough + np.float32(2 * ROUNDING) * (self.magnitude(radius) + np.abs(rough))
 
     def allowed(self, bounds: Float32[np.ndarray, " n"], radius: np.float32) -> Float32[np.ndarray, " n"]:
-        """The largest rough scores, of keys within a distance of the origin, that may lie within bounds of `reach`."""
+        """Bounds of `reach`, widened by the rounding error of keys within a radius of the origin."""
         return bounds if self.metric == "l2" else bounds + np.float32(2 * ROUNDING) * self.magnitude(radius)
 
     def depth(self, k: int) -> int:
-        """Among so many rows of the smallest rough scores k may be seen."""
+        """Number of rows with the smallest rough scores that must include k allowed ones."""
         return k if self.hides else k + widest(self.exclude)
 
     def bounds(self, keys: KeyBlock, k: int) -> Float32[np.ndarray, " n"]:
-        """Rough scores beyond which none of the k best rows lies, by these keys alone; +inf if they are too few."""
+        """Upper bounds on the rough scores of the k best rows, from these keys alone; +inf if they are too few."""
         depth = self.depth(k)
         if len(keys.rows) < depth:
             return np.full(len(self), np.inf, np.float32)
@@ -210,10 +210,10 @@ class QueryBlock:
     def smallest(
         self, tiles: Iterable[Tile], keys: KeyBlock, depth: int, scratch: Scratch
     ) -> Iterator[tuple[slice, Float32[np.ndarray, "t w"]]]:
-        """The smallest rough scores of each of these queries, as many as `depth`, some queries at a time.
+        """The `depth` smallest rough scores of each query, tile after tile, some queries at a time.
 
-        Tile after tile; with them comes which of all queries these are. They lie where the next are computed. Where
-        long ranges are not to be seen they rise, so that those to be seen come first.
+        Each item is a slice of all queries and their scores. The memory of the scores is reused for the next item.
+        If long ranges are hidden, scores are sorted, so that the allowed ones come first.
         """
         first = 0
         for some in _side_by_side((tile for whole in tiles for tile in _tiles(whole)), depth):
@@ -224,17 +224,17 @@ class QueryBlock:
     def within(
         self, tiles: Iterable[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Iterator["Pairs"]:
-        """The pairs of these queries and keys that may be seen and whose rough score is at most the query's bound.
+        """Pairs of queries and keys whose rough score is at most the query's bound; excluded rows count as missing.
 
-        Tile after tile, every query of each in turn.
+        They come tile after tile, in the order of the queries.
         """
         for some in small_tiles(tiles, FLAGS):
             yield from self.pairs(some, keys, self._near(some, keys, bounds, scratch))
 
     def _table(self, tiles: list[Tile], keys: KeyBlock, scratch: Scratch) -> Float32[np.ndarray, "q m"]:
-        """Rough scores of tiles, one below the other, +inf beside those of fewer keys than others.
+        """Rough scores of tiles, one below the other; narrow tiles are padded with +inf.
 
-        They are +inf too where long ranges of rows are not to be seen; of short ones they are there.
+        Rows in long excluded ranges are +inf, too; rows in short ones keep their scores.
         """
         which = np.concatenate([which for which, _ in tiles])
         own, first = self._taken(which, scratch), 0
@@ -249,22 +249,22 @@ class QueryBlock:
         return table
 
     def _taken(self, which: Int64[np.ndarray, " q"], scratch: Scratch) -> Float32[np.ndarray, "q d"]:
-        """Factors that keys are multiplied with, for some of the queries."""
+        """Factors of some of the queries, copied to working memory."""
         own = scratch.array("queries", (len(which), self.factors.shape[1]))
         self.factors.take(which, axis=0, out=own, mode="clip")
         return own
 
     def _score(self, factors: Float32[np.ndarray, "q d"], keys: KeyBlock, out: Float32[np.ndarray, "q m"]) -> None:
-        """Rough scores, into memory that is there."""
+        """Write rough scores to `out`."""
         out[:] = keys.lengths if self.metric == "l2" else 0
         add_products(factors, keys.vectors, out)
 
     def _near(
         self, tiles: list[Tile], keys: KeyBlock, bounds: Float32[np.ndarray, " n"], scratch: Scratch
     ) -> Bool[np.ndarray, " scores"]:
-        """Which pairs of all these tiles lie within the bounds, end to end."""
+        """Flags of the pairs within the bounds, of all tiles end to end."""
         flags, first = scratch.array("flags", (sum(map(_scores, tiles)),), bool), 0
-        # inner products lose digits to the longest key of these tiles, not to that of the bound
+        # rounding of inner products grows with the longest key of these tiles, not with that of the bound
         if self.metric != "l2":
             bounds = self.allowed(bounds, max(keys.part(part).radius for _, part in tiles))
         for which, part in tiles:
@@ -278,7 +278,7 @@ class QueryBlock:
         return flags
 
     def pairs(self, tiles: list[Tile], keys: "Keys", flags: Bool[np.ndarray, " scores"]) -> Iterator["Pairs"]:
-        """The pairs of some tiles that are flagged and may be seen; flags lie end to end."""
+        """The flagged pairs of some tiles, excluded ones at +inf; flags lie end to end."""
         which = np.concatenate([which for which, _ in tiles])
         queries = np.array([len(which) for which, _ in tiles])
         widths = runs(np.array([part.stop - part.start for _, part in tiles]), queries, step=0)
@@ -301,7 +301,13 @@ class QueryBlock:
 
 
 class Pairs(NamedTuple):
-    """Pairs of queries and keys, query by query: `counts` [q] for each of `which` [q]; `packed` score and row."""
+    """Pairs of queries and keys, query by query.
+
+    Attributes:
+        which: [q] queries.
+        counts: [q] number of pairs of each query.
+        packed: [pairs] score and row of each pair.
+    """
 
     which: np.ndarray
     counts: np.ndarray
@@ -309,7 +315,7 @@ class Pairs(NamedTuple):
 
 
 def _tiles(whole: Tile) -> Iterator[Tile]:
-    """Some queries at a time, whose scores with these keys are TILE_SCORES or those of a single query."""
+    """A tile cut by queries into tiles of at most TILE_SCORES scores, or of a single query."""
     which, part = whole
     step = max(1, TILE_SCORES // max(1, part.stop - part.start))
     for some in slices(len(which), step):
@@ -317,8 +323,8 @@ def _tiles(whole: Tile) -> Iterator[Tile]:
 
 
 def _side_by_side(tiles: Iterable[Tile], least: int) -> Iterator[list[Tile]]:
-    """Tiles that are TILE_SCORES together, each as wide as the widest, or a single one, as those of few keys are."""
-    # a table is as wide as its widest tile: narrow ones below `least` would be filled up for nothing
+    """Groups of tiles whose common table has at most TILE_SCORES scores; tiles of few keys stay alone."""
+    # a table is as wide as its widest tile: tiles narrower than `least` would be mostly padding
     some, queries, width = list[Tile](), 0, 0
     for tile in tiles:
         own = tile[1].stop - tile[1].start
@@ -336,7 +342,7 @@ def _scores(tile: Tile) -> int:
 
 
 def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
-    """Tiles cut small, whose scores are `most` together, or a single one."""
+    """Groups of small tiles with at most `most` scores together, or of a single tile."""
     some, scores = list[Tile](), 0
     for tile in (small for whole in tiles for small in _tiles(whole)):
         if some and scores + _scores(tile) > most:
@@ -349,7 +355,7 @@ def small_tiles(tiles: Iterable[Tile], most: int) -> Iterator[list[Tile]]:
 
 
 def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
-    """Some queries at a time, whose pairs are PAIRS or those of a single query, given where those of each begin."""
+    """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each query's pairs."""
     first, last = 0, len(limits) - 1
     while first < last:
         stop = max(first + 1, int(np.searchsorted(limits, limits[first] + PAIRS, side="right")) - 1)
@@ -358,7 +364,7 @@ def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
 
 
 def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) -> Float32[np.ndarray, "t w"]:
-    """The smallest of each row, as many as `depth` if there are; changes the order of the rows given.
+    """The smallest `depth` scores of each row, or all of them; reorders the given rows.
 
     >>> smallest_of(np.array([[3.0, 1.0, 2.0]], np.float32), 2, rising=True).tolist()
     [[1.0, 2.0]]
@@ -373,14 +379,14 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
 
 def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
-    # columns of a row follow each other, so one flat assignment hides all ranges without a mask of the table
+    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of the table
     columns = columns.clip(0, table.shape[1])
     firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
     table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
-    """Rows in the longest excluded range.
+    """Number of rows in the longest excluded range.
 
     >>> widest(np.array([[2, 2], [5, 9]])), widest(None)
     (4, 0)

@@ -1,4 +1,4 @@
-"""An opened index that answers queries: ids and distances of the k best allowed rows."""
+"""Interface of an opened index: a search gives ids and distances of the k best allowed rows."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple
@@ -11,18 +11,18 @@ from stages.search.ranking import pick, score_to_distance
 from stages.threads import slices, thread_pool
 
 BLOCK_BYTES, BLOCK_SHARE = 512 << 20, 4
-"""Queries and candidates of one block: so many bytes, and no more than a quarter of what memory is free."""
+"""Queries and candidates of one block: at most BLOCK_BYTES, and at most a quarter of the free memory."""
 
 COPIED_QUERIES = 256
-"""Queries whose result a thread copies at a time."""
+"""Queries whose results a thread copies at a time."""
 
 GROWTH = 16
-"""Candidates kept on top of k grow by this factor when too many are equal; equal keys come in hundreds, as every
-window of a corpus begins with few inputs."""
+"""Factor by which candidates beyond k grow if too many are equal. Equal keys come in hundreds, since every window
+of a corpus begins with few inputs."""
 
 
 def block_bytes() -> int:
-    """Bytes that a search may hold beyond its result, of queries and candidates, and as many of pairs."""
+    """Bytes of queries and candidates that a search may hold beyond its result; pairs may take the same again."""
     free = free_memory_bytes()
     return BLOCK_BYTES if free is None else min(BLOCK_BYTES, free // BLOCK_SHARE)
 
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     Attributes:
         scores: [n, k] float32, rising; +inf where missing.
         ids: [n, k] int64; -1 where missing.
-        complete: [n] bool, whether more effort could not bring more.
+        complete: [n] bool, True if more effort cannot improve the result.
     """
 
     scores: np.ndarray
@@ -42,13 +42,13 @@ class Attempt(NamedTuple):
 
 
 class Searcher(ABC):
-    """Finds the nearest rows of one datastore; knows nothing of artifacts.
+    """Finds the nearest rows of one datastore; independent of artifacts.
 
     Attributes:
         rows: number of keys in the index.
         dim: width of a key.
         metric: `l2` (squared distance, smaller is better) or `ip` (inner product, larger is better).
-        lossless: distances are those of the stored keys, so recomputing them would change nothing.
+        lossless: whether distances are those of the stored keys, so that recomputing them changes nothing.
     """
 
     def __init__(self, rows: int, dim: int, metric: str, lossless: bool) -> None:
@@ -56,22 +56,22 @@ class Searcher(ABC):
 
     @property
     def candidate_bytes(self) -> int:
-        """Bytes of memory that a search takes for each wanted neighbour of a query, with its place in the result."""
+        """Bytes of memory for each wanted neighbour of a query, its entry in the result included."""
         return 24
 
     def search(
         self, queries: Float[np.ndarray, "n {self.dim}"], k: int, exclude_ranges: Int64[np.ndarray, "n 2"] | None = None
     ) -> tuple[Int64[np.ndarray, "n {k}"], Float32[np.ndarray, "n {k}"]]:
-        """The k best allowed rows of each query, best first, ties by the smaller row.
+        """The k best allowed rows of each query, best first; of equal ones the smaller row comes first.
 
         Args:
-            queries: [n, dim] float32, already rounded to the dtype of the stored keys. Large n is
-                faster a query; the memory used beyond the result is bounded.
+            queries: [n, dim] float32, already rounded to the dtype of the stored keys. A larger n takes
+                less time a query; the memory used beyond the result is bounded.
             k: neighbours wanted, >= 1; may exceed the number of rows.
-            exclude_ranges: [n, 2] int64, rows start <= row < stop that query may not see
+            exclude_ranges: [n, 2] int64, rows start <= row < stop that the query may not see
                 (start == stop: none).
-        Returns: ids [n, k] int64 and distances [n, k] float32. Where fewer than k allowed rows
-            exist, the rest is id -1 with distance +inf (l2) or -inf (ip).
+        Returns: ids [n, k] int64 and distances [n, k] float32. If there are fewer than k allowed rows,
+            the rest is id -1 with distance +inf (l2) or -inf (ip).
         """
         queries = np.ascontiguousarray(queries, np.float32)
         step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k))
@@ -86,10 +86,10 @@ class Searcher(ABC):
         return ids, score_to_distance(scores, self.metric)
 
     def _search_block(self, queries: np.ndarray, k: int, exclude: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Search a block, then search again, harder, for the queries that came up short."""
+        """Search a block, then search again with more effort for queries that are not complete."""
         scores, ids, complete = self.attempt(queries, k, exclude, 0)
         pending, effort = np.flatnonzero(~complete), 1
-        # queries that came up short hold more candidates each, so fewer of them fit into a block
+        # these queries hold more candidates each, so fewer of them fit into a block
         while len(pending):
             step = max(1, block_bytes() // (8 * self.dim + self.candidate_bytes * k * GROWTH**effort))
             for some in slices(len(pending), step):
@@ -101,11 +101,11 @@ class Searcher(ABC):
 
     @abstractmethod
     def attempt(self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int) -> Attempt:
-        """Search a block with an effort that grows (0, 1, …) until every query is complete."""
+        """Search a block; the caller raises the effort (0, 1, …) until every query is complete."""
 
 
 def _put(found: tuple[np.ndarray, np.ndarray], scores: np.ndarray, ids: np.ndarray) -> None:
-    """Copy scores and rows of a block into the result; a single thread would take as long as a tenth of the search."""
+    """Copy scores and rows of a block into the result; one thread alone would take a tenth of the search's time."""
 
     def put(part: slice) -> None:
         scores[part], ids[part] = found[0][part], found[1][part]

@@ -1,8 +1,8 @@
-"""The lists of an IVF index on another device than the CPU; as many as fit stay there.
+"""The lists of an IVF index on a device other than the CPU; as many as fit stay there.
 
-Keys of a list lie in blocks of one width, of which the last is filled up. Queries of a list are cut into blocks of one
-height, so that a product of two blocks is one of many in a batch, and every query gets a row of scores of all blocks
-that it reads.
+The keys of a list are cut into blocks of one width, and the last block is padded. The queries of a list are cut into
+blocks of one height. So products of two blocks can be batched. Each query gets a row of scores for all blocks that it
+reads.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from stages.search.lists import DecodedLists
 
 BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
-"""Blocks in a list of usual length, at the least; the least and largest number of keys in one."""
+"""Blocks in a list of mean length, at least; the smallest and largest number of keys in a block."""
 HEIGHTS = (8, 256)
-"""The least and largest number of queries in a block."""
+"""The smallest and largest number of queries in a block."""
 BATCH = 1 << 26
 """Scores of the products in one batch: 256 MB."""
 BROUGHT = 1 << 18
-"""Keys that are brought to a device at a time."""
+"""Keys that are copied to a device at a time."""
 
 
 def block_width(sizes: np.ndarray) -> int:
-    """Keys of a block, given those of each list."""
+    """Number of keys in a block, for lists of these sizes [lists]."""
     filled = sizes[sizes > 0]
     return _power_of_two(int(filled.mean()) // BLOCKS_OF_A_LIST if len(filled) else 0, WIDTHS)
 
 
 def _power_of_two(wanted: int, limits: tuple[int, int]) -> int:
-    """The largest that is no more than wanted, within limits."""
+    """The largest power of two that is at most `wanted`, clipped to the limits."""
     return min(max(1 << max(wanted, 1).bit_length() - 1, limits[0]), limits[1])
 
 
@@ -45,10 +45,10 @@ class BlocksOnDevice:
     """Some blocks of keys, in order.
 
     Attributes:
-        keys: [blocks * width]; rows are `NO_ROW` where a block is filled up.
-        bias: [blocks, width] of rough scores; +inf there.
-        counts: [lists + 1] blocks of each list that are here; 0 of the last, which stands for no list.
-        firsts: [lists + 1] the first of these.
+        keys: [blocks * width]; rows are `NO_ROW` in padding.
+        bias: [blocks, width] bias of rough scores; +inf in padding.
+        counts: [lists + 1] number of blocks of each list that are here; the last entry is 0, for no list.
+        firsts: [lists + 1] number of the first block of each list.
         radius: distance from the origin to the farthest key, [].
     """
 
@@ -69,7 +69,7 @@ class BlocksOnDevice:
     def _fill(
         self, lists: "DecodedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
     ) -> None:
-        """Put the keys from the first to the last of each list, or its end, where the first belongs."""
+        """Copy keys `firsts` to `lasts` - 1 of each list, or to its end, to `places` onwards."""
         some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
         for number in np.flatnonzero(lasts > firsts).tolist():
             part = range(int(firsts[number]), min(int(lasts[number]), int(lists.sizes[number])))
@@ -83,7 +83,7 @@ class BlocksOnDevice:
             self._put(some, like)
 
     def _put(self, some: list[tuple[np.ndarray, np.ndarray, np.ndarray]], like: TensorQueries) -> None:
-        """Put rows and keys of lists where they belong."""
+        """Copy rows and keys of some lists to their places on the device."""
         places, rows, vectors = (moved(np.concatenate(own), like.device) for own in zip(*some, strict=True))
         centred = vectors.float() - like.origin
         self.keys.rows[places], self.keys.vectors[places] = rows, vectors
@@ -92,11 +92,11 @@ class BlocksOnDevice:
 
 
 class WithLists:
-    """Queries beside the blocks of the lists that each probes: a `Comparison`.
+    """Comparison of queries with the blocks of the lists that each probes: a `Comparison`.
 
     Args:
         lists: int64 [n, probe] numbers of lists; -1: none.
-        scores: how many at a time.
+        scores: number of scores that are computed at a time.
     """
 
     def __init__(self, queries: TensorQueries, lists: Tensor, blocks: BlocksOnDevice, scores: int) -> None:
@@ -112,13 +112,13 @@ class WithLists:
         return rough, blocks.gather(1, columns // width) * width + columns % width
 
     def _scores(self, which: slice) -> tuple[Tensor, Tensor]:
-        """Rough scores [q, b * width] of the keys in the b blocks that a query reads, and their numbers [q, b]."""
+        """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b blocks [q, b]."""
         lists, device = self._lists[which], self._queries.device
         counts = self._blocks.counts[lists]
         ends = counts.cumsum(dim=1)
         many = max(1, int(ends[:, -1].amax()))
         starts = (ends - counts + many * torch.arange(len(lists), device=device)[:, None]).flatten()
-        # one row more takes what blocks of queries are filled up with
+        # the extra row receives the scores of padding in blocks of queries
         scores = torch.full((len(lists) * many + 1, self._blocks.width), torch.inf, device=device)
         numbers = torch.zeros(len(scores), dtype=torch.int64, device=device)
         for pairs, real, blocks, within in self._products(lists):
@@ -129,12 +129,12 @@ class WithLists:
         return scores[:-1].view(len(lists), -1), numbers[:-1].view(len(lists), -1)
 
     def _products(self, lists: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Blocks of queries and of keys of one list each, p at a time.
+        """Pairs of a block of queries and a block of keys of the same list, p at a time.
 
         Args:
             lists: [q, probe].
-        Returns: pairs [p, height], query times probe plus place, that probe the list, and whether it is a pair or
-            fills the block up; the block of keys [p], and which of its list's that is.
+        Returns: numbers of the pairs that probe the list (query · probe + place) [p, height]; False for padding
+            [p, height]; the block of keys [p]; and its position among the blocks of its list [p].
         """
         device, (firsts, blocks) = lists.device, (self._blocks.firsts, self._blocks.counts[:-1])
         probed, pairs = lists.flatten().sort()
@@ -152,7 +152,7 @@ class WithLists:
             yield pairs[places.clamp_(max=len(pairs) - 1)], real, firsts[own] + within, within
 
     def _at_once(self, height: int) -> int:
-        """Products of one batch, by their scores and by the numbers of queries and keys that they take."""
+        """Products in one batch, limited by their scores and by the elements of their queries and keys."""
         width, dim = self._blocks.width, self.keys.vectors.shape[1]
         return max(1, min(BATCH // (height * width), self._queries.numbers // (max(height, width) * dim)))
 
@@ -174,8 +174,8 @@ class TensorLists:
     """Compares queries with the lists that they probe.
 
     Args:
-        centres: [lists, d] of lists that all are looked at for the nearest; None where `nearest` tells these.
-        nearest: numbers of the lists [n, probe] that queries [n, d] probe.
+        centres: [lists, d] centroids, which are all compared with a query; None: `nearest` finds the lists.
+        nearest: gives the numbers of the lists [n, probe] that queries [n, d] probe.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class TensorLists:
         )
 
     def comparisons(self, queries: TensorQueries, probe: int) -> Iterator[WithLists]:
-        """Queries beside all lists that they probe, so many each."""
+        """Comparisons of queries with the `probe` lists that each of them reads."""
         lists = self._probed(queries, probe)
         for blocks in self._blocks(queries):
             yield WithLists(queries, lists, blocks, self.budget.scores)

@@ -1,9 +1,8 @@
-"""Searching on another device than the CPU: rough scores choose candidates, exact ones order them, bounds tell whether
-any was missed.
+"""Search on a device other than the CPU. Rough scores choose candidates, and exact scores order them.
 
-Of each query somewhat more than the k best by rough scores are compared without cancellation. No shape depends on what
-the scores are, so that the host need not wait for the device. Where rounding could have left out one of the k best, as
-among many equal keys, the query is searched for again with more candidates.
+Each query gets a few candidates more than k, whose exact scores are computed without cancellation. No shape depends on
+the scores, so the host does not wait for the device. Bounds show whether rounding could have cost one of the k best, as
+among many equal keys. Such a query is searched again with more candidates.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,20 +23,20 @@ from stages.search.tensors import AsyncResults, TensorKeys, memory_budget, moved
 from stages.threads import slices
 
 SPARE = 28
-"""Candidates beyond k, or `slack` of it, at the first try."""
+"""Candidates beyond k at the first try, unless `slack(k)` is more."""
 FINISHED = 1 << 20
-"""Neighbours that are sorted and fetched at a time: 8 MB."""
+"""Neighbours that are sorted and copied to the host at a time: 8 MB."""
 
 
 class TensorQueries:
-    """Queries [n, d] on a device, as `QueryBlock` has them: a rough score is a key's bias and its product with factors.
+    """Queries [n, d] on a device, like `QueryBlock`; a rough score is the key's bias plus its product with factors.
 
     Attributes:
-        factors: [n, d], of keys minus the origin.
-        constant: [n] what is missing from a rough score.
+        factors: [n, d], multiplied by keys minus the origin.
+        constant: [n] difference between the exact score and the rough one.
         exclude: [n, 2] ranges of rows that each may not see, or None.
-        numbers: of keys that they are compared with pair by pair at a time.
-        hides: whether these are hidden from rough scores; short ones are left out of the candidates.
+        numbers: elements of keys that are compared pair by pair at a time.
+        hides: whether excluded rows are hidden in rough scores; short ranges are dropped from the candidates instead.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class TensorQueries:
         device: str,
         numbers: int | None = None,
     ) -> None:
-        """`numbers`: as of `MemoryBudget`; None: as where no GPU tells what is free."""
+        """`numbers`: as in `MemoryBudget`; None: the default for devices other than GPUs."""
         self.device, self.l2 = device, metric == "l2"
         self.numbers = numbers or tensors.NUMBERS
         self.vectors, self.origin = moved(queries, device), moved(origin, device)
@@ -68,17 +67,17 @@ class TensorQueries:
         return self.widest > NARROW
 
     def seeing_all(self) -> "TensorQueries":
-        """The same, from which nothing is kept."""
+        """The same queries without excluded rows."""
         one = copy(self)
         one.exclude, one.widest = None, 0
         return one
 
     def depth(self, k: int) -> int:
-        """As `QueryBlock.depth`."""
+        """See `QueryBlock.depth`."""
         return k if self.hides else k + self.widest
 
     def hidden(self, which: slice | Tensor, rows: Tensor) -> Tensor | None:
-        """Which of these rows are hidden from these queries, bool [*q, m] of rows [*q or 1, m]; None: none is."""
+        """Mask of the rows [*q or 1, m] that these queries may not see, bool [*q, m]; None: they may see all."""
         if self.exclude is None:
             return None
         start, stop = self.exclude[which].unbind(dim=-1)
@@ -89,19 +88,22 @@ class TensorQueries:
         return centred.square().sum(dim=1) if self.l2 else centred.new_zeros(len(centred))
 
     def limit(self, kth: Tensor, which: slice, radius: Tensor) -> Tensor:
-        """The largest rough score of a row as near as one of this exact score [q], as `reach` and `allowed` have it."""
+        """The largest rough score that a row at least as near as this exact score [q] can have.
+
+        It allows for rounding like `QueryBlock.reach` and `QueryBlock.allowed`.
+        """
         rough, times = kth - self.constant[which], 2 * ROUNDING
         magnitude = self.constant[which] if self.l2 else 2 * self._lengths[which] * (radius + self._far)
         return rough + times * (magnitude + rough.abs())
 
 
 class Comparison(Protocol):
-    """Queries that are to be compared with some keys.
+    """Comparison of queries with some keys.
 
     Attributes:
-        keys: with which.
-        radius: distance from the origin to the farthest, [].
-        step: queries at a time.
+        keys: the keys.
+        radius: distance from the origin to the farthest key, [].
+        step: queries that are compared at a time.
     """
 
     keys: TensorKeys
@@ -109,27 +111,26 @@ class Comparison(Protocol):
     step: int
 
     def nearest(self, which: slice, count: int) -> tuple[Tensor, Tensor]:
-        """Find the smallest rough scores of these queries, [q, c], +inf for no key, and the places of their keys in
-        `keys`.
+        """Find the `count` smallest rough scores of these queries, and the places of their keys in `keys`.
 
-        All that there are, if these are fewer than `count`.
+        Both are [q, c]; c is smaller than `count` if there are fewer keys. A score is +inf where there is no key.
         """
 
 
 class TensorSearch:
-    """The k best of queries among keys that pass.
+    """Search for the k best keys of each query, among keys that are streamed in parts.
 
     Args:
-        spare: candidates beyond those among which the k best are, but for rounding.
-        keys: how many pass at the most.
+        spare: further candidates, in case of rounding.
+        keys: the largest number of keys in all parts.
 
     Attributes:
-        complete: bool [n], whether no other row can be one of the k best.
+        complete: bool [n], True if no other row can be one of the k best.
     """
 
     def __init__(self, queries: TensorQueries, k: int, spare: int, keys: int) -> None:
         self.queries, self.k = queries, k
-        # one more than there are leaves a place empty, so that none was left out
+        # with a place more than there are keys, an empty one proves that none was left out
         self.count = min(queries.depth(k) + spare, keys + 1)
         shape, device = (len(queries), self.count), queries.device
         self._rough = torch.full(shape, torch.inf, device=device)
@@ -138,13 +139,13 @@ class TensorSearch:
         self.complete = torch.zeros(len(queries), dtype=torch.bool, device=device)
 
     def run(self, comparisons: Iterable[Comparison], put: Callable[[slice, Tensor], None]) -> None:
-        """Compare; `put` gets pairs [q, k] of some queries, as `best` has them, once they were compared with all."""
+        """Run all comparisons; `put` receives the pairs [q, k] of `best` for some queries once they are final."""
         number, step, most = -1, max(1, FINISHED // self.k), max(1, self.queries.numbers // self.count)
         for number, (some, last) in enumerate(_with_last(comparisons)):
             self._radius = torch.maximum(self._radius, some.radius)
             for which in slices(len(self.queries), min(some.step, most)):
                 self._offer(which, some, fresh=number == 0)
-                # results leave while later queries are compared, so that copying costs no time of its own
+                # results are copied while later queries are compared, so copying takes no extra time
                 for part in slices(which.stop, step, which.start) if last else ():
                     put(part, self.best(part))
         for part in slices(len(self.queries), step) if number < 0 else ():
@@ -156,12 +157,12 @@ class TensorSearch:
         pairs = torch.cat((pairs, pairs.new_full((len(pairs), self.k - pairs.shape[1]), MISSING)), dim=1)
         limit = self.queries.limit(scores_of(pairs[:, -1]), which, self._radius)
         last = self._rough[which].amax(dim=1)
-        # so that more effort ends, too, where a query has no numbers to compare
+        # the negation makes nan complete, so that the search ends for such queries
         self.complete[which] = ~(last <= limit) | (last == torch.inf)
         return pairs
 
     def _offer(self, which: slice, some: Comparison, fresh: bool) -> None:
-        """Hold the candidates of some queries among these keys, or those before that are nearer."""
+        """Merge the candidates of some queries among these keys with earlier ones, and keep the nearest."""
         rough, places = some.nearest(which, self.count)
         pairs = self._compared(which, places, some.keys).masked_fill_(rough == torch.inf, MISSING)
         if fresh:
@@ -173,13 +174,13 @@ class TensorSearch:
         self._rough[which], self._pairs[which] = found.values, pairs.gather(1, found.indices)
 
     def _compared(self, which: slice, places: Tensor, keys: TensorKeys) -> Tensor:
-        """Pairs of queries with keys [q, c], `packed`."""
+        """Exact scores and rows of the keys at `places` [q, c], `packed`."""
         rows, scores = keys.rows[places], self._scores(which, places, keys.vectors)
         hidden = self.queries.hidden(which, rows)
         return packed(scores if hidden is None else scores.masked_fill_(hidden, torch.inf), rows)
 
     def _scores(self, which: slice, places: Tensor, vectors: Tensor) -> Tensor:
-        """Scores of pairs as `pair_scores` has them: squared distances come from differences."""
+        """Scores of pairs, like `pair_scores`: squared distances are computed from differences."""
         out, queries = torch.empty(places.shape, device=self.queries.device), self.queries.vectors[which]
         wide = max(1, min(places.shape[1], self.queries.numbers // vectors.shape[1]))
         high = max(1, self.queries.numbers // (wide * vectors.shape[1]))
@@ -202,12 +203,12 @@ def find(
     ready: Callable[[np.ndarray, np.ndarray | None], TensorQueries],
     compare: Callable[[TensorQueries], Iterable[Comparison]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores float32 and rows int64 [n, k] of the best of each query, best first; +inf and -1 where missing.
+    """Find the k best keys of each query: scores float32 and rows int64 [n, k], best first; +inf and -1 where missing.
 
     Args:
-        rows: how many keys there are.
-        ready: puts queries, and the rows that they may not see, on a device.
-        compare: all comparisons that are to be made of queries.
+        rows: number of keys.
+        ready: puts queries and their excluded ranges on a device.
+        compare: all comparisons that the given queries need.
     """
     asked = ready(queries, exclude)
     with AsyncResults(len(queries), k, rows, asked.device) as found:
@@ -233,7 +234,7 @@ def _put_some(found: AsyncResults, which: np.ndarray, part: slice, pairs: Tensor
 
 
 def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]:
-    """Items, and whether each is the last; the next one is made before one is given."""
+    """Items, each with a flag for the last one; an item is yielded once the next exists."""
     items = iter(items)
     one = next(items, None)
     while one is not None:
@@ -243,7 +244,7 @@ def _with_last(items: Iterable[Comparison]) -> Iterator[tuple[Comparison, bool]]
 
 
 class KeysOnDevice:
-    """The keys of a datastore on a device; those of the first shards stay there, as far as there is room."""
+    """The keys of a datastore on a device. The first shards stay there, as many as fit."""
 
     def __init__(self, keys: StoredKeys, device: str) -> None:
         self.keys, self.device, self.budget = keys, device, memory_budget(device)
@@ -253,7 +254,7 @@ class KeysOnDevice:
         self._held: TensorKeys | None = None
 
     def __iter__(self) -> Iterator[TensorKeys]:
-        """All keys, as many at a time as one product takes."""
+        """All keys, in blocks for one matrix product each."""
         if self._staying and self._held is None:
             self._held = self._brought(self._staying)
         step, others = max(1, self.budget.piece // self.keys.dim), range(self._staying, self.keys.shards)
@@ -263,7 +264,7 @@ class KeysOnDevice:
             yield from _cut(TensorKeys(self._rows(first, len(block)), moved(block, self.device)), step)
 
     def _brought(self, shards: int) -> TensorKeys:
-        """The keys of the first shards."""
+        """Copy the keys of the first shards to the device."""
         rows, vectors = self.keys.bounds(shards - 1)[1], None
         for first, block in self.keys.each(range(shards)):
             part = moved(block, self.device)
@@ -282,7 +283,7 @@ def _cut(keys: TensorKeys, step: int) -> Iterator[TensorKeys]:
 
 
 class WithAll:
-    """Every query beside each of these keys: a `Comparison`."""
+    """Comparison of every query with every key: a `Comparison`."""
 
     def __init__(self, queries: TensorQueries, keys: TensorKeys, scores: int) -> None:
         self.keys, self.step, self._queries = keys, max(1, scores // len(keys.rows)), queries

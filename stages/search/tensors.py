@@ -1,4 +1,4 @@
-"""Search on another device than the CPU, in PyTorch: what its kernels share, and how results come to memory."""
+"""Search on a device other than the CPU, in PyTorch: shared kernels, and the copying of results to the host."""
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,26 +13,26 @@ from torch import Tensor
 from stages.search.ranking import MISSING, NO_ROW
 
 BESIDE = 1 << 30
-"""Bytes of a GPU that queries and their candidates take, however much is free: what follows is of the rest."""
+"""Bytes of a GPU reserved for queries and their candidates. The limits below are shares of the rest."""
 SCORES = 3 << 27
-"""Rough scores at a time: 1.6 GB, or an eighth of what memory of a GPU is free. Kernels count bytes in 32 bits."""
+"""Rough scores at a time: 1.6 GB, or an eighth of a GPU's free memory. Kernels count bytes in 32 bits."""
 NUMBERS = 1 << 27
-"""Numbers of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of what memory is free."""
+"""Elements of keys that are compared pair by pair at a time: 512 MB in float32, or a 64th of the free memory."""
 PIECE_NUMBERS = 1 << 28
-"""Numbers of keys that one product takes: 1 GB in float32, or a 32nd of what memory is free."""
+"""Elements of keys in one product: 1 GB in float32, or a 32nd of the free memory."""
 HELD_SHARE, ROOM = 0.5, 24 << 30
-"""Share of a GPU's free memory that keys may stay in; where that is more, all of it but so many bytes.
+"""Keys may take this share of a GPU's free memory. If it is more, they may take all but ROOM bytes.
 
-The rest of what a search takes does not grow with the GPU.
+The rest of a search needs a fixed amount of memory, whatever the GPU.
 """
 HELD_ELSEWHERE = 128 << 20
-"""Bytes of keys that stay where no GPU tells what is free."""
+"""Bytes of keys that stay on a device that is no GPU."""
 FEWEST_OF_A_GROUP = 3
-"""Columns that are worth a look at the smallest of them first."""
+"""Smallest group of columns for which it pays to compute the minimum first."""
 
 
 class TensorKeys(NamedTuple):
-    """Keys on a device: their rows, int64 [m], `NO_ROW` of none, and the keys as they are stored, [m, d]."""
+    """Keys on a device: their rows, int64 [m], `NO_ROW` for padding, and the keys in their stored dtype, [m, d]."""
 
     rows: Tensor
     vectors: Tensor
@@ -45,10 +45,10 @@ class MemoryBudget(NamedTuple):
     """Memory budget of a device.
 
     Attributes:
-        held: bytes of keys that stay.
-        scores: at a time.
-        numbers: of keys that are compared pair by pair at a time.
-        piece: numbers of keys that one product takes. Two pieces are there at once.
+        held: bytes of keys that stay on the device.
+        scores: rough scores at a time.
+        numbers: elements of keys that are compared pair by pair at a time.
+        piece: elements of keys in one product. Memory holds two pieces at once.
     """
 
     held: int
@@ -76,21 +76,21 @@ def memory_budget(device: str) -> MemoryBudget:
 
 
 def moved(array: np.ndarray, device: str) -> Tensor:
-    """An array on a device."""
+    """Copy an array to a device."""
     return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(device)
 
 
 def rows_at(table: Tensor, places: Tensor) -> Tensor:
-    """Rows of a table [m, d] at any places: [*places, d]; several times as fast as an index of one dimension."""
+    """Rows of a table [m, d] at any places: [*places, d]; several times faster than indexing."""
     return table.index_select(0, places.flatten()).unflatten(0, places.shape)
 
 
 def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The smallest of each row of scores [q, m], in any order: scores [q, c] and their columns, c = min(count, m).
 
-    Columns are put into groups, every w-th in one. `count` groups of the smallest minima hold so many scores that are
-    no larger than any outside, so that these alone are ranked: m / g minima, then g * count scores, fewest of all for
-    g = sqrt(m / count).
+    Columns are divided into groups of g; every w-th column is in the same group. The `count` groups with the smallest
+    minima contain the `count` smallest scores, so only their scores are ranked. That takes m / g minima and then
+    g * count scores. Their sum is smallest for g = sqrt(m / count).
 
     >>> smallest(torch.tensor([[5.0, 1.0, 3.0]]), 2)[1].sort().values.tolist()
     [[1, 2]]
@@ -113,43 +113,41 @@ def smallest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def packed(scores: Tensor, rows: Tensor) -> Tensor:
-    """Pack as `ranking.packed` does; a score that is not a number counts as missing, since no bound lets it pass
-    there."""
+    """Pack like `ranking.packed`; nan counts as missing, since on the CPU it is beyond every bound."""
     bits = (scores + 0.0).view(torch.int32)
     both = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long() << 32 | rows
     return both.masked_fill_(~(scores < torch.inf), MISSING)
 
 
 def scores_of(pairs: Tensor) -> Tensor:
-    """Scores of what `packed` made."""
+    """Scores of pairs from `packed`."""
     bits = (pairs >> 32).int()
     return (bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(torch.float32)
 
 
 def rows_of(pairs: Tensor, rows: int) -> Tensor:
-    """Rows of what `packed` made, -1 where missing: int32, or int64 where there are more `rows` than that tells.
+    """Rows of pairs from `packed`, -1 where missing: int32, or int64 if there are too many `rows` for it.
 
     >>> rows_of(packed(torch.tensor([0.5, torch.inf]), torch.tensor([8, 3])), rows=9).tolist()
     [8, -1]
     """
     if rows < 1 << 31:
-        return pairs.int()  # the lower half; that of a missing one is -1
+        return pairs.int()  # the lower 32 bits, which are -1 for a missing row
     wide = pairs & NO_ROW
     return wide.masked_fill_(wide == NO_ROW, -1)
 
 
 THREADS, UNDER_WAY = 4, 8
-"""Host threads that copy results; parts of the result that may be under way."""
+"""Host threads that copy results; most parts of the result that are copied at the same time."""
 
 
 class AsyncResults:
-    """Scores float32 and rows int64 [n, k] of n queries.
+    """Scores float32 and rows int64 [n, k] of n queries, copied while the device works.
 
-    A GPU writes to pages that cannot move, of which PyTorch keeps those that were used before, in a stream of its own;
-    threads copy from there.
+    A GPU writes to pinned memory in a stream of its own, and threads copy from there. PyTorch reuses pinned memory.
 
     Args:
-        rows: of the datastore.
+        rows: number of rows in the datastore.
     """
 
     def __init__(self, n: int, k: int, rows: int, device: str) -> None:
@@ -166,24 +164,24 @@ class AsyncResults:
         self._pool.shutdown()
 
     def put(self, which: slice | np.ndarray, pairs: Tensor) -> None:
-        """Take the result of some queries, `packed`, best first, [q, k]."""
+        """Start copying the result of some queries, `packed`, best first, [q, k]."""
         found = scores_of(pairs), rows_of(pairs, self._all_rows)
         if self._stream is None:
             self._keep(which, *found)
             return
-        # the copy must not begin before the scores are computed, nor hold up what computes the next
+        # the copy must start after the scores are computed, and must not delay the next ones
         self._stream.wait_stream(torch.cuda.current_stream(pairs.device))
         with torch.cuda.stream(self._stream):
             scores, rows = map(_on_its_way, found)
             arrived = self._stream.record_event()
-        # else PyTorch would hand this memory out again while it is copied
+        # otherwise PyTorch would reuse this memory while it is copied
         for one in found:
             one.record_stream(self._stream)
         self._under_way.append(self._pool.submit(self._keep, which, scores, rows, arrived))
         self.wait(UNDER_WAY)
 
     def wait(self, most: int = 0) -> None:
-        """Wait until at most so many parts are on their way."""
+        """Wait until at most `most` parts are still being copied."""
         while len(self._under_way) > most:
             self._under_way.popleft().result()
 
@@ -196,5 +194,5 @@ class AsyncResults:
 
 
 def _on_its_way(tensor: Tensor) -> Tensor:
-    """A tensor of a GPU in memory, once what is asked of the stream is done."""
+    """A pinned copy of a GPU's tensor, valid once the stream has reached this point."""
     return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)

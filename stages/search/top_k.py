@@ -1,4 +1,4 @@
-"""Pairs and scores found in pieces, of many queries at once: the best of each query, or a bound on them."""
+"""Pairs and scores of many queries, found in pieces: the best of each query, or a bound on them."""
 
 from threading import Lock
 
@@ -12,7 +12,7 @@ from stages.threads import ThreadPool, slices
 def runs(
     starts: Integer[np.ndarray, " m"], lengths: Integer[np.ndarray, " m"], step: int = 1
 ) -> Int64[np.ndarray, " total"]:
-    """Runs of numbers, one after the other, each from its start on and of its length; step 0: the start itself.
+    """Runs of consecutive numbers, end to end, with these starts and lengths; step 0 repeats the start.
 
     >>> runs(np.array([5, 9]), np.array([3, 2])).tolist()
     [5, 6, 7, 9, 10]
@@ -24,32 +24,32 @@ def runs(
     if len(ends):
         out[0] = starts[0]
         out[ends[:-1]] = np.diff(starts) - step * (lengths[:-1] - 1)
-    return np.cumsum(out)  # in place it would hold other threads up
+    return np.cumsum(out)  # in place it would block other threads
 
 
 TABLE_PAIRS, TABLES = 1 << 18, 4
-"""Pairs that a thread sorts at a time: 2 MB; and how many times, if it can be."""
+"""Pairs that a thread sorts at a time, 2 MB, and the number of tables that each thread should get."""
 
 
 class TooMany(Exception):
-    """More pairs were found than can be held."""
+    """More pairs were found than the buffer holds."""
 
 
 class TopKBuffer:
     """The k best pairs of n queries so far; pieces may come in any order, and from several threads.
 
     Args:
-        columns: cells of each query, of which each takes what one piece brings. Cell c of query q has the
-            number q * columns + c.
-        most: pairs that can be held; None: any number, from one thread at a time.
+        columns: cells of each query; each takes the pairs of one piece. Cell c of query q has the number
+            q * columns + c.
+        most: largest number of pairs; None: any number, but only one thread may add them.
 
     Attributes:
-        pairs: how many there are.
+        pairs: number of pairs in the buffer.
     """
 
     def __init__(self, queries: int, columns: int, most: int | None = None) -> None:
         self.queries, self.columns, self._most = queries, columns, most
-        self._pairs = np.empty(most or 0, np.int64)  # pages that nothing is written to take no memory
+        self._pairs = np.empty(most or 0, np.int64)  # pages take memory only once they are written
         self._adding = Lock()
         self._forget()
 
@@ -61,8 +61,8 @@ class TopKBuffer:
     def add(
         self, cells: Int64[np.ndarray, " q"], counts: Int64[np.ndarray, " q"], pairs: Int64[np.ndarray, " p"]
     ) -> None:
-        """Add `packed` pairs, cell after cell; a cell that holds some gets no others. Raises: TooMany."""
-        # only the place is shared: threads then write to cells and pairs of their own
+        """Add `packed` pairs, cell after cell; each cell is filled once. Raises: TooMany."""
+        # only the position is shared: threads then write to separate cells and pairs
         start = self._place_for(len(pairs))
         self._pairs[start : start + len(pairs)] = pairs
         self._counts.reshape(-1)[cells] = counts
@@ -98,9 +98,9 @@ class TopKBuffer:
         return scores, rows
 
     def keep_best(self, k: int, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """Forget all but the k best of each query, which its first cell takes; returns their largest scores.
+        """Keep only the k best pairs of each query, in its first cell; returns the k-th score.
 
-        They are +inf where there are fewer.
+        It is +inf if there are fewer.
         """
         scores, rows = self.best(k, pool)
         self._forget()
@@ -108,12 +108,12 @@ class TopKBuffer:
         return scores[:, -1]
 
     def _table(self, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
-        """Pairs of some queries as rows [q, k or more], padded."""
+        """Pairs of some queries as rows of a table [q, k or more], padded with MISSING."""
         width = max(k, int(totals.max(initial=0)))
-        # `take` refuses an empty array, even where every place is clipped
+        # `take` refuses an empty array, even if every index is clipped
         if not self.pairs:
             return np.full((len(some), width), MISSING)
-        pads = width - totals[:, None]  # a last run, of any pairs
+        pads = width - totals[:, None]  # a last run of arbitrary pairs
         starts = np.concatenate([self._starts[some], np.zeros_like(pads)], axis=1)
         lengths = np.concatenate([self._counts[some], pads], axis=1)
         table = self._pairs.take(runs(starts.ravel(), lengths.ravel()), mode="clip").reshape(len(some), width)
@@ -122,7 +122,7 @@ class TopKBuffer:
 
 
 def _alike(counts: np.ndarray, k: int, most: int) -> list[np.ndarray]:
-    """All queries, those with about as many pairs together, for tables of TABLE_PAIRS or a single row, `most` rows."""
+    """All queries in groups with similar numbers of pairs; a table has at most `most` rows and TABLE_PAIRS pairs."""
     order = np.argsort(counts, kind="stable")
     widths = np.maximum(counts[order], k)
     parts, stop = [], len(order)
@@ -138,11 +138,11 @@ TABLE_SCORES, TABLE_QUERIES = 1 << 18, 1024
 
 
 class ScoreTable:
-    """Room for scores of n queries.
+    """Scores of n queries, collected in cells to find the one of a given rank.
 
     Args:
-        sizes: [n, m] scores that each of m cells of a query takes; cell c of query q has the number q * m + c.
-        rank: which of its smallest scores is asked for.
+        sizes: [n, m] number of scores in each of the m cells of a query; cell c of query q has the number q * m + c.
+        rank: rank of the wanted score; 1 is the smallest.
     """
 
     def __init__(self, sizes: Int64[np.ndarray, "n m"], rank: int) -> None:
@@ -153,20 +153,20 @@ class ScoreTable:
         self._sizes, self._starts = sizes.ravel(), (ends - sizes).ravel()
 
     def put(self, cells: Int64[np.ndarray, " q"], scores: Float32[np.ndarray, "q w"]) -> None:
-        """Put scores into these cells, as many of each row as its cell takes."""
+        """Put the scores of each row into its cell; scores beyond the cell's size are dropped."""
         sizes, starts, width = self._sizes[cells], self._starts[cells], scores.shape[1]
-        # rows of one width are copied at once; a mask of uneven ones costs a pass more
+        # rows of one width are copied at once; uneven ones need a mask, which costs another pass
         if (sizes == width).all():
             self._from_any_place(width)[starts] = scores
         else:
             self._table.reshape(-1)[runs(starts, sizes)] = scores[np.arange(width) < sizes[:, None]]
 
     def _from_any_place(self, width: int) -> np.ndarray:
-        """[places, width] so many numbers of the table from any place of it on."""
+        """[places, width] view of the table: `width` numbers from each place onwards."""
         return np.ndarray((self._table.size - width + 1, width), np.float32, self._table.data, strides=(4, 4))
 
     def ranked(self, pool: ThreadPool) -> Float32[np.ndarray, " n"]:
-        """The score of this rank of each query, +inf where it has fewer.
+        """The score of the given rank for each query, +inf if it has fewer scores.
 
         The second smallest of two queries, one of which has a single score:
 

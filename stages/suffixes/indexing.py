@@ -1,7 +1,7 @@
-"""The index `exact`: the contexts of a text, sorted. Tokens alone are read, so that it serves all models of them.
+"""The index `exact`: the sorted contexts of a text. It only depends on tokens, so all models of them can use it.
 
-Contexts are cut into shards that are sorted by themselves. What is large is mapped, so memory holds one shard. A text
-that has changed can have the index before merged into its own: what stays is not sorted again.
+Contexts are divided into shards that are sorted separately. Large arrays are memory-mapped, so memory holds one shard.
+For a changed text, the previous index is merged into the new one, and kept documents are not sorted again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +35,21 @@ TEXT = "text"
 """Role of the tokens that are sorted; see also `stages.lineage.indexes`."""
 GROUP = "contexts.zarr"
 CONTEXTS_PER_SHARD = 1 << 20
-"""The most that are sorted together; shards hold two thirds of it on average, since their sizes differ."""
+"""Most contexts that are sorted together; shards hold two thirds of it on average, since their sizes differ."""
 ROWS_PER_SHARD = 1 << 19
 SORTING_BYTES = 110
-"""Memory that a context takes while it is sorted."""
+"""Bytes of memory for each context while it is sorted."""
 KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
 
 
 @dataclass(frozen=True)
 class Keeping(Shard):
-    """The order of the documents that stay, of the index before."""
+    """Copies the order of kept documents from the previous index."""
 
 
 @dataclass(frozen=True)
 class Cutting(Shard):
-    """Contexts `start` to `stop` - 1 of those to be sorted, grouped by the shard that sorts them."""
+    """Groups contexts `start` to `stop` - 1, of those to be sorted, by the shard that will sort them."""
 
     start: int = 0
     stop: int = 0
@@ -57,21 +57,21 @@ class Cutting(Shard):
 
 @dataclass(frozen=True)
 class Sorting(Shard):
-    """Contexts that are sorted together."""
+    """Sorts one shard of contexts."""
 
     number: int = 0
 
 
 @dataclass(frozen=True)
 class Writing(Shard):
-    """One shard of the arrays."""
+    """Writes one shard of the arrays."""
 
     number: int = 0
 
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[Shard]):
-    """The arrays, both [rows], and what is sorted; `stay`: the documents of the index before that need not be."""
+    """The arrays, both [rows], and the work; `sorted`: tokens to sort, `stay`: documents of the previous index."""
 
     order: ArrayLayout
     shared: ArrayLayout
@@ -91,7 +91,7 @@ class Work:
 
     @cached_property
     def kept(self) -> "SortedContexts":
-        """The order of what stays."""
+        """The order of the contexts of kept documents."""
         import numpy as np
 
         from stages.suffixes.matches import SortedContexts
@@ -106,7 +106,7 @@ class Work:
 
     @cached_property
     def cut(self) -> "list[tuple[np.ndarray, np.ndarray]]":
-        """Places grouped by shard, and how many each has, of every part that was cut."""
+        """For every part: places grouped by shard, and the number of places for each shard."""
         from stages.array_files import map_arrays
 
         files = (map_arrays(self.folder / _file(part), 2) for part in self.plan.cutting)
@@ -114,7 +114,7 @@ class Work:
 
     @cached_property
     def new(self) -> "list[Ranked]":
-        """New contexts in order, as they were sorted."""
+        """New contexts in order, one item for each sorted shard."""
         from stages.array_files import map_arrays
         from stages.suffixes.shards import Ranked
 
@@ -122,7 +122,7 @@ class Work:
 
 
 class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
-    """Sorts the contexts of a split; roles: `text` (tokens), and `previous`, the index that is changed into it."""
+    """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is updated."""
 
     name = "build-index"
     kind = "index"
@@ -148,7 +148,7 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
         stay, held = _staying(job)
         most, count = CONTEXTS_PER_SHARD, len(held)
-        # borders of a sample cut unevenly: half as many shards again keep the largest below `most`
+        # borders from a sample give uneven shards: 1.5 times the number keeps the largest below `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
         cutting = [
             Cutting(f"cut-{number:06d}", start, min(start + most, count), phase="cut")
@@ -198,22 +198,22 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
 
 LEFT_OUT = ("lists", "probe", "code_bytes", "code_bits", "links", "train_keys")
 VECTORS = (*LEFT_OUT, "metric", "seed", "keep", "recall")
-"""Settings that mean nothing to it."""
+"""Settings of other kinds, which an exact index refuses."""
 
 
 def opened_bytes(tokens: int) -> int:
-    """Most memory that the index of a text of this many tokens takes; what is mapped is not counted."""
+    """Most bytes of memory that an opened index of `tokens` tokens takes, without mapped arrays."""
     arrays = [4, 1, 8 if tokens >= 2**32 else 4, 1]
     return sum(min(size * tokens, IN_MEMORY) for size in arrays) + 32 * min(tokens, AT_ONCE)
 
 
 def scratch_bytes(rows: int, place: int) -> int:
-    """Most bytes that lie on disk until the arrays are written; `place`: bytes of a place in the text."""
+    """Most bytes of scratch files; `place`: bytes of a place in the text."""
     return rows * (3 * place + 3)
 
 
 def _staying(job: Job[IndexConfig]) -> "tuple[Staying | None, Stretches]":
-    """The documents of the index before that stay, and the tokens that are to be sorted."""
+    """The documents that stay from the previous index, and the tokens to sort."""
     import numpy as np
 
     from stages.suffixes.shards import Stretches, others, staying
@@ -228,7 +228,7 @@ def _staying(job: Job[IndexConfig]) -> "tuple[Staying | None, Stretches]":
 
 
 def _both(job: ShardJob[IndexConfig]) -> Iterator["TokenSplit"]:
-    """The text of the index before, and this one."""
+    """The text of the previous index, and the new text."""
     from stages.text.tokens import open_split
 
     previous = job.inputs[PREVIOUS]
@@ -301,7 +301,7 @@ def _file(shard: Shard) -> Path:
 
 
 def text_of(tokens: Artifact, split: str) -> "Text":
-    """A split, its documents apart from each other; what is large is mapped, so that memory holds what is read."""
+    """The text of a split, with its document borders; large arrays are memory-mapped."""
     import numpy as np
 
     from stages.suffixes.text import Text
@@ -312,7 +312,7 @@ def text_of(tokens: Artifact, split: str) -> "Text":
 
 
 def open_contexts(index: Artifact) -> "SortedContexts":
-    """The sorted contexts of an index, mapped where they are large."""
+    """Open the sorted contexts of an index; large arrays are memory-mapped."""
     from stages.suffixes.matches import SortedContexts
     from stages.suffixes.text import opened
 
@@ -321,7 +321,7 @@ def open_contexts(index: Artifact) -> "SortedContexts":
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:
-    """The arrays of `contexts.zarr`."""
+    """The expected arrays of `contexts.zarr`."""
     rows = index.metrics["rows"]
     if name == f"{GROUP}/order":
         return Expected((rows,), ("uint32", "uint64"), between(0, rows, "tokens of the text"))

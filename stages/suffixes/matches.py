@@ -1,6 +1,6 @@
-"""The contexts of a text that share most with a context: where they stand in the order, and how much they share.
+"""The longest matches of a context among the sorted contexts of a text: their places, and the symbols they share.
 
-Shapes: N contexts in order, n that are asked for, k found for each.
+Shapes: N sorted contexts, n queries, k matches for each query.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ import numpy as np
 from stages.suffixes.text import LONGEST, Text, sort_contexts
 
 NUMBERS_AT_ONCE = 1 << 18
-"""Numbers that the matches of a part of the contexts take: they stay near the processor."""
+"""Numbers in the working arrays of one part of the queries, small enough for the processor's cache."""
 
 
 class Located(NamedTuple):
-    """Where n contexts would stand: `place` int64, of the first that is not smaller; `before` and `after` uint8,
-    symbols shared with the context in front of it, and with that one."""
+    """Places of n contexts in the order. `place` int64 [n]: the first context that is not smaller. `before` and `after`
+    uint8 [n]: symbols shared with the context before that place, and with the one at it."""
 
     place: np.ndarray
     before: np.ndarray
@@ -24,24 +24,24 @@ class Located(NamedTuple):
 
     @property
     def longest(self) -> np.ndarray:
-        """Symbols of the longest match of each, uint8 [n]."""
+        """Length of the longest match of each context in symbols, uint8 [n]."""
         return np.maximum(self.before, self.after)
 
     def taken(self, part: np.ndarray) -> "Located":
-        """Some of them."""
+        """The entries at the indices `part`."""
         return Located(self.place[part], self.before[part], self.after[part])
 
 
 class Matched(NamedTuple):
-    """The best matches, longest first: `places` int64 [n, k] of tokens of the text, -1 where there are fewer; `shared`
-    uint8 [n, k], symbols that the context of each shares, 0 where missing."""
+    """The best matches, longest first. `places` int64 [n, k]: tokens of the text, -1 where missing. `shared` uint8
+    [n, k]: symbols that their contexts share with the query, 0 where missing."""
 
     places: np.ndarray
     shared: np.ndarray
 
 
 class _State(NamedTuple):
-    """A binary search: low <= place <= high, and the symbols shared with the contexts at low - 1 and at high."""
+    """State of a binary search: low <= place <= high, and symbols shared with the contexts at low - 1 and at high."""
 
     low: np.ndarray
     high: np.ndarray
@@ -51,7 +51,7 @@ class _State(NamedTuple):
 
 @dataclass(frozen=True)
 class SortedContexts:
-    """A text and the order of its contexts, as `sort_contexts` gives it: integers [N], and uint8 [N]."""
+    """A text with the output of `sort_contexts`: `order`, integers [N], and `shared`, uint8 [N]."""
 
     text: Text
     order: np.ndarray
@@ -63,15 +63,15 @@ class SortedContexts:
         return cls(text, *sort_contexts(text, np.arange(len(text))))
 
     def locate(self, asked: Text, places: np.ndarray) -> Located:
-        """Find where contexts of a text of the same vocabulary would stand, by binary search; places int64 [n].
+        """Find the places of contexts in this order by binary search; both texts have one vocabulary; places int64 [n].
 
-        Equal contexts of this very text stand by their places; of another text, before those of this. What both ends
-        of an interval share with a context, all between them do: comparing begins there.
+        Equal contexts of this text are ordered by place; those of another text come before them. All contexts of an
+        interval share the symbols that both ends share with the query, so comparing begins after these.
         Source: Manber and Myers 1993, Suffix Arrays, section 2.
         """
         n = len(places)
         state = _State(np.zeros(n, np.int64), np.full(n, len(self.order)), np.zeros(n, np.int64), np.zeros(n, np.int64))
-        by = np.argsort(asked.words(places, 0), kind="stable")  # neighbours after each other read the same memory
+        by = np.argsort(asked.words(places, 0), kind="stable")  # similar queries in a row read the same memory
         asking = by
         while len(asking):
             asking = asking[state.low[asking] < state.high[asking]]
@@ -86,10 +86,11 @@ class SortedContexts:
     def _compare(
         self, asked: Text, places: np.ndarray, others: np.ndarray, depth: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Whether contexts of this text are smaller than those asked for, and how many symbols they share.
+        """Whether contexts of this text are smaller than the queries, and the number of symbols that they share.
 
         Args:
-            others: places in this text. depth: symbols that are known to be shared, [n]; changed.
+            others: places in this text, [n].
+            depth: number of symbols known to be shared, [n]; changed in place.
         """
         smaller, open_ = np.zeros(len(places), bool), np.arange(len(places))
         while len(open_):
@@ -111,13 +112,13 @@ class SortedContexts:
     def best(
         self, located: Located, k: int, *, within: np.ndarray | None = None, without: np.ndarray | None = None
     ) -> Matched:
-        """The k tokens whose contexts share most, of equals the later ones of those next to the place.
+        """The k tokens whose contexts share most symbols; ties go to later tokens, among the contexts near the place.
 
         Args:
-            within: int64 [n, 2], from where and up to where tokens may be found; None: all may.
-            without: int64 [n, 2], tokens that may not be found; None: none.
+            within: int64 [n, 2], range of tokens that may be found; None: all tokens.
+            without: int64 [n, 2], range of tokens that may not be found; None: no tokens.
 
-        In "1 2 3 1 2 4" two tokens stand behind "1 2"; the first shares the border before it, too:
+        In "1 2 3 1 2 4" two tokens follow "1 2"; the first also shares the border before it:
 
         >>> text = Text.of(np.array([1, 2, 3, 1, 2, 4]), np.array([0, 6]), vocabulary=5)
         >>> asked, contexts = Text.of(np.array([1, 2, 0]), np.array([0, 3]), vocabulary=5), SortedContexts.of(text)
@@ -129,7 +130,7 @@ class SortedContexts:
         found = Matched(np.full((n, k), -1), np.zeros((n, k), np.uint8))
         open_, width = np.arange(n if len(self.order) else 0), k
         while len(open_):
-            # twice the width for those alone whose best may lie farther out
+            # double the width only for queries whose best matches may be farther away
             again = [np.zeros(0, np.int64)]
             step = max(1, NUMBERS_AT_ONCE // width)
             for begin in range(0, len(open_), step):
@@ -144,7 +145,7 @@ class SortedContexts:
     def _nearby(
         self, at: Located, k: int, width: int, within: np.ndarray | None, without: np.ndarray | None
     ) -> tuple[Matched, np.ndarray]:
-        """The best of `width` contexts on each side, and whether no other can be among them, bool [n]."""
+        """The k best of `width` contexts on each side, and bool [n]: True if no context farther away can be better."""
         sides = [self._side(at.place - 1, at.before, width, -1), self._side(at.place, at.after, width, 1)]
         places, shared = (np.concatenate(both, axis=1) for both in zip(*sides, strict=True))
         ends = np.maximum(*(side[1][:, -1] for side in sides))
@@ -153,18 +154,18 @@ class SortedContexts:
                 held = (places >= limits[:, :1]) & (places < limits[:, 1:])
                 shared[held != inside] = 0
         by = np.argsort(-places, axis=1, kind="stable")
-        falling = 255 - np.take_along_axis(shared, by, 1)  # of 8 bits, so that sorting is by counting
+        falling = 255 - np.take_along_axis(shared, by, 1)  # 8 bits, so NumPy uses radix sort
         by = np.take_along_axis(by, np.argsort(falling, axis=1, kind="stable")[:, :k], 1)
         best = Matched(np.take_along_axis(places, by, 1), np.take_along_axis(shared, by, 1))
         best.places[best.shared == 0] = -1
         return best, (ends == 0) | (best.shared[:, -1] >= ends)
 
     def _side(self, first: np.ndarray, shared: np.ndarray, width: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """`width` contexts from `first` on, and what they share: places int64 and symbols uint8, both [n, width]."""
+        """`width` contexts from `first` on: places int64, and symbols shared with the query uint8, both [n, width]."""
         at = first[:, None] + step * np.arange(width)
         outside = (at < 0) | (at >= len(self.order))
         at[outside] = 0
-        # what two contexts share is the least that neighbours between them share
+        # two contexts share the minimum of the symbols that neighbours between them share
         links = self.shared[np.where(outside[:, 1:], 0, at[:, : width - 1] if step < 0 else at[:, 1:])]
         running = np.minimum.accumulate(np.concatenate((shared[:, None], links), axis=1), axis=1)
         running[outside] = 0

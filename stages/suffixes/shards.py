@@ -1,10 +1,10 @@
-"""Contexts cut into shards that are sorted by themselves, and merged with those of a text before.
+"""Division of contexts into shards that are sorted separately, and merging with the contexts of a previous text.
 
-Borders are some contexts of a sample, which is sorted. A shard holds those between two borders, so that the shards
-follow each other in the order, and are about as large even where one token is repeated. Of a text that grows and
-forgets, documents that stay keep their order, and new ones are merged by rank.
+Borders are contexts from a sorted sample. A shard holds the contexts between two borders, so shards follow each other
+in the order. Their sizes are similar even if one token is repeated. If a text changes, the contexts of kept documents
+keep their order, and new contexts are merged by rank.
 
-Shapes: N tokens of the changed text, of which K stay and M are new; R rows of the merged order.
+Shapes: N tokens of the changed text (K stay and M are new); R rows of the merged order.
 """
 
 from bisect import bisect_left
@@ -22,26 +22,26 @@ from stages.suffixes.matches import SortedContexts
 from stages.suffixes.text import LONGEST, Order, Text, sort_contexts
 
 SAMPLED = 256
-"""Contexts of the sample a shard: sizes then differ by a sixteenth (one standard deviation)."""
+"""Sampled contexts for each shard; the standard deviation of sizes is then a sixteenth of the mean."""
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Tokens of a text from `starts` up to `stops`, int64 [R], in order; M of them."""
+    """Ranges of tokens from `starts` up to `stops`, both int64 [ranges], in order; M tokens in all."""
 
     starts: np.ndarray
     stops: np.ndarray
 
     @cached_property
     def before(self) -> np.ndarray:
-        """Tokens in the stretches before each, and in all, int64 [R + 1]."""
+        """Number of tokens in the ranges before each range, and in all ranges, int64 [ranges + 1]."""
         return np.append(0, np.cumsum(self.stops - self.starts))
 
     def __len__(self) -> int:
         return int(self.before[-1])
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Places in the text of the tokens that are counted from 0 to M - 1, int64.
+        """Places in the text of these tokens, int64; `numbers` count the tokens of the ranges from 0 to M - 1.
 
         >>> Stretches(np.array([2, 7]), np.array([4, 9])).places(np.arange(4)).tolist()
         [2, 3, 7, 8]
@@ -51,11 +51,11 @@ class Stretches:
 
 
 def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
-    """Contexts that part those of some tokens into shards of about equal size.
+    """Contexts that divide the contexts of some tokens into shards of about equal size.
 
     Each border is the last context of its shard. The same text gives the same borders.
     """
-    # a seed of its own: borders are no setting, and must not move between attempts
+    # a fixed seed: borders are not a setting, and must not move between attempts
     numbers = np.random.default_rng(0).integers(0, len(held), SAMPLED * shards) if shards > 1 else np.zeros(0, int)
     order, shared = sort_contexts(text, np.unique(held.places(numbers)))
     kept = np.arange(1, shards) * len(order) // shards
@@ -63,9 +63,9 @@ def borders(text: Text, held: Stretches, shards: int) -> SortedContexts:
 
 
 def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places by shard, in each as they came, and how many go to each, int64 [shards].
+    """Places grouped by shard, in their given order, and the number for each shard, int64 [shards].
 
-    Most first words are between those of two borders; other contexts are compared as far as it takes.
+    The first word of most contexts is between those of two borders. Only the others are compared further.
     """
     words, limits = bounds.text.words(places, 0), bounds.text.words(bounds.order, 0)
     shard = np.searchsorted(limits, words)
@@ -75,32 +75,32 @@ def grouped(bounds: SortedContexts, places: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def taken(parts: Sequence[tuple[np.ndarray, np.ndarray]], shard: int) -> np.ndarray:
-    """The places of one shard, of parts as `grouped` gives them."""
+    """The places of one shard, from all parts that `grouped` gave."""
     starts = [int(counts[:shard].sum()) for _, counts in parts]
     pieces = [places[n : n + int(counts[shard])] for n, (places, counts) in zip(starts, parts, strict=True)]
     return np.concatenate(pieces).astype(np.int64)
 
 
 RANKED_AT_ONCE = 1 << 18
-"""Contexts that are ranked at a time, so that they take no more memory than sorting does."""
+"""Contexts that are ranked at a time, so that ranking takes no more memory than sorting."""
 
 
 class Staying(NamedTuple):
-    """Documents that both texts have, in the same order: their numbers before and now, both int64 [S]."""
+    """Documents that both texts have, in the same order: their numbers in the old and new text, both int64 [S]."""
 
     before: np.ndarray
     now: np.ndarray
 
 
 def staying(before: tuple[np.ndarray, np.ndarray], now: tuple[np.ndarray, np.ndarray]) -> Staying:
-    """The longest run of documents with the same tokens in the same order, which may have others in between.
+    """The longest common subsequence of documents with the same tokens.
 
-    Of documents with the same tokens the first is taken for the first, the second for the second.
+    If several documents have the same tokens, the first of each text are paired, then the second.
 
     Args:
-        before, now: tokens of each text, and where its documents begin and the last ends, int64 [D + 1].
+        before, now: tokens of each text, and offsets of its documents, int64 [D + 1].
     """
-    # documents by what they hold: names may be others, and bytes are what is sorted
+    # documents are compared by their tokens, since their names may have changed
     held = defaultdict[bytes, deque[int]](deque)
     for number, digest in enumerate(_digests(*before)):
         held[digest].append(number)
@@ -116,7 +116,7 @@ def _digests(ids: np.ndarray, offsets: np.ndarray) -> Iterator[bytes]:
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:
-    """Places of a longest rising run of distinct numbers (patience sorting).
+    """Indices of a longest increasing subsequence of distinct numbers (patience sorting).
 
     >>> _longest_rising([4, 1, 2, 0, 3])
     [1, 2, 4]
@@ -133,7 +133,7 @@ def _longest_rising(numbers: Sequence[int]) -> list[int]:
 
 
 def others(offsets: np.ndarray, stay: np.ndarray) -> Stretches:
-    """The tokens of the documents that are not among those that stay."""
+    """The tokens of all documents that are not in `stay`."""
     new = np.setdiff1d(np.arange(len(offsets) - 1), stay)
     return Stretches(offsets[new], offsets[new + 1])
 
@@ -141,13 +141,13 @@ def others(offsets: np.ndarray, stay: np.ndarray) -> Stretches:
 def kept(
     blocks: Iterable[tuple[np.ndarray, np.ndarray]], documents: Staying, before: np.ndarray, now: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The order of what stays, block by block: places in the changed text, and symbols shared with the one before.
+    """The order of kept contexts, block by block: places in the changed text, and symbols shared with the one before.
 
-    Between two that stay, they share the least that neighbours share.
+    Two kept contexts share the minimum of the symbols that neighbours between them share.
 
     Args:
-        blocks: the order of the text before, places and symbols shared.
-        before, now: where documents begin in each text, int64 [D + 1].
+        blocks: places and shared symbols of the previous order.
+        before, now: offsets of the documents in each text, int64 [D + 1].
     """
     shift, stays = np.zeros(len(before), np.int64), np.zeros(len(before), bool)
     shift[documents.before] = now[documents.now] - before[documents.before]
@@ -163,9 +163,9 @@ def kept(
 
 
 class Ranked(NamedTuple):
-    """New contexts in order: `places`, symbols `shared` with the new one before, and where each stands among the old.
+    """New contexts in order: `places`, symbols `shared` with the new context before, and ranks among old contexts.
 
-    `rank`: old ones before it. `before`, `after`: symbols that it shares with the old ones beside it.
+    `rank`: number of old contexts before it. `before`, `after`: symbols shared with the old contexts on either side.
     """
 
     places: np.ndarray
@@ -176,7 +176,7 @@ class Ranked(NamedTuple):
 
 
 def ranked(text: Text, order: Order, old: SortedContexts) -> Ranked:
-    """New contexts and their ranks among old ones of the same text."""
+    """New contexts and their ranks among old contexts of the same text."""
     parts = np.array_split(order.places, 1 + len(order.places) // RANKED_AT_ONCE)
     located = [old.locate(text, part) for part in parts]
     rank, before, after = (np.concatenate(pieces) for pieces in zip(*located, strict=True))
@@ -187,10 +187,10 @@ def merged(text: Text, start: int, stop: int, new: Sequence[Ranked], old: Order)
     """Rows `start` to `stop` - 1 of the merged order of new and old contexts.
 
     Args:
-        new: parts of the new ones that follow each other in the order.
+        new: consecutive parts of the new contexts.
     """
     first = _number_before(new, start)
-    before = min(first, 1)  # one more, for what the first row shares with it
+    before = min(first, 1)  # one context more, since the first row shares symbols with it
     window = _window(text, new, first - before, _number_before(new, stop))
     rows = window.rank + np.arange(len(window.rank)) + first - before - start
     places, shared = np.empty(stop - start, np.int64), np.empty(stop - start, np.uint8)
@@ -208,7 +208,7 @@ def merged(text: Text, start: int, stop: int, new: Sequence[Ranked], old: Order)
 
 
 def _number_before(new: Sequence[Ranked], row: int) -> int:
-    """How many new contexts stand before a row of the merged order."""
+    """Number of new contexts before a row of the merged order."""
     count = 0
     for part in new:
         size = len(part.rank)
@@ -219,7 +219,7 @@ def _number_before(new: Sequence[Ranked], row: int) -> int:
 
 
 def _window(text: Text, new: Sequence[Ranked], start: int, stop: int) -> Ranked:
-    """New contexts `start` to `stop` - 1; the first of each part, too, has what it shares with the one before it."""
+    """New contexts `start` to `stop` - 1; the first of a part, too, has the symbols shared with the one before it."""
     pieces, count = [Ranked(*(np.zeros(0, dtype) for dtype in (np.int64, np.uint8, np.int64, np.uint8, np.uint8)))], 0
     for part in new:
         wanted = slice(max(start - count, 0), max(stop - count, 0))

@@ -1,7 +1,7 @@
-"""Tokens of a text, the contexts before them as machine words that compare as the contexts do, and these sorted.
+"""Tokens of a text, their contexts as machine words in the same order, and sorting of contexts.
 
-The context of token t is read backwards: token t - 1, then t - 2, back to where its document begins. There it has one
-more symbol, which stands for the border. Shapes: N tokens, n contexts, m of them sorted together.
+The context of token t is read backwards: token t - 1, then t - 2, back to the start of its document. It ends with one
+more symbol for the border. Shapes: N tokens, n contexts, m contexts that are sorted together.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ import numpy as np
 from stages.suffixes import AT_ONCE, IN_MEMORY
 
 LONGEST = 255
-"""Tokens that contexts are compared by: longer matches count as this long."""
+"""Most tokens of contexts that are compared; longer matches count as this length."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Tokens, and how many tokens of its document stand before each.
+    """Tokens of a text, and the length of the context of each.
 
-    `ids` integers [N], below `vocabulary`. `known` uint8 [N]: tokens before each in its document, LONGEST at most.
+    `ids` integers [N], below `vocabulary`. `known` uint8 [N]: tokens of the document before each, at most LONGEST.
     """
 
     ids: np.ndarray
@@ -31,10 +31,11 @@ class Text:
 
     @classmethod
     def of(cls, ids: Any, offsets: np.ndarray, vocabulary: int) -> "Text":
-        """A text whose documents begin at `offsets`, int64 [D + 1], the last of which is N.
+        """A text from its tokens and the offsets of its documents.
 
         Args:
-            ids: integers [N], an array or what is read as it is sliced; a long text is mapped.
+            ids: integers [N], an array in memory or one that is read when sliced; a long text is memory-mapped.
+            offsets: int64 [D + 1], the start of each document; the last is N.
         """
 
         def known() -> Iterator[np.ndarray]:
@@ -46,7 +47,7 @@ class Text:
 
     @classmethod
     def beginning(cls, ids: np.ndarray, begins: np.ndarray, vocabulary: int) -> "Text":
-        """A text of tokens whose document begins at `begins`, int64 [N]."""
+        """A text from its tokens and the start of each token's document, `begins` int64 [N]."""
         return cls(ids, np.minimum(np.arange(len(ids)) - begins, LONGEST).astype(np.uint8), vocabulary)
 
     def __len__(self) -> int:
@@ -54,16 +55,16 @@ class Text:
 
     @cached_property
     def bits(self) -> int:
-        """Bits of a symbol: 0 for nothing, 1 for a border, a token's id + 2."""
+        """Bits of a symbol. Symbols are 0 for nothing, 1 for a border, and a token's id + 2."""
         return int(self.vocabulary + 1).bit_length()
 
     @cached_property
     def per_word(self) -> int:
-        """Symbols of a word."""
+        """Symbols in a 64-bit word."""
         return 64 // self.bits
 
     def words(self, places: np.ndarray, depth: int | np.ndarray) -> np.ndarray:
-        """Symbols `depth` to `depth + per_word - 1` of the contexts before tokens, uint64 [n].
+        """Symbols `depth` to `depth + per_word - 1` of the contexts of tokens, packed into uint64 [n].
 
         >>> text = Text.of(np.array([3, 4, 5]), np.array([0, 3]), vocabulary=14)
         >>> [hex(word) for word in text.words(np.array([0, 2]), 0) >> np.uint64(48)]
@@ -78,7 +79,7 @@ class Text:
         return word
 
     def equal_symbols(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """How many leading symbols of words are equal, int64 [n]."""
+        """Number of leading symbols that are equal in two words, int64 [n]."""
         differing = first ^ second
         shifts = (np.uint64(self.bits * (self.per_word - count)) for count in range(1, self.per_word + 1))
         return sum(((differing >> shift) == 0 for shift in shifts), np.zeros(len(first), np.int64))
@@ -91,7 +92,7 @@ def ranges(stop: int) -> Iterator[np.ndarray]:
 
 
 def opened(array: Any) -> np.ndarray:
-    """The values of an array that is read as it is sliced, mapped where they are many; an array in memory as it is."""
+    """Read a stored array in slices; a large one becomes a memory map. An array in memory is returned unchanged."""
     if isinstance(array, np.ndarray):
         return array
     blocks = (np.asarray(array[start : start + AT_ONCE]) for start in range(0, array.shape[0], AT_ONCE))
@@ -99,10 +100,10 @@ def opened(array: Any) -> np.ndarray:
 
 
 def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Blocks one after the other [length]: in memory, or above IN_MEMORY bytes in a file that nobody else sees."""
+    """Blocks joined to one array [length], in memory; above IN_MEMORY bytes it maps an unnamed temporary file."""
     if length * dtype.itemsize <= IN_MEMORY:
         return np.concatenate([np.zeros(0, dtype), *blocks])
-    with TemporaryFile() as file:  # it has no name, so it is gone when the map is
+    with TemporaryFile() as file:  # it has no name, so it disappears with the map
         for block in blocks:
             file.write(block.astype(dtype, copy=False).tobytes())
         file.flush()
@@ -110,9 +111,9 @@ def collected(blocks: Iterator[np.ndarray], length: int, dtype: np.dtype[Any]) -
 
 
 class Order(NamedTuple):
-    """Places of tokens, by their contexts; equal ones by place.
+    """Places of tokens, sorted by their contexts; equal contexts are sorted by place.
 
-    `places` int64 [m]. `shared` uint8 [m]: symbols that each context shares with the one before it, LONGEST at most;
+    `places` int64 [m]. `shared` uint8 [m]: symbols that each context shares with the one before it, at most LONGEST;
     the first has 0.
     """
 
@@ -121,12 +122,13 @@ class Order(NamedTuple):
 
 
 def sort_contexts(text: Text, places: np.ndarray) -> Order:
-    """Sort the contexts of some tokens; places int64 [m], rising. It takes 100 bytes a context.
+    """Sort the contexts of some tokens; places int64 [m], rising. It takes 100 bytes for each context.
 
-    Words of a few symbols are compared; of contexts that tie the next words are, and so on. A round costs what still
-    ties. There are LONGEST / (symbols of a word) rounds at most, so one token repeated a million times costs no more.
+    Contexts are compared word by word, and only ties are compared by the next word. The cost of a round is
+    proportional to the ties. There are at most LONGEST / (symbols of a word) rounds, even if one token is repeated a
+    million times.
 
-    The contexts of "b a b a" are, backwards from each token, "|", "b|", "ab|" and "bab|", where | is the border.
+    The contexts of "b a b a", read backwards from each token, are "|", "b|", "ab|" and "bab|", where | is the border.
 
     >>> sort_contexts(Text.of(np.array([1, 0, 1, 0]), np.array([0, 4]), vocabulary=2), np.arange(4))
     Order(places=array([0, 2, 1, 3]), shared=array([0, 0, 0, 1], dtype=uint8))
@@ -135,10 +137,10 @@ def sort_contexts(text: Text, places: np.ndarray) -> Order:
     open_, group, depth = np.arange(len(places)), np.zeros(len(places), np.int64), 0
     while len(open_):
         words = text.words(places[open_], depth)
-        # places rise at first, and stable sorts keep that: equal contexts end by place
+        # places rise at first, and stable sorts keep their order, so equal contexts end up sorted by place
         by = np.argsort(words, kind="stable") if depth == 0 else np.lexsort((words, group))
         places[open_], words = places[open_[by]], words[by]
-        beside = np.flatnonzero(group[1:] == group[:-1]) + 1  # those with another of their group before them
+        beside = np.flatnonzero(group[1:] == group[:-1]) + 1  # contexts that follow another of their group
         equal = text.equal_symbols(words[beside - 1], words[beside])
         depth += text.per_word
         ties = beside[equal == text.per_word]

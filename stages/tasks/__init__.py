@@ -1,1 +1,1 @@
-"""A stream of tasks, scored: which weights answer the test of which task, and figures of that."""
+"""Scores of a stream of tasks: the tests of tasks, the weights that answer them, and figures."""

@@ -21,27 +21,27 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 class Accepted(NamedTuple):
-    """Answers that are accepted of a document, and the dialogue whose next turn it is."""
+    """Accepted answers of a document, and the dialogue that it continues."""
 
     answers: tuple[str, ...]
     dialogue: str | None = None
 
 
 def read_accepted(path: Path) -> list[Accepted]:
-    """The accepted answers of each document of a split. Raises: ArtifactError for a file of something else."""
+    """The accepted answers of each document of a split. Raises: ArtifactError for a file with other content."""
     with content_of(path):
         lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         return [Accepted(tuple(line["answers"]), line.get("dialogue")) for line in lines]
 
 
 def read_candidates(path: Path) -> list[list[int] | None]:
-    """The candidates of each document of a split. Raises: ArtifactError for a file of something else."""
+    """The candidates of each document of a split. Raises: ArtifactError for a file with other content."""
     with content_of(path):
         return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def normalized(text: str) -> str:
-    """Lower case, without punctuation and articles, words apart by one space.
+    """Text in lower case, without punctuation and articles, with single spaces between words.
 
     >>> normalized("The  Red-haired man.")
     'redhaired man'
@@ -51,7 +51,7 @@ def normalized(text: str) -> str:
 
 
 def exact(answer: str, accepted: Sequence[str]) -> float:
-    """Whether an answer is one that is accepted, both normalized.
+    """1 if an answer equals an accepted one, both normalized, else 0.
 
     >>> exact("the man.", ["a dog", "man"])
     1.0
@@ -60,7 +60,7 @@ def exact(answer: str, accepted: Sequence[str]) -> float:
 
 
 def word_f1(answer: str, accepted: Sequence[str]) -> float:
-    """F1 of the words of an answer, the best over those that are accepted; without a word it is 0.
+    """F1 of the words of an answer, the best over the accepted answers; 0 without words.
 
     >>> word_f1("the red man", ["man in red clothes"])
     0.6666666666666666
@@ -74,7 +74,7 @@ def _f1(own: Sequence[str], other: Sequence[str]) -> float:
 
 
 def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[float]:
-    """Whether all that was said in a dialogue up to each turn makes the state that it should be.
+    """1 for each turn at which the state of the dialogue, from all answers so far, is right, else 0.
 
     An answer changes the state: `slot: value, slot: value; request, request`. Turns of a dialogue come in their order.
 
@@ -92,7 +92,7 @@ def joint_goals(answers: Sequence[str], accepted: Sequence[Accepted]) -> list[fl
 
 
 def _changes(answer: str) -> dict[str, str]:
-    """The slots that an answer gives a value."""
+    """The values that an answer gives to slots."""
     pairs = (part.partition(":") for part in answer.partition(";")[0].split(","))
     return {normalized(slot): normalized(value) for slot, colon, value in pairs if colon}
 
@@ -112,8 +112,8 @@ def score_matrices(
 
     Args:
         score: of each task, in the order of the stream.
-        said: the answers of a row, after a place, to the test of a task; rows and places as numbers from 0.
-        accepted: what is accepted for the same documents of a task.
+        said: answers to the test of a task, by row, place and task; rows and places are numbers from 0.
+        accepted: accepted answers of the same documents, by task.
     """
     found = np.zeros((1 + max(row for row, _, _ in said), 1 + max(place for _, place, _ in said), len(score)))
     for (row, place, task), answers in said.items():

@@ -13,24 +13,24 @@ from stages.errors import UsageError, did_you_mean
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 MOST_STEPS = 10**6
-"""Steps of an adaptation, at most."""
+"""Maximum number of steps of an adaptation."""
 MOST_RATE = 1e9
-"""A number that float32 holds, also where it is multiplied: larger ones end in infinity, if not in an error."""
+"""A number that float32 can hold even after a product: larger ones overflow to infinity, or raise an error."""
 Part = Literal["all", "head"]
 
 
 class Reading(Settings):
-    """A row of the matrix: the model with what it reads of memory."""
+    """A row of the matrix: a way in which the model reads memory."""
 
     reads_keys: ClassVar[bool] = False
-    """Whether it looks for the nearest documents."""
+    """Whether it searches for the nearest documents."""
     adapts: ClassVar[bool] = False
-    """Whether it learns anew for each example, which takes long."""
+    """Whether it adapts weights for each example, which takes long."""
     name: str
 
     @property
     def spelled(self) -> str:
-        """The reading as it may be typed: `mbpa:k=8`; settings at their defaults are left out."""
+        """The reading as a user would type it: `mbpa:k=8`; settings with their defaults are left out."""
         given = [
             f"{key}={_spelled(getattr(self, key))}"
             for key, field in type(self).model_fields.items()
@@ -40,7 +40,7 @@ class Reading(Settings):
 
 
 def _spelled(value: float | str) -> str:
-    """A number with all its digits, as short as it can be; a word as it is."""
+    """The shortest exact spelling of a number; a word as it is."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
@@ -89,13 +89,13 @@ class Mbpa(Adaptation):
 
 
 class RandomAdaptation(Adaptation):
-    """Adapts to k documents that are drawn: the control of `mbpa`."""
+    """Adapts to k documents drawn at random: the control of `mbpa`."""
 
     name: Literal["random"] = "random"
 
 
 class Coarse(Adaptation):
-    """Adapts once for all examples, at each step to k documents that are drawn anew: of Meta-MbPA and OML-ER."""
+    """Adapts once for all examples, each step to k freshly drawn documents, as in Meta-MbPA and OML-ER."""
 
     adapts: ClassVar[bool] = False
 
@@ -124,18 +124,18 @@ GRIDS: Mapping[str, tuple[float, ...]] = {
 
 
 MOST_CHOICES = 1000
-"""Readings of a row, at most: each answers the whole tune split of the first task."""
+"""Maximum number of readings to try for a row: each answers the whole tune split of the first task."""
 
 
 class Choices(NamedTuple):
-    """A row: the readings among which it is chosen, which differ in numbers alone; mostly one."""
+    """The readings from which a row is chosen; they differ only in numbers. Usually there is one."""
 
     spelled: str
     readings: tuple[Reading, ...]
 
 
 def parse_choices(text: str) -> Choices:
-    """A row as it is typed. Raises: UsageError, naming what is legal.
+    """Parse a row as typed. Raises: UsageError that names the legal values.
 
     >>> [reading.spelled for reading in parse_choices("mbpa:k=8,lr=0.005/0.02").readings]
     ['mbpa:k=8,lr=0.005', 'mbpa:k=8,lr=0.02']
@@ -157,7 +157,7 @@ def parse_choices(text: str) -> Choices:
 
 
 def _listed(text: str, key: str, value: str) -> list[str]:
-    """The values of a setting that are tried."""
+    """The values of a setting to try."""
     if value != TUNE:
         return value.split("/")
     if key not in GRIDS:
@@ -166,7 +166,7 @@ def _listed(text: str, key: str, value: str) -> list[str]:
 
 
 def parse_reading(text: str) -> Reading:
-    """A reading whose settings are all given. Raises: UsageError, naming what is legal.
+    """Parse a reading without settings left to choose. Raises: UsageError that names the legal values.
 
     >>> parse_reading("mbpa:k=8,lr=0.005").spelled
     'mbpa:k=8,lr=0.005'
@@ -221,21 +221,21 @@ class EvaluateTasksConfig(StageConfig):
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The readings of `memory`, parsed; of a row that is tuned the first."""
+        """The parsed readings of `memory`; for a tuned row the first of its choices."""
         return tuple(choices.readings[0] for choices in self.rows)
 
     @property
     def rows(self) -> tuple[Choices, ...]:
-        """The readings of each row, among which it is chosen."""
+        """The readings from which each row is chosen."""
         return tuple(map(parse_choices, self.memory))
 
     def scores(self, tasks: Sequence[str]) -> dict[str, Score]:
-        """The score of each task, as is said of it or else of all.
+        """The score of each task: its own setting, else the one for all tasks.
 
-        Raises: UsageError for one of no task, a score that there is not, and two of the same.
+        Raises: UsageError for an unknown task, an unknown score, or two scores of one task.
         """
         found: dict[str, Score] = dict.fromkeys(tasks, "f1")
-        said = sorted(text.rpartition("=")[::2] for text in self.score)  # what is said of all tasks stands first
+        said = sorted(text.rpartition("=")[::2] for text in self.score)  # the score of all tasks comes first
         if len(dict(said)) < len(said):
             raise UsageError("--score: two scores are given of the same; name one, and TASK=SCORE for others.")
         for task, score in said:

@@ -1,6 +1,6 @@
 """Figures of a stream of K tasks, from R: R[i, j] is the score of the weights after task i on the test of task j.
 
-Row 0 of R is before anything was learnt, so R is [K + 1, K].
+Row 0 of R has the scores before anything was learnt, so R is [K + 1, K].
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Matrix = Float[np.ndarray, "rows K"]
 
 
 def averages(scores: Matrix) -> list[float]:
-    """A_i = (1 / i) Σ_{j ≤ i} R[i, j], after each task i: the macro-average of the tasks that were learnt by then.
+    """A_i = (1 / i) Σ_{j ≤ i} R[i, j], after each task i: the macro-average over the tasks learnt so far.
 
     >>> averages(np.array([[0.5, 0.5], [1.0, 0.5], [0.25, 0.75]]))
     [1.0, 0.5]
@@ -27,7 +27,7 @@ def averages(scores: Matrix) -> list[float]:
 
 
 def forgetting(scores: Matrix) -> float | None:
-    """Mean over the tasks before the last of max_{j ≤ i < K} R[i, j] - R[K, j]; None of one task.
+    """Mean over the tasks before the last of max_{j ≤ i < K} R[i, j] - R[K, j]; None for a single task.
 
     Source: Chaudhry et al. 2018 (arXiv:1801.10112), section 2.3.
 
@@ -40,7 +40,7 @@ def forgetting(scores: Matrix) -> float | None:
 
 
 def backward_transfer(scores: Matrix) -> float | None:
-    """Mean over the tasks before the last of R[K, j] - R[j, j]; None of one task.
+    """Mean over the tasks before the last of R[K, j] - R[j, j]; None for a single task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 3.
 
@@ -53,7 +53,7 @@ def backward_transfer(scores: Matrix) -> float | None:
 
 
 def forward_transfer(scores: Matrix) -> float | None:
-    """Mean over the tasks after the first of R[j - 1, j] - R[0, j]; None of one task.
+    """Mean over the tasks after the first of R[j - 1, j] - R[0, j]; None for a single task.
 
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 4.
 
@@ -65,7 +65,7 @@ def forward_transfer(scores: Matrix) -> float | None:
 
 
 def stream_figures(scores: Matrix, places: Sequence[int]) -> dict[str, Any]:
-    """All figures of the scores after tasks `places`; those that need the scores after each are None without them.
+    """All figures of the scores after the tasks `places`; a figure is None if scores that it needs are missing.
 
     >>> stream_figures(np.array([[0.25, 0.75]]), [2])["average"]
     0.5
@@ -81,7 +81,7 @@ def stream_figures(scores: Matrix, places: Sequence[int]) -> dict[str, Any]:
 
 
 def domain_figures(perplexities: Matrix, places: Sequence[int]) -> dict[str, Any]:
-    """The same of perplexities, of which less is better: `average` is AP, `forgetting` AP+.
+    """Figures of perplexities, where lower is better: `average` is AP, `forgetting` AP+.
 
     AP_j = exp((1 / j) Σ_{i ≤ j} log R[j, i]);  AP+ = 1 / (K - 1) Σ_{i < K} (R[K, i] - R[i, i]).
 

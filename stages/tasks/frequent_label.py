@@ -12,12 +12,12 @@ FREQUENT_LABEL = "most frequent label"
 
 
 def frequent_label_scores(matrix: Artifact) -> list[float] | None:
-    """Accuracies on the scored examples of each test, by the label that most documents of its task's train split have.
+    """Accuracies on the scored examples of each test, answered by the most frequent label of the task's train split.
 
-    Of labels that are as frequent it is the first.
+    Ties go to the first label.
 
-    Returns: one of each task, in the order of the matrix; None where its scores are no accuracies among all labels, or
-    its tokens are gone or damaged.
+    Returns: one accuracy per task, in the order of the matrix; None if its scores are not accuracies over all labels,
+        or if its tokens are gone or damaged.
     """
     metrics = matrix.metrics
     if any(name in metrics for name in ("score", "scores", "candidates")):
@@ -38,5 +38,5 @@ def frequent_label_scores(matrix: Artifact) -> list[float] | None:
 
 
 def frequent_label_by_task(matrix: Artifact) -> dict[str, float]:
-    """The same by the names of the tasks; empty where there are none."""
+    """`frequent_label_scores` by the names of the tasks; empty if there are none."""
     return dict(zip(matrix.metrics["tasks"], frequent_label_scores(matrix) or (), strict=False))

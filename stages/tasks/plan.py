@@ -1,4 +1,4 @@
-"""How the scoring of a stream is cut: ranges of the test of one task, read with the weights after another."""
+"""Division of the scoring of a stream into ranges: a part of one task's test, read with the weights after a task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from stages.lineage.corpus import require_tune_split
 from stages.tasks.config import EvaluateTasksConfig
 
 RANGE, ADAPTED_RANGE = 512, 8
-"""Examples of a shard; of one whose reading learns anew for each."""
+"""Examples of a shard; and of a shard with a reading that adapts for each example."""
 
 
 @dataclass(frozen=True)
 class TestRange(Shard):
-    """Examples [start, stop) of the test of a task, as a place in the stream, and how they are read."""
+    """Examples [start, stop) of the test of a task, given by its place in the stream, and how they are read."""
 
     row: int
     """Number of the reading."""
@@ -28,15 +28,15 @@ class TestRange(Shard):
     start: int
     stop: int
     choice: int | None = None
-    """Number of the reading that is tried on the tune split; None: the one that was chosen reads the test."""
+    """Number of the reading to try on the tune split; None: the chosen reading answers the test."""
 
 
 @dataclass(frozen=True)
 class StreamPlan(ShardPlan[TestRange]):
-    """The stream of a model, and what is scored of it."""
+    """The stream of a model, and the parts of it to score."""
 
     order: tuple[str, ...]
-    """Names of the tasks, as they were learnt; of a model that learnt all at once, as the tokens have them."""
+    """Names of the tasks in the order of learning; if all were learnt at once, in the order of the tokens."""
     places: tuple[int, ...]
     """Tasks after which weights are scored, counted from 1; 0: before the first."""
     counts: tuple[int, ...]
@@ -44,7 +44,7 @@ class StreamPlan(ShardPlan[TestRange]):
     rows: int
     """Readings."""
     tuned: int = 0
-    """Examples of the tune split of the first task that each tried reading answers."""
+    """Examples of the first task's tune split that each tried reading answers."""
 
     @property
     def tests(self) -> list[TestRange]:
@@ -52,7 +52,7 @@ class StreamPlan(ShardPlan[TestRange]):
         return [shard for shard in self.shards if shard.choice is None]
 
     def tries(self, row: int) -> dict[int, list[str]]:
-        """Keys of the ranges of the tune split, by the number of the reading that is tried for a row."""
+        """Keys of the ranges of the tune split for a row, by the number of the reading to try."""
         found: dict[int, list[str]] = {}
         for shard in self.shards:
             if shard.choice is not None and shard.row == row:
@@ -63,7 +63,7 @@ class StreamPlan(ShardPlan[TestRange]):
     def of(
         cls, order: tuple[str, ...], places: tuple[int, ...], counts: tuple[int, ...], ranges: tuple[int, ...]
     ) -> "StreamPlan":
-        """All ranges; those of the same reading and weights follow each other."""
+        """The plan with all ranges; ranges of the same reading and weights follow each other."""
         shards = [
             TestRange(f"{row}-{after:02d}-{task:02d}-{start:06d}", row, after, task, start, min(start + size, count))
             for row, size in enumerate(ranges)
@@ -75,7 +75,7 @@ class StreamPlan(ShardPlan[TestRange]):
 
 
 def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) -> StreamPlan:
-    """The stream of a model over tokens. Raises: ArtifactError where a task has no test."""
+    """The plan of a model's stream over tokens. Raises: ArtifactError if a task has no test."""
     names: list[str] = tokens.metrics["tasks"]
     held = dict(zip(names, tokens.metrics["splits"][config.split]["task_documents"], strict=True))
     for name, count in held.items():
@@ -110,14 +110,14 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
 
 
 def drawn(count: int, examples: int) -> np.ndarray:
-    """Examples of a test that are scored, int64 [examples], of `count`: drawn with the seed 0, in order."""
+    """Examples of a test to score, int64 [examples], ascending: drawn from `count` with seed 0."""
     if examples == count:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).permutation(count)[:examples])
 
 
 def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
-    """R of each reading, [rows, places, K]: the share of right answers, from those counted by shard."""
+    """R of each reading, [rows, places, K]: the share of right answers, from the counts of each shard."""
     scores = np.zeros((plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.tests:
         scores[shard.row, plan.places.index(shard.after), shard.task] += correct[shard.key]
@@ -125,9 +125,9 @@ def matrices(plan: StreamPlan, correct: Mapping[str, Any]) -> np.ndarray:
 
 
 def perplexities(plan: StreamPlan, nats: Mapping[str, float], tokens: Mapping[str, int]) -> np.ndarray:
-    """R of a model of text, [1, places, K]: exp of the mean -log p of a test's tokens, from the sums of each shard.
+    """R of a language model, [1, places, K]: perplexity of each test, from the sums of each shard.
 
-    Raises: ArtifactError where that is larger than any number.
+    Raises: ArtifactError if a perplexity overflows.
     """
     sums = np.zeros((2, plan.rows, len(plan.places), len(plan.order)))
     for shard in plan.tests:

@@ -1,4 +1,4 @@
-"""A model of labels, read with the weights after any task of its stream, with and without memory."""
+"""Answers of a model with its weights after any task of its stream, with and without memory."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,11 +36,11 @@ from stages.tasks.config import Adaptation, Coarse, Mbpa, Neighbors, Part, Readi
 EPSILON = 1e-3
 """ε of the weights of neighbours by their distance."""
 Candidates = Sequence[Sequence[int] | None]
-"""Labels among which that of each example is sought, by number; None in the place of one: all."""
+"""Candidate labels of each example, by number; None for an example: all labels."""
 
 
 def best_labels(probabilities: Float[np.ndarray, "n Y"], among: Candidates | None = None) -> list[int]:
-    """The most probable label of each example; of equal ones that with the smaller number.
+    """The most probable label of each example; ties go to the smaller number.
 
     >>> best_labels(np.array([[0.1, 0.3, 0.6], [0.1, 0.3, 0.6]]), [[1, 0], None])
     [1, 2]
@@ -52,11 +52,11 @@ def best_labels(probabilities: Float[np.ndarray, "n Y"], among: Candidates | Non
 
 @dataclass(frozen=True)
 class Keys:
-    """The network that makes keys, and those of all documents of the training split, float32 [D, d]."""
+    """The network that makes keys, and the keys of all documents of the training split, float32 [D, d]."""
 
     model: LanguageModel
     length: int
-    """Tokens of a document that it reads."""
+    """Maximum tokens of a document that the network reads."""
     pool: Pool
     stored: np.ndarray
 
@@ -68,7 +68,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Memory:
-    """Documents that a model has written; what is learnt later is not seen before."""
+    """Documents that a model has written to memory; weights after a task see only those written until then."""
 
     split: Documents
     """All documents of the training split."""
@@ -83,11 +83,11 @@ class Memory:
 
 
 class _NoNumbers(Exception):
-    """Scores of labels are no numbers."""
+    """Raised if scores of labels are not finite."""
 
 
 class StreamReader:
-    """Answers of a model; weights are loaded when another place in the stream is asked for."""
+    """Answers of a model; weights are loaded when the place in the stream changes."""
 
     def __init__(
         self,
@@ -97,20 +97,20 @@ class StreamReader:
         keys: Keys | None = None,
         decode: Callable[[list[int]], str] | None = None,
     ) -> None:
-        """`decode`: the text of tokens, where answers are in words."""
+        """`decode`: turns tokens into text, for answers in words."""
         self._artifact, self._memory, self._keys, self._decode = model, memory, keys, decode
         self._place = -1
         self.model: LanguageModel = load_model(model.path, device)
 
     def go_to(self, place: int) -> None:
-        """Take the weights after the task at a place, counted from 1; 0: those before the first."""
+        """Load the weights after the task at a place, counted from 1; 0: the weights before the first."""
         if self._artifact.config["order"] is not None and place != self._place:
             self._resize(place)
             start_from(self.model, self._artifact.file(after_file(place)))
         self._place = place
 
     def _resize(self, place: int) -> None:
-        """Take the sizes of that place, if the model grew."""
+        """Resize the model to its sizes at that place, if it grew."""
         recorded, method = self._artifact.config, self._artifact.config["method"]
         given = {**(recorded["memory"] or {}), "method": method}
         settings: TaskSettings = METHODS.settings(method).model_validate(given)
@@ -119,9 +119,9 @@ class StreamReader:
             self.model = LanguageModel(config).to(self._device).eval()
 
     def nats(self, examples: Documents, which: np.ndarray) -> tuple[float, int]:
-        """Sum of -log p over the tokens of some documents [n], and how many tokens these are.
+        """Sum of -log p over the tokens of some documents [n], in nats, and the number of these tokens.
 
-        Raises: ArtifactError if the model gives one no probability that is a number.
+        Raises: ArtifactError if a probability is not a number.
         """
         size, nats, tokens = max(1, BATCH_TOKENS // examples.cutting.context), 0.0, 0
         spelling = spelling_of(self.model, examples)
@@ -148,12 +148,12 @@ class StreamReader:
         among: Candidates | None = None,
         inside: bool = False,
     ) -> list[int] | list[str]:
-        """The label that is most probable for each of some examples [n], or what is answered in words.
+        """The most probable label of each of some examples [n], or the answers in words.
 
         Args:
-            among: labels among which that of each example is sought, by number; None: all.
-            inside: whether examples are of the split that memory is of: what is read for one is not that one itself.
-        Raises: UsageError where an adaptation leaves weights that give none; ArtifactError where the model's own do.
+            among: candidate labels of each example, by number; None: all labels.
+            inside: whether the examples are of the split in memory: an example then does not read itself.
+        Raises: UsageError if adapted weights give no finite scores; ArtifactError if the model's own weights give none.
         """
         try:
             return self._answers(reading, examples, which, among, inside)
@@ -186,7 +186,7 @@ class StreamReader:
     def _read(
         self, reading: Reading, examples: Documents, which: np.ndarray, among: Candidates | None, visible: np.ndarray
     ) -> list[int] | list[str]:
-        """Answers with the documents of memory that are visible, int64 [m]."""
+        """Answers with the visible documents of memory, int64 [m]."""
         if isinstance(reading, Coarse) and len(visible):
             with adapted(self.model, self._draws(reading, visible), reading, reading.part):
                 return self._chosen(examples, which, among)
@@ -205,7 +205,7 @@ class StreamReader:
         return best_labels(self._probabilities(examples, which), among)
 
     def _spans(self, examples: Documents, which: np.ndarray) -> list[str]:
-        """The text of the most probable span of each example; empty where that is none."""
+        """The text of the most probable span of each example; empty if that is no span."""
         size, found = max(1, BATCH_TOKENS // examples.cutting.context), list[str]()
         for start in range(0, len(which), size):
             batch = examples.batch(which[start : start + size]).to(self._device)
@@ -231,14 +231,15 @@ class StreamReader:
                 batch = examples.batch(which[start : start + size]).to(self._device)
                 found.append(F.softmax(self.model.label_scores(batch).double(), -1).cpu())
         probabilities: np.ndarray = torch.cat(found).numpy()
-        if not np.isfinite(probabilities).all():  # the largest of numbers that are none would be the first label
+        if not np.isfinite(probabilities).all():  # argmax would return the first NaN
             raise _NoNumbers
         return probabilities
 
     def _written(self, head: LanguageSettings, examples: Documents, which: np.ndarray) -> list[Any]:
-        """The label that the model writes for each example, -1: it writes none; or the answer as text.
+        """The label that the model writes for each example, -1 if it writes none; or the answer as text.
 
-        Labels that are written alike, as of tasks that spell one differently, are one: the example's, if it is of them.
+        Labels with the same spelling, for example of several tasks, count as one: the example's own, if it is among
+            them.
         """
         spelling, said = Spelling(head, examples.eos, examples.cutting.context), list[Any]()
         size = max(1, BATCH_TOKENS // examples.cutting.context)
@@ -256,13 +257,13 @@ class StreamReader:
     def _of_neighbors(
         self, reading: Neighbors, examples: Documents, which: np.ndarray, visible: np.ndarray, labels: int
     ) -> np.ndarray:
-        """p_mem(y), float64 [n, |Y|]: shares of exp(-d² / τ) of the nearest documents."""
+        """p_mem(y), float64 [n, |Y|]: normalized exp(-d² / τ) of the nearest documents with label y."""
         assert self._keys is not None
         found, stored = np.zeros((len(which), labels)), self._keys.stored[visible]
         for row, query in enumerate(self._keys.of(examples, which)):
             distances = squared_distances(query, stored)
             chosen = nearest(distances, reading.k)
-            # Less the smallest distance: far neighbours still have weights that are no zero.
+            # Minus the smallest distance: otherwise the weights of far neighbours would underflow to zero.
             weights = np.exp(-(distances[chosen] - distances[chosen].min()) / reading.temperature)
             np.add.at(found[row], self._memory.split.labels[visible[chosen]], weights / weights.sum())
         return found
@@ -295,7 +296,7 @@ class StreamReader:
         return found
 
     def _draws(self, reading: Coarse, visible: np.ndarray) -> Iterator[LabelledBatch]:
-        """The documents of each step, which depend on the place in the stream alone."""
+        """The documents of each step; they depend only on the place in the stream."""
         for step in range(reading.steps):
             random = np.random.default_rng([0, self._place, step])
             chosen = random.choice(len(visible), min(reading.k, len(visible)), replace=False)
@@ -307,7 +308,7 @@ class StreamReader:
 
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
-    """All documents of a split, as a model reads them, cut to a length."""
+    """All documents of a split as a model reads them, cut to `length` tokens."""
     found = Corpus.of(tokens).examples(split, model_of(model).cutting(WindowSettings(length, length)))
     assert isinstance(found, Documents)
     return found
@@ -322,7 +323,7 @@ def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Docum
 
 
 def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
-    """The documents that a model's method kept; where it kept none, all that were learnt."""
+    """The documents that a model's method kept; if it keeps none, all that were learnt."""
     split = all_documents(model, tokens, "train", length)
     if KEPT in model.manifest.files:
         kept = load_file(model.file(KEPT))
@@ -334,7 +335,7 @@ def open_memory(model: Artifact, tokens: Artifact, length: int) -> Memory:
 
 
 def open_keys(episodes: Artifact, device: torch.device) -> Keys:
-    """The keys of a training split, and the network that makes others."""
+    """The keys of a training split, and the network that made them."""
     stored = np.asarray(episodes.zarr("episodes.zarr")["keys"][:])
     encoder = load_model(episodes.input("encoder").path, device)
     return Keys(encoder, int(episodes.config["length"]), episodes.config["pool"], stored)
@@ -343,7 +344,7 @@ def open_keys(episodes: Artifact, device: torch.device) -> Keys:
 def kernel_weights(distances: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     """Weights of neighbours at squared distances, 1 / (ε + d²), that sum to one.
 
-    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as of Pritzel et al. 2017 (arXiv:1703.01988).
+    Source: Sprechmann et al. 2018 (MbPA, arXiv:1802.10542), section 2; ε as in Pritzel et al. 2017 (arXiv:1703.01988).
 
     >>> kernel_weights(np.array([0.999, 2.999])).tolist()
     [0.75, 0.25]
@@ -360,10 +361,10 @@ def adapted(
     part: Part = "all",
     weights: Float[Tensor, " K"] | None = None,
 ) -> Iterator[None]:
-    """Have a model adapted to the documents of each step; afterwards its weights are the bytes that they were.
+    """Context with a model adapted to the documents of each step; afterwards its weights are restored exactly.
 
     W̃ ← W̃ - η ∇(Σ w ℓ(W̃; x, y) + κ |W̃ - W|²), L times from W̃ = W: plain gradient descent without dropout.
-    The gates of ANML-ER and its frozen copy do not adapt, nor do prototypes of EMAR.
+    The gates and the frozen copy of ANML-ER do not adapt, nor do prototypes of EMAR.
 
     Args:
         weights: w of each document of a batch; None: 1 / K.
@@ -398,7 +399,7 @@ def _step(loss: Tensor, weights: list[nn.Parameter], before: list[Tensor], setti
     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
     with torch.no_grad():
         for weight, own, gradient in zip(weights, before, gradients, strict=True):
-            if gradient is not None:  # the vocabulary's softmax may have none, and then stays
+            if gradient is not None:  # the vocabulary's softmax may have no gradient, and then stays as it is
                 weight.sub_(gradient + 2 * settings.anchor * (weight - own), alpha=settings.lr)
 
 

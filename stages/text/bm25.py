@@ -1,8 +1,8 @@
-"""The best matches of many segments at once: blocks of queries times blocks of documents.
+"""BM25 search for many segments at once: blocks of queries are multiplied by blocks of documents.
 
-Terms that many documents hold are multiplied as dense matrices, all others as sparse ones. Scores are float64
-sums, compared as float32, so that the order of summation decides no rank; equal scores are ranked by the smaller id.
-The package rank-bm25 itself gives the same matches one query at a time, for small corpora and to compare with.
+Terms that occur in many documents are multiplied as dense matrices, all others as sparse ones. Scores are summed in
+float64 and compared as float32, so the order of summation does not affect ranks. Ties go to the smaller id. The package
+rank-bm25 finds the same matches one query at a time. It serves small corpora and comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ class Scoring:
     k1: float
     b: float
     gain: float
-    """Limit of the saturation as a term is repeated; it orders nothing."""
+    """Limit of the saturation as a term is repeated. It does not change the ranking."""
     idf: Callable[[np.ndarray, int], np.ndarray]
-    """Documents that hold each term, all at least 1, and documents in all -> weight of each term, float64."""
+    """(documents with each term, all at least 1; number of all documents) -> weight of each term, float64."""
     floor: float
-    """The score that a match must exceed."""
+    """A match must have a higher score than this."""
 
     def saturation(self, tf: np.ndarray, length: np.ndarray) -> np.ndarray:
         """Contribution of a term to a document's score, divided by its idf.
@@ -42,7 +42,7 @@ class Scoring:
 def lucene_idf(holding: np.ndarray, documents: int) -> np.ndarray:
     """ln(1 + (N - n + 1/2) / (n + 1/2)), never negative.
 
-    A term of every document counts little, a term of none most:
+    A term in every document has the smallest weight, a term in none the largest:
 
     >>> lucene_idf(np.array([9, 0]), 9).round(2).tolist()
     [0.05, 3.0]
@@ -51,7 +51,7 @@ def lucene_idf(holding: np.ndarray, documents: int) -> np.ndarray:
 
 
 def okapi_idf(holding: np.ndarray, documents: int, epsilon: float = 0.25) -> np.ndarray:
-    """ln((N - n + 1/2) / (n + 1/2)); terms in more than half of the documents get `epsilon` of the mean (rank-bm25).
+    """ln((N - n + 1/2) / (n + 1/2)); terms in over half of the documents get `epsilon` times the mean (rank-bm25).
 
     >>> okapi_idf(np.array([9, 0]), 9).round(2).tolist()
     [0.0, 2.94]
@@ -64,7 +64,7 @@ SCORINGS = {
     "lucene": Scoring(k1=0.9, b=0.4, gain=1.0, idf=lucene_idf, floor=0.0),
     "okapi": Scoring(k1=1.5, b=0.75, gain=2.5, idf=okapi_idf, floor=-np.inf),
 }
-"""`lucene`: Lucene 8 and later with Pyserini's k1 and b, exact lengths; documents that share no term are no matches.
+"""`lucene`: Lucene 8 and later with Pyserini's k1 and b and exact lengths; a match shares at least one term.
 `okapi`: rank-bm25's BM25Okapi, which ranks every document."""
 
 
@@ -73,7 +73,7 @@ BLOCK = 8192
 
 
 def term_counts(ids: Any, length: int, terms: int) -> csr_array:
-    """Counts [S, V] of every whole segment of a split, in the smallest unsigned integers that hold `length`.
+    """Counts [S, V] of the complete segments of a split, in the smallest unsigned type that holds `length`.
 
     Args:
         ids: token ids [T], an array or a Zarr array; S = T // length, segment i holds tokens i·length …
@@ -104,12 +104,12 @@ def uneven_counts(ids: Any, offsets: np.ndarray, terms: int) -> csr_array:
         rows = np.repeat(np.arange(len(part) - 1), np.diff(part))
         found = np.asarray(ids[int(part[0]) : int(part[-1])]).astype(np.int32)
         ones = np.ones(len(found), np.int32)
-        blocks.append(csr_array((ones, (rows, found)), shape=(len(part) - 1, terms)))  # equal places are added up
+        blocks.append(csr_array((ones, (rows, found)), shape=(len(part) - 1, terms)))  # duplicate places are summed
     return vstack(blocks, format="csr")
 
 
 def _count(segments: np.ndarray, terms: int) -> csr_array:
-    """Counts [n, V] of segments [n, L]: a term of a row is a run of equal ids once the row is sorted."""
+    """Counts [n, V] of segments [n, L]. In a sorted row, each term is a run of equal ids."""
     ordered = np.sort(segments, axis=1).astype(np.int32)
     begins = np.ones(ordered.shape, bool)
     begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -122,7 +122,7 @@ def _count(segments: np.ndarray, terms: int) -> csr_array:
 QUERIES, DOCUMENTS = 256, 8192
 """Rows and columns of a block of scores: 16 MB in float64."""
 COMMON = 0.1
-"""Share of the documents that hold a term from which on a dense product is the faster one."""
+"""Share of documents with a term above which the dense product is faster."""
 
 
 @dataclass(frozen=True)
@@ -131,39 +131,39 @@ class _Part:
 
     first: int
     common: csr_array
-    """[n, C], of the common terms alone; made dense once a search."""
+    """[n, C], of the common terms only; made dense once per search."""
     rare: csr_array
     """[V, n], zero where a term is common."""
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Some queries with the best matches so far."""
+    """Some queries with their best matches so far."""
 
     common: np.ndarray
-    """How often each holds the common terms, [q, C]."""
+    """Counts of the common terms in each query, [q, C]."""
     terms: csr_array
-    """How often each holds any term, [q, V]."""
+    """Counts of all terms in each query, [q, V]."""
     ids: np.ndarray
     best: np.ndarray
     """[q, k] each."""
     hidden: np.ndarray
-    """The documents [start, stop) that each may not find, [q, 2]."""
+    """Range [start, stop) of documents that each query must not find, [q, 2]."""
 
 
 class Bm25Index:
-    """Documents that are searched with themselves, all in memory, which grows with the corpus.
+    """Documents searched with each other as queries, all held in memory.
 
-    Takes 18 bytes for every term of every document: 6 of its count, 12 of its weight. Segments of 512 words of
-    WikiText hold some 230 terms: the 201,615 of WikiText-103 take 0.85 GB. A search adds up to 60 MB a worker of
-    scores, and the common terms of 8,192 documents and of all its queries as dense matrices, 8 bytes a cell.
+    Each term of each document takes 18 bytes: 6 for its count, 12 for its weight. A segment of 512 words of WikiText
+    holds about 230 terms: the 201,615 segments of WikiText-103 take 0.85 GB. A search adds up to 60 MB of scores per
+    worker. It also holds the common terms of 8,192 documents and of all its queries as dense matrices, 8 bytes a cell.
     """
 
     def __init__(self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None) -> None:
         """Args:
-        counts: how often each document holds each term, integers [S, V].
+        counts: counts of each term in each document, integers [S, V].
         scoring: the variant of BM25.
-        hidden: the documents [start, stop) that each may not find, int64 [S, 2]; None: itself.
+        hidden: range [start, stop) of documents that each one must not find, int64 [S, 2]; None: itself.
         """
         self.counts, self.scoring = counts, scoring
         self.hidden = itself(counts.shape[0]) if hidden is None else hidden
@@ -183,12 +183,12 @@ class Bm25Index:
         return self.find(self.counts[start:stop], k, self.hidden[start:stop])
 
     def find(self, queries: csr_array, k: int, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents for other queries, which are counted as documents are.
+        """The k best documents for other queries, whose terms are counted like those of documents.
 
         Args:
-            queries: how often each holds each term, integers [n, V].
-            hidden: the documents [start, stop) that each may not find, int64 [n, 2].
-        Returns: as of `search`.
+            queries: counts of each term in each query, integers [n, V].
+            hidden: range [start, stop) of documents that each query must not find, int64 [n, 2].
+        Returns: see `search`.
         """
         starts = range(0, queries.shape[0], QUERIES)
         blocks = [self._block(queries[one : one + QUERIES], hidden[one : one + QUERIES], k) for one in starts]
@@ -215,7 +215,7 @@ class Bm25Index:
 
 
 def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
-    """Merge the documents of a part, whose common terms weigh [C, n], into the best of a block so far."""
+    """Merge the documents of a part into the best of a block so far; `common`: weights of the common terms, [C, n]."""
     scores = block.common @ common
     scores += (block.terms @ part.rare).toarray()
     _hide(scores, block.hidden - part.first)
@@ -223,12 +223,12 @@ def _merge(block: _Block, part: _Part, common: np.ndarray) -> None:
 
 
 def itself(documents: int) -> np.ndarray:
-    """Each of this many documents as the range [start, stop) of itself, int64 [S, 2]."""
+    """Range [start, stop) of each document by itself, int64 [S, 2]."""
     return np.arange(documents)[:, None] + np.array([0, 1])
 
 
 def _hide(scores: np.ndarray, hidden: np.ndarray) -> None:
-    """Put out of reach what each row may not find; `hidden`: columns [start, stop), some outside the scores."""
+    """Exclude the documents that each row must not find; `hidden`: columns [start, stop), some outside the scores."""
     start, stop = hidden.clip(0, scores.shape[1]).T
     for row in np.flatnonzero(start < stop):
         scores[row, start[row] : stop[row]] = -np.inf
@@ -237,12 +237,12 @@ def _hide(scores: np.ndarray, hidden: np.ndarray) -> None:
 def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int) -> None:
     """Merge scores [n, m] of documents `first`, … into the k best so far of every row, in place.
 
-    Documents come in rising order, so an earlier place among equal scores is a smaller id.
+    Documents come in rising order. So among equal scores an earlier place means a smaller id.
     """
     k, columns = best.shape[1], np.arange(first, first + scores.shape[1])
     for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
         pool = np.concatenate([best[row], scores[row]])
-        # The k-th largest first: of those that are equal to it the smaller ids are taken.
+        # Find the k-th largest score first: among documents with exactly this score, the smaller ids win.
         last = np.partition(pool, -k)[-k]
         above = np.flatnonzero(pool > last)
         chosen = np.concatenate([above, np.flatnonzero(pool == last)[: k - len(above)]])
@@ -251,16 +251,17 @@ def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int
 
 
 class RankBm25:
-    """Documents that are searched with themselves by `rank_bm25.BM25Okapi`.
+    """Documents searched with each other as queries, by `rank_bm25.BM25Okapi`.
 
-    A query reads every document once for each of its terms: 20,000 segments of 128 tokens take hours.
-    Finds what `Bm25Index` does with the scoring `okapi`: scores are compared as float32, equal ones by the smaller id.
+    A query reads every document once per term: 20,000 segments of 128 tokens take hours.
+    The matches equal those of `Bm25Index` with the scoring `okapi`: scores are compared as float32, ties go to the
+    smaller id.
     """
 
     def __init__(self, segments: Sequence[np.ndarray], hidden: np.ndarray) -> None:
         """Args:
         segments: token ids of each.
-        hidden: the segments [start, stop) that each may not find, int64 [S, 2].
+        hidden: range [start, stop) of segments that each one must not find, int64 [S, 2].
         """
         from rank_bm25 import BM25Okapi
 

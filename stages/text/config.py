@@ -18,11 +18,12 @@ DEFAULT_SHARES = (0.9, 0.05, 0.05)
 SMALLEST_VOCABULARY = {"word": 3, "char": 3, "bpe": 257}
 """`<unk>`, `<eos>` and one type; 256 bytes and `<eos>`."""
 LARGEST_VOCABULARY = 2**24
-"""Types of the largest vocabulary: some ten times the words of the largest corpora, and weights beyond any machine."""
+"""Types of the largest vocabulary: about ten times the words of the largest corpora. Its weights would fit no
+machine."""
 LARGEST_RECORD = 256 * 10**6
-"""Bytes of the longest line of `.jsonl`, or text of a row, that is read, since it is held whole, up to three times."""
+"""Bytes of the longest line of `.jsonl`, or text of a row, that is read. Memory holds up to three copies of it."""
 TEXT = "text"
-"""The column, or field, that holds the text where nobody says."""
+"""Default column or field that holds the text."""
 
 Documents = Literal["file", "line", "blank-line", "wikitext", "jsonl"]
 Records = Literal["labels", "spans", "answers", "text"]

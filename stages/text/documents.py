@@ -1,8 +1,8 @@
-"""Where documents and paragraphs begin, found piece by piece as text streams by; and the names of documents.
+"""Starts of documents and paragraphs, found piece by piece in a stream of text, and the names of documents.
 
-A name is the file that documents are from, or a field of their `.jsonl` record. Names are kept as runs, one JSON object
-a line (`{"documents": 12, "name": "a.txt"}`): so many documents with this name, then those of the next line.
-They are for people: no id and no digest depends on them.
+The name of a document is that of its file, or a field of its `.jsonl` record. Names are stored as runs, one JSON object
+a line. `{"documents": 12, "name": "a.txt"}` means that the next 12 documents have this name. Names are for people: no
+id and no digest depends on them.
 """
 
 import hashlib
@@ -22,38 +22,38 @@ OPENS_PARAGRAPH = 4
 ENDS_LINE = 8
 
 LONGEST_SPACE = 1024
-"""Characters of white space that are held until text follows."""
+"""Maximum characters of white space held in memory until text follows."""
 LONGEST_LINES, LONGEST_TEXT = 100, 2**15
-"""Lines and characters beyond which a run of lines is no paragraph, but lines that stand for themselves, as captions
-and sentences do: prose wrapped at 70 columns would fill two pages, and the paragraphs of Python's documentation, tiny
-Shakespeare and WikiText-2 have 94 lines at most. So much is held in memory until it is known."""
+"""Lines and characters of the longest paragraph. In a longer run each line counts as a paragraph, as with captions and
+sentences. At 70 columns the limit is two pages. Paragraphs of Python's documentation, tiny Shakespeare and WikiText-2
+have at most 94 lines. Memory holds up to this much until a run ends."""
 
 
 class MarkedPiece(NamedTuple):
-    """A piece of text with the sum of the marks above that hold for it."""
+    """A piece of text with the sum of its marks (see above)."""
 
     text: str
     marks: int
     name: str | None = None
-    """Name of the documents from here on, where it changes."""
+    """New name for the documents from here on; None: no change."""
 
 
 END = Piece("\n", starts_line=True, ends_line=True)
-"""Stands behind the last piece, where all is blank."""
+"""Stands for the blank that follows the last piece."""
 _Opened = tuple[str, int, bool]
-"""A piece of text, the marks of what opens there, and whether a line begins there that is not the first with text of
-the record, nor blank; no class of its own, which would take longer to make than all else that is done with a line."""
+"""(text, marks of the units that open there, whether a non-blank line begins there that is not the record's first). A
+plain tuple: making an object of a class would take longer than all other work on a line."""
 
 Boundary = Callable[[str, bool, bool], bool]
-"""(line, whether the line before is blank, whether the one after is) -> whether a document begins here.
+"""(line, whether the line before is blank, whether the line after is blank) -> whether a document begins here.
 
-Asked at lines that are not blank, of documents that have such a line already. Blank lines belong to the
-document before them, leading ones to the first.
+Called only for non-blank lines, after the first non-blank line of the record. Blank lines belong to the document before
+them, leading ones to the first.
 """
 
 
 def is_title(line: str) -> bool:
-    """Whether a line is a level-1 heading of WikiText, ` = Title = `, and none of a deeper level."""
+    """Whether a line is a level-1 heading of WikiText, ` = Title = `, not of a deeper level."""
     line = line.rstrip("\n")
     outer = line.startswith(" = ") and line.endswith(" = ") and len(line) > len(" = = ")
     return outer and not line.startswith(" = = ") and not line.endswith(" = = ")
@@ -64,7 +64,7 @@ BOUNDARIES: dict[str, Boundary] = {
     "jsonl": lambda line, before, after: False,
     "line": lambda line, before, after: True,
     "blank-line": lambda line, before, after: before,
-    # Text broken at " = " looks like a heading too, but stands among other lines:
+    # Text broken at " = " looks like a heading too, but has other lines around it:
     # WikiText-2 has 629 such lines in train and exactly its 600 articles with blank lines around.
     "wikitext": lambda line, before, after: before and after and is_title(line),
 }
@@ -74,8 +74,8 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
     """Find documents and paragraphs in one record (a file, or the text of a JSON line).
 
     A record begins a document, whatever `boundary` says. A paragraph is a maximal run of lines that are not
-    blank; like documents, it takes the blank lines after it along. Where that is longer than LONGEST_LINES or
-    LONGEST_TEXT, each of its lines is a paragraph.
+    blank; like a document, it includes the blank lines after it. If a run is longer than LONGEST_LINES or LONGEST_TEXT,
+    each of its lines is a paragraph.
     """
     run: list[_Opened] = []
     cut, lines, characters = False, 0, 0
@@ -118,9 +118,9 @@ def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
 
 
 def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPiece]:
-    """The pieces of a run of lines, each of which opens a paragraph if it is too long for one.
+    """The pieces of a run of lines. If the run is too long for a paragraph (`cut`), each line opens one.
 
-    `ending`: a mark of its last piece.
+    `ending`: a mark to add to its last piece.
     """
     last = len(run) - 1
     for number, (text, marks, begins_line) in enumerate(run):
@@ -129,7 +129,8 @@ def _closed(run: Sequence[_Opened], cut: bool, ending: int) -> Iterator[MarkedPi
 
 
 class ParagraphHashes:
-    """Digests of paragraphs as pieces stream by: BLAKE2b-64 of a paragraph's text without the white space around it."""
+    """Digests of paragraphs in a stream of pieces: BLAKE2b-64 of a paragraph's text without the white space around
+    it."""
 
     def __init__(self) -> None:
         self._begin()
@@ -141,7 +142,7 @@ class ParagraphHashes:
         self._open = self._has_text = False
 
     def ended(self, pieces: Sequence[MarkedPiece]) -> Iterator[int]:
-        """Take pieces; gives the hash of each paragraph that they bring to its end, if any, in order."""
+        """Take the next pieces, and give the hashes of the paragraphs that end with them, in order."""
         texts = [piece.text for piece in pieces]
         opening = [number for number, piece in enumerate(pieces) if piece.marks & OPENS_PARAGRAPH]
         first, last = (opening[0], opening[-1]) if opening else (len(pieces), len(pieces))
@@ -149,7 +150,7 @@ class ParagraphHashes:
             self._take(text)
         if opening and (begun := self.finish()) is not None:
             yield begun
-        # Those that begin and end here are hashed at once, in a third of the time.
+        # Paragraphs that begin and end here are hashed in one call, in a third of the time.
         for start, stop in pairwise(opening):
             yield _number(hashlib.blake2b("".join(texts[start:stop]).strip().encode(), digest_size=8))
         for text in texts[last:]:
@@ -158,7 +159,7 @@ class ParagraphHashes:
     def _take(self, text: str) -> None:
         """Add text to the paragraph under way."""
         self._open = True
-        # White space at either end of a paragraph says nothing of it: copies of a text differ in that.
+        # White space at the ends is left out of the hash, because copies of a text differ in it.
         text = text if self._has_text else text.lstrip()
         body = text.rstrip()
         if body:
@@ -168,10 +169,10 @@ class ParagraphHashes:
         self._hold_back(text[len(body) :])
 
     def _hold_back(self, space: str) -> None:
-        """White space counts only if text follows.
+        """Hold white space until text follows; only then it counts.
 
-        A short run of it is kept; a long one goes into a second digest, since a text that grows by every blank
-        line takes quadratic time, and memory without bound.
+        A short run is kept as text, a long one goes into a second digest. A string that grows with every blank line
+        would take quadratic time and unbounded memory.
         """
         self._space += space
         if len(self._space) > LONGEST_SPACE:
@@ -180,7 +181,7 @@ class ParagraphHashes:
             self._space = ""
 
     def finish(self) -> int | None:
-        """The hash of the paragraph under way, if there is one; a new one may begin."""
+        """End the current paragraph and return its hash; None if there is none."""
         value = _number(self._digest) if self._open else None
         self._begin()
         return value
@@ -191,7 +192,7 @@ def _number(digest: hashlib.blake2b) -> int:
 
 
 class NamedRun(NamedTuple):
-    """Consecutive documents of one name; None: nobody knows it."""
+    """Consecutive documents with the same name; None: the name is unknown."""
 
     documents: int
     name: str | None
@@ -202,27 +203,27 @@ class NamedRun(NamedTuple):
 
 
 class NameRuns:
-    """Runs of names as pieces of text stream by."""
+    """Runs of document names in a stream of pieces."""
 
     def __init__(self) -> None:
         self._documents, self._name = 0, ""
 
     def add(self, piece: MarkedPiece) -> NamedRun | None:
-        """Take a piece; returns the run that it brings to its end, if any."""
+        """Take the next piece; returns the run that ends before it, if any."""
         finished = None if piece.name is None else self.finish()
         self._name = self._name if piece.name is None else piece.name
         self._documents += bool(piece.marks & OPENS_DOCUMENT)
         return finished
 
     def finish(self) -> NamedRun | None:
-        """The run under way, if there is one."""
+        """The last run; None if there is none."""
         run = NamedRun(self._documents, self._name) if self._documents else None
         self._documents = 0
         return run
 
 
 def read_runs(path: Path) -> Iterator[NamedRun]:
-    """The runs of a file, one after the other. Raises: ArtifactError where a line is none."""
+    """The runs in a file, in order. Raises: ArtifactError for a line that is no run."""
     with content_of(path), path.open(encoding="utf-8") as file:
         for line in file:
             run = NamedRun(**json.loads(line))
@@ -232,7 +233,7 @@ def read_runs(path: Path) -> Iterator[NamedRun]:
 
 
 def runs_between(runs: Iterable[NamedRun], start: int, stop: int) -> Iterator[NamedRun]:
-    """The runs of the documents [start, stop) alone.
+    """Runs of the documents [start, stop) only.
 
     >>> list(runs_between([NamedRun(3, "a"), NamedRun(2, "b"), NamedRun(9, "c")], 1, 4))
     [NamedRun(documents=2, name='a'), NamedRun(documents=1, name='b')]
@@ -256,7 +257,7 @@ class DocumentNames:
 
     @classmethod
     def read(cls, folder: Path, split: str) -> Self:
-        """Names in a tokens artifact's folder; one that was made before names were kept has none."""
+        """Names in the folder of a tokens artifact. Artifacts from before names were stored have none."""
         path = folder / names_file(split)
         return cls(read_runs(path) if path.is_file() else ())
 
@@ -267,11 +268,11 @@ class DocumentNames:
 
 
 def names_in(folder: Path, split: str) -> list[str]:
-    """Names of the documents of a split, each once, in order; empty where none is named."""
+    """Distinct names of the documents of a split, in order; empty if no document has a name."""
     path = folder / names_file(split)
     return list(dict.fromkeys(run.name for run in read_runs(path) if run.name)) if path.is_file() else []
 
 
 def names_file(split: str) -> str:
-    """Where in a tokens artifact the names of a split are."""
+    """Path, within a tokens artifact, of the names of a split."""
     return f"names/{split}.jsonl"

@@ -1,4 +1,4 @@
-"""Text at places of a split: one class for all who show tokens in their context."""
+"""Text at given places of a split, for everything that shows tokens in their context."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,16 +14,16 @@ from stages.text.documents import DocumentNames
 from stages.text.tokenizer import UNK
 
 UNFINISHED = "\ufffd"
-"""Decoding of bytes that are no whole character yet."""
+"""The decoder gives this for bytes that do not form a complete character yet."""
 
 
 class TokenText:
-    """A tokenizer, both ways."""
+    """Encoder and decoder of a tokenizer."""
 
     def __init__(self, file: Path, metrics: Mapping[str, Any]) -> None:
         """Args:
         file: a `tokenizer.json`.
-        metrics: what tokenize tells of it: `eos_id`, `eos_after`.
+        metrics: metrics of `tokenize`, with `eos_id` and `eos_after`.
         """
         from stages.text.huggingface import load_tokenizer
 
@@ -34,27 +34,27 @@ class TokenText:
         """Whether `<eos>` stands for the end of a line."""
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text; words that the vocabulary lacks are `<unk>`, and no `<eos>` is added."""
-        with content_of(self._file, Exception):  # the library has no class of its own
+        """Token ids of a text. Unknown words become `<unk>`; no `<eos>` is added."""
+        with content_of(self._file, Exception):  # the library has no exception class of its own
             found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
             return found
 
     @cached_property
     def special(self) -> tuple[int, ...]:
-        """Ids of tokens that stand for no text: `<eos>`, `<unk>`, padding, languages."""
+        """Ids of tokens without text: `<eos>`, `<unk>`, padding, languages."""
         found = {id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
         unknown = (getattr(self._tokenizer.model, "unk_token", None), UNK)
         ids = (None if name is None else self._tokenizer.token_to_id(name) for name in unknown)
         return tuple(sorted(found | {self.eos} | {id for id in ids if id is not None}))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Text that each of consecutive tokens adds; a character counts for the token that ends it."""
+        """Text that each of the consecutive tokens adds; a character counts for the token that completes it."""
         stream = TextStream(self)
         brought = [stream.add(id) for id in ids]
         return [*brought[:-1], brought[-1] + stream.end()] if brought else []
 
     def label(self, id: int) -> str:
-        r"""One token by itself: its text; a part of a character, as of Chinese in a small vocabulary, as `\xe5\x85`."""
+        r"""Text of one token by itself; part of a character, as in Chinese with few types, reads `\xe5\x85`."""
         text = self.decoded([id])
         if text and UNFINISHED not in text:
             return text
@@ -75,10 +75,10 @@ class TokenText:
 
 
 class TextStream:
-    """Text of tokens that arrive one by one: what is given out is never taken back.
+    """Text of tokens that arrive one by one; text once given out never changes.
 
-    How a token reads may depend on the one before it (spaces between words), and a character may lie in
-    several tokens: each new token is decoded with the last ones, and withheld while a character is unfinished.
+    The text of a token may depend on the token before it (spaces between words). A character may span several tokens.
+    So each new token is decoded with the last ones, and withheld while a character is incomplete.
     """
 
     def __init__(self, text: TokenText) -> None:
@@ -87,7 +87,7 @@ class TextStream:
         self._pending: list[int] = []
 
     def add(self, id: int) -> str:
-        """The text that a token brings; empty while its character is unfinished."""
+        """Text that a token adds; empty while its character is incomplete."""
         if id == self._text.eos and self._text.eos_is_newline:
             left, self._before = self.end(), []
             return left + "\n"
@@ -95,12 +95,12 @@ class TextStream:
         text = self._new()
         if text.endswith(UNFINISHED):
             return ""
-        # The last tokens alone decide how the next one reads; a whole history takes quadratic time.
+        # Only the last tokens affect the text of the next one; decoding all of them takes quadratic time.
         self._before, self._pending = self._pending, []
         return text
 
     def end(self) -> str:
-        """Text that was withheld, as far as it can be read."""
+        """Text withheld so far, as far as it can be decoded."""
         text = self._new() if self._pending else ""
         self._before, self._pending = self._before + self._pending, []
         return text
@@ -120,10 +120,10 @@ AROUND_OTHERS = 10
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A token of a split, where it stands, and the text around it, of its own document.
+    """A token of a split, its place, and the text around it within its document.
 
     `row`: place in the split; `document`: number of its document there, `offset`: tokens from the document's start.
-    `before`, `token` and `after` join to the text, but where the token is white space, and spelled out.
+    `before`, `token` and `after` join to the text, unless the token is white space, which is spelled out.
     """
 
     split: str
@@ -138,13 +138,13 @@ class Excerpt:
 
     @property
     def place(self) -> str:
-        """Where the token stands: `train, document 3 (a.txt), token 7`."""
+        """Description of the token's place: `train, document 3 (a.txt), token 7`."""
         called = f" ({self.name})" if self.name else ""
         return f"{self.split}, document {self.document}{called}, token {self.offset}"
 
 
 class _Span(NamedTuple):
-    """Tokens [first, last) around `row`, all of one document, which starts at `start`."""
+    """Tokens [first, last) around `row`, all in one document, which begins at token `start`."""
 
     row: int
     document: int
@@ -154,17 +154,17 @@ class _Span(NamedTuple):
 
 
 class SplitText:
-    """The text of one split, read where it is asked for."""
+    """The text of one split, read on demand."""
 
     def __init__(
         self, split: str, ids: Any, doc_offsets: Any, text: TokenText, names: DocumentNames | None = None
     ) -> None:
         """Args:
-        split: what it is called.
+        split: its name.
         ids: integers [T], a NumPy or Zarr array.
-        doc_offsets: int64 [D + 1], where documents start, and the end.
+        doc_offsets: int64 [D + 1], start of each document, and the end.
         text: the tokenizer.
-        names: of the documents.
+        names: names of the documents.
         """
         self.split, self._text, self._names = split, text, names or DocumentNames(())
         self._offsets = np.asarray(doc_offsets[:])
@@ -177,16 +177,16 @@ class SplitText:
 
     @classmethod
     def of(cls, group: Any, split: str, text: TokenText, names: DocumentNames | None = None) -> "SplitText":
-        """A split of a group `tokens.zarr`, or of a passage."""
+        """Text of a split of a group `tokens.zarr`, or of a passage."""
         return cls(split, group[f"{split}/ids"], group[f"{split}/doc_offsets"], text, names)
 
     def at(self, row: int, before: int = 12, after: int = 4) -> Excerpt:
-        """Token `row`, with so many tokens of its document around it."""
+        """Token `row`, with up to `before` and `after` tokens of its document around it."""
         (excerpt,) = self.excerpts([row], before, after)
         return excerpt
 
     def excerpts(self, rows: Sequence[int] | np.ndarray, before: int, after: int) -> list[Excerpt]:
-        """The tokens at some rows, in any order; those that lie close together are decoded as one text."""
+        """Excerpts at the given rows, in any order. Rows close together are decoded as one text."""
         spans = self._spans(np.asarray(rows, np.int64), before, after)
         if not spans:
             return []

@@ -1,6 +1,6 @@
-"""Text files: what their names tell, their digests, and their text in blocks and lines of a bounded size.
+"""Text files: formats by file name, digests, and text in blocks and lines of bounded size.
 
-Compressed files are read as others are. The corpus that every CPython ships counts as a file.
+Compressed files are read like plain ones. The corpus that every CPython ships counts as a file.
 """
 
 import codecs
@@ -26,7 +26,7 @@ Format = Literal["txt", "jsonl", "parquet", "arrow", "pydocs"]
 
 
 def is_usable(path: Path) -> bool:
-    """Whether a file's name says that it holds text, and no part of its path that it is hidden."""
+    """Whether a file's name has an ending of text files, and no part of its path is hidden."""
     lines = without_compression(path.name).endswith((*PROSE, LINES))
     return not is_hidden(path) and (lines or path.name.endswith((PARQUET, ARROW)))
 
@@ -37,12 +37,12 @@ def is_hidden(path: Path) -> bool:
 
 
 def without_compression(name: str) -> str:
-    """A file's name less `.gz`, `.xz` or `.zst`."""
+    """A file's name without `.gz`, `.xz` or `.zst`."""
     return name[: -len(compression(name))] if compression(name) else name
 
 
 def compression(name: str) -> str:
-    """`.gz`, `.xz` or `.zst` if that is how the name ends, else an empty text."""
+    """`.gz`, `.xz` or `.zst` if the name ends so, else an empty string."""
     return next((suffix for suffix in COMPRESSED if name.endswith(suffix)), "")
 
 
@@ -91,7 +91,7 @@ def text_digest(texts: Iterable[str]) -> str:
 
 RAW_BLOCK = 2**18
 COMPRESSED_BLOCK = 2**10
-"""Bytes fed to a decompressor at once; few, since text that repeats expands thousands of times."""
+"""Bytes fed to a decompressor at once. Few, because repetitive text expands thousands of times."""
 NEWLINE = b"\n"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NO_TEXT = {
@@ -101,7 +101,7 @@ NO_TEXT = {
     b"\x1f\x8b": "a gzip file (call it .gz)",
     b"\x7fELF": "a program",
 }
-"""Books as they are often kept, and what lies beside them, by the bytes that they begin with."""
+"""Formats of books, and of files often found next to them, by their first bytes."""
 
 
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
@@ -119,8 +119,8 @@ def text_blocks(path: str, digest: str) -> Iterator[str]:
     Args:
         path: the file.
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
-    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not UTF-8, or not the
-        file that `digest` was taken of.
+    Raises: DataError naming the file and byte offset if it is truncated, corrupt, binary, not UTF-8, or does not match
+        `digest`.
     """
     raw = _raw_blocks(path, digest)
     suffix = compression(path)
@@ -137,7 +137,7 @@ def _raw_blocks(path: str, digest: str) -> Iterator[bytes]:
                 yield block
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
-    # Only now: hashing the file beforehand would read it twice, and it could change in between.
+    # Checked after reading: hashing before would read the file twice, and it could change in between.
     if seen.hexdigest() != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
@@ -170,7 +170,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
                 f"{path} is UTF-16: it begins with its byte order mark{_where(path)}; convert it to UTF-8 first, as "
                 "iconv -f UTF-16 -t UTF-8 does."
             )
-        # Before decoding: both may be legal UTF-8, and "not UTF-8" would help nobody.
+        # Before decoding: these bytes may be valid UTF-8, and if not, an error "not UTF-8" would not help.
         _refuse_books(path, data, offset)
         _refuse_nul(path, data, offset)
         try:
@@ -189,7 +189,7 @@ def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
 
 
 def _refuse_books(path: str, data: bytes, offset: int) -> None:
-    """Refuse books that are no text, which people give as they came: part of a PDF may well be UTF-8."""
+    """Refuse books that are not plain text, which users often give: part of a PDF may be valid UTF-8."""
     if offset == 0:
         kind = next((kind for mark, kind in NO_TEXT.items() if data.startswith(mark)), None)
         if kind is not None:
@@ -210,7 +210,7 @@ def _where(path: str) -> str:
 
 
 LONGEST_PIECE = 65_536
-"""Characters of a line beyond which it is cut."""
+"""Maximum characters of a piece; longer lines are cut."""
 
 
 class Piece(NamedTuple):
@@ -229,7 +229,7 @@ class Piece(NamedTuple):
 def pieces(blocks: Iterable[str]) -> Iterator[Piece]:
     """Cut text into lines, at "\\n" alone, and long lines at white space.
 
-    The pieces depend on the text, not on how it came in blocks, and join to exactly the text.
+    The pieces depend on the text, not on its division into blocks. Joined, they give exactly the text.
     """
     rest, starts_line = "", True
     for block in blocks:
@@ -262,10 +262,10 @@ def _ended(line: str, starts_line: bool) -> Iterator[Piece]:
 
 
 def _cuts(line: str, length: int) -> Iterator[int]:
-    """Where to cut a line as long as what is left of it is too long: each time before the last single space in reach.
+    """Places to cut a line while its remainder is too long: each before the last single space within `length`.
 
-    There a byte-level tokenizer begins a new word in any case, so that the cut leaves no trace in the ids.
-    Where there is none (in no language's text) the cut comes after LONGEST_PIECE characters.
+    A byte-level tokenizer begins a new word there anyway, so the cut does not change the ids. Without a single space,
+    which no language's text lacks, the cut comes after LONGEST_PIECE characters.
     """
     start = 0
     while length - start > LONGEST_PIECE:

@@ -1,4 +1,4 @@
-"""The form of a text: line lengths, quotes, words of its own. Where splits differ in it, memory gains by layout alone.
+"""Form of a text: line lengths, quotes, its own words. If splits differ in form, a memory gains from layout alone.
 
 Free of torch.
 """
@@ -9,21 +9,21 @@ from typing import Any
 Figures = Mapping[str, Any]
 
 CURLY, STRAIGHT = "“”„‟«»‘‛", '"'
-"""Quotation marks; the apostrophe ’ is left out, since it stands inside words, too."""
+"""Quotation marks; the apostrophe ’ is left out, because it also occurs inside words."""
 LINE_RATIO = 1.5
-"""Ratio of mean line lengths above which one text is wrapped and the other is not, or at another width.
+"""Ratio of mean line lengths above which the texts are wrapped differently, or only one is wrapped.
 
-Novels of one publisher lie within 1.1 of each other; a wrapped novel beside one with a line a paragraph is above 4.
+Novels of one publisher are within 1.1. A wrapped novel and one with a line per paragraph differ by more than 4.
 """
 QUOTES_MIN, QUOTE_SHARE = 20, 0.5
-"""Number of quotes from which their kind is a habit, and the difference of shares that makes it another habit."""
+"""Fewest quotes that show a habit, and the difference of shares that means a different habit."""
 DIFFER_IN_FORM = "The texts differ in {what}: {differences}.{learned}"
-"""The sentence about splits that differ in form; `form_words` fills its gaps."""
+"""Message about splits that differ in form; `form_words` fills it in."""
 LEARNED = " A memory learns that from the text, so part of its gain is this difference."
 NOWHERE = "are nowhere in"
-"""Words of the phrase about types, which set it apart from those about layout."""
+"""Words by which the phrase about types is told from those about layout."""
 OWN_TYPES = 0.2
-"""Share of a split's types that the training text never has, above which it is another kind of text."""
+"""Share of a split's types missing from the training text above which the split is another kind of text."""
 
 
 def counted(texts: Iterable[str]) -> dict[str, int]:
@@ -41,11 +41,11 @@ def counted(texts: Iterable[str]) -> dict[str, int]:
 
 
 def differences(split: str, train: Figures, other: Figures, learned: str = "train") -> list[str]:
-    """Differences in form between a training text and a split, each as a phrase; empty where they are alike.
+    """Differences in form between a training text and a split, each as a phrase; empty if they are alike.
 
     Args:
-        split: the name of the other one.
-        train: figures of the training split in the metrics of its tokens; `other`: of the split.
+        split: name of the other split.
+        train: figures of the training split in the metrics of its tokens; `other`: those of the other split.
         learned: the name of the training text.
 
     >>> train = {"characters": 700, "line_ends": 10, "curly_quotes": 0, "straight_quotes": 40}
@@ -60,10 +60,10 @@ def differences(split: str, train: Figures, other: Figures, learned: str = "trai
 
 
 def form_words(phrases: Sequence[str]) -> dict[str, str]:
-    """Words for `DIFFER_IN_FORM`; of types alone nothing is said of what a memory gains by them.
+    """Words for `DIFFER_IN_FORM`. If only types differ, they say nothing about a memory's gain.
 
     Args:
-        phrases: by `differences`, one at least.
+        phrases: from `differences`, at least one.
 
     >>> DIFFER_IN_FORM.format(**form_words(["31% of the types of test are nowhere in train"]))
     'The texts differ in words: 31% of the types of test are nowhere in train.'
@@ -86,7 +86,7 @@ def _differences(split: str, train: Figures, other: Figures, learned: str) -> It
 
 
 def _line_length(figures: Figures) -> float:
-    """Mean characters of a line, its end included; a document is a line at least."""
+    """Mean characters of a line, its end included; a document counts as at least one line."""
     return float(figures["characters"] / max(1, figures["line_ends"], figures.get("documents", 0)))
 
 

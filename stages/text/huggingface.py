@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face: byte-level BPE trained here, any `tokenizer.json`, and those of pretrained models."""
+"""Hugging Face tokenizers: byte-level BPE trained here, any `tokenizer.json`, and those of pretrained models."""
 
 import json
 import re
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 
 
 LONGEST_WORD = 1000
-"""Characters of a run that merges are learnt from as one word."""
+"""Longest word, in characters, for learning merges; longer runs are cut."""
 _LONG_RUN = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|(?:[^\w\s]|_){{{LONGEST_WORD + 1},}}|\s{{{LONGEST_WORD + 1},}}")
 BATCH_CHARACTERS = 2**18
-"""Text encoded at once: an encoding takes a hundred times the memory of its ids."""
+"""Characters encoded at once: an encoding takes a hundred times the memory of its ids."""
 
 
 @contextmanager
 def library_errors(what: str) -> Iterator[None]:
-    """Turn whatever the library raises into a DataError that begins with `what`.
+    """Turn any exception of the library into a DataError that begins with `what`.
 
-    It raises bare Exceptions, and where its Rust code panics a BaseException of a class that cannot be imported.
+    The library raises bare Exceptions. If its Rust code panics, it raises a BaseException of a class that cannot be
+    imported.
     """
     try:
         yield
@@ -45,7 +46,7 @@ def library_errors(what: str) -> Iterator[None]:
 
 
 class LibraryTokenizer(TextTokenizer):
-    """A tokenizer of Hugging Face's library, with a token after each document."""
+    """A tokenizer of Hugging Face's library, with the id of the token after each document."""
 
     eos_after = "document"
 
@@ -88,7 +89,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return np.concatenate(ids), np.concatenate(counts)
 
     def _encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        # Without offsets, which nobody reads here.
+        # The fast variant computes no offsets, which are not needed here.
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         ids = [np.array(encoding.ids, np.int64) for encoding in encodings]
         return np.concatenate(ids), np.array(list(map(len, ids)), np.int64)
@@ -129,9 +130,9 @@ def _bpe_layout(lowercase: bool) -> "Tokenizer":
 
 
 def _words_cut(texts: Iterable[str]) -> Iterator[str]:
-    """The same texts, cut where words are longer than `LONGEST_WORD`: learning takes quadratic time in their length.
+    """The same texts, with words cut after `LONGEST_WORD` characters: learning takes quadratic time in a word's length.
 
-    Such a word is an unbroken run of letters and digits, of signs, or of white space, in one line.
+    A word is an unbroken run of letters and digits, of signs, or of white space, in one line.
     """
     for text in texts:
         start = 0
@@ -152,15 +153,15 @@ def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 AROUND_CUT = 100
-"""Characters on either side of a cut that tell whether it changes a token."""
+"""Characters on either side of a cut that are enough to see whether it changes a token."""
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the tokens that no text has, as a pretrained model knows them."""
+    """Ids of a pretrained model's special tokens, which never stand for text."""
 
     eos: int
-    """Put behind every document."""
+    """Added after every document."""
     start: int
     """The first input of a split."""
     prefix: int | None
@@ -168,7 +169,7 @@ class SpecialTokens:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Raises: ArtifactError if the file holds something else."""
+        """Read the file of `write`. Raises: ArtifactError if it holds something else."""
         with content_of(path):
             return cls(**json.loads(path.read_text("utf-8")))
 
@@ -177,11 +178,11 @@ class SpecialTokens:
 
 
 class PretrainedTokenizer(LibraryTokenizer):
-    """Encodes whole documents, since a token may reach across lines; adds nothing to the vocabulary."""
+    """Encodes whole documents, because a token may span lines. Adds nothing to the vocabulary."""
 
     kind = "pretrained"
     FILE = "special-tokens.json"
-    """Beside `tokenizer.json`: its special tokens."""
+    """File of the special tokens, next to `tokenizer.json`."""
 
     def __init__(self, tokenizer: "Tokenizer", special: SpecialTokens) -> None:
         super().__init__(tokenizer, special.eos)
@@ -192,10 +193,10 @@ class PretrainedTokenizer(LibraryTokenizer):
         return self._joined(texts)
 
     def may_cut(self, before: str, after: str) -> bool:
-        """For byte-level tokenizers, between a newline that no white space is before, and a letter.
+        """A byte-level tokenizer may cut between a newline without white space before it, and a letter.
 
-        Others read the beginning of a text as nothing within it: a Metaspace puts a mark there. Whether the text is
-        cut there into the parts that are encoded by themselves is tried on the characters around.
+        Other tokenizers treat the beginning of a text differently: a Metaspace puts a mark there. Whether the
+        pre-tokenizer splits the text at the cut is tested on the characters around it.
         """
         newline = before.endswith("\n") and not before[-2:-1].isspace() and len(before) > 1
         if not (self._byte_level and newline and after[:1].isalpha()):
@@ -218,13 +219,13 @@ class PretrainedTokenizer(LibraryTokenizer):
         self.special.write(path.with_name(self.FILE))
 
     def _parts(self, text: str) -> list[str]:
-        """Pieces of a text that are encoded by themselves."""
+        """The parts of a text that are encoded separately."""
         if self._tokenizer.normalizer is not None:
             text = self._tokenizer.normalizer.normalize_str(text)
         return [part for part, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
     def _joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of texts read as one, int64 [T], and how many tokens begin in each, int64 [P]."""
+        """Ids of the joined texts, int64 [T], and number of tokens that begin in each text, int64 [P]."""
         if not texts:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         with library_errors("The tokenizer cannot read the text"):
@@ -235,7 +236,7 @@ class PretrainedTokenizer(LibraryTokenizer):
 
 
 def _starts(encoding: "Encoding") -> Iterator[int]:
-    """The character at which each token begins, never before that of the one before it."""
+    """Character at which each token begins; these never decrease."""
     latest = 0
     for start, _ in encoding.offsets:
         latest = max(latest, start)
@@ -252,19 +253,19 @@ def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
 def open_tokenizer(path: Path | str) -> TextTokenizer:
     """The tokenizer in a file of Hugging Face's format.
 
-    Raises: DataError if the file holds none, or one that cannot work.
+    Raises: DataError if the file holds no tokenizer, or one that cannot work.
     """
     given, special = load_tokenizer(Path(path)), Path(path).with_name(PretrainedTokenizer.FILE)
     if special.is_file():
         return PretrainedTokenizer(given, SpecialTokens.read(special))
     content = given.to_str()
-    # What was made here is known by its whole file: the same content gives the same ids.
+    # A tokenizer made here is recognized by its whole file: the same content gives the same ids.
     matching = (own for own in _own_kinds(given) if own.huggingface().to_str() == content)
     return next(matching, None) or HuggingFaceTokenizer(given)
 
 
 def load_tokenizer(path: Path) -> "Tokenizer":
-    """The library's tokenizer of a file, whose ids and unknown token are as they must be.
+    """The library's tokenizer from a file, with its ids and unknown token checked.
 
     Raises: see `open_tokenizer`.
     """
@@ -281,7 +282,7 @@ def load_tokenizer(path: Path) -> "Tokenizer":
 
 
 def _check_ids(path: Path, vocabulary: Mapping[str, int]) -> None:
-    # Before anything else is asked of the library, which counts from 0 to the largest id when it writes a vocabulary.
+    # Checked first: the library counts from 0 to the largest id when it writes a vocabulary.
     if not vocabulary:
         raise DataError(f"{path} is no usable tokenizer: its vocabulary is empty.")
     largest = max(vocabulary.values())
@@ -292,7 +293,7 @@ def _check_ids(path: Path, vocabulary: Mapping[str, int]) -> None:
 
 
 def _own_kinds(given: "Tokenizer") -> Iterator[TextTokenizer]:
-    """Tokenizers made here that have the given vocabulary."""
+    """Our own tokenizers of every kind, built with the given vocabulary."""
     from tokenizers import models
 
     vocabulary = given.get_vocab()

@@ -1,4 +1,4 @@
-"""Order segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
+"""Orders segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,21 +14,21 @@ PAIRS = 8192
 
 @dataclass(frozen=True)
 class Chain:
-    """Every segment once."""
+    """An order of all segments, each once."""
 
     order: np.ndarray
     """Segment ids, int64 [S]."""
     rank: np.ndarray
-    """Which match of its predecessor a segment is, 0 for the best, int64 [S - 1]; -1 where none was free."""
+    """Rank of a segment among the matches of its predecessor, 0 for the best, int64 [S - 1]; -1: no match was free."""
 
     @property
     def followed(self) -> np.ndarray:
-        """Places in the order from which a match was followed."""
+        """Places in the order that are followed by a match."""
         return np.flatnonzero(self.rank >= 0)
 
 
 class DocumentsApart:
-    """Keeps segments of one document out of each other's reach in a chain.
+    """Keeps segments of one document apart in a chain.
 
     A segment may follow if it shares no document with the last `reach` segments.
     """
@@ -41,16 +41,17 @@ class DocumentsApart:
 
     @property
     def groups(self) -> np.ndarray:
-        """Segments of the same documents have the same number, int64 [S]; they may follow at the same times."""
+        """Group number of each segment, int64 [S]. Segments of the same documents share a group: they are allowed at
+        the same times."""
         return np.unique(self._spans, axis=0, return_inverse=True)[1].reshape(-1)
 
     def allows(self, segment: int) -> bool:
-        """Whether the segment may follow."""
+        """Whether the segment may come next."""
         first, last = self._spans[segment]
         return not self._near[first : last + 1].any()
 
     def visit(self, segment: int) -> None:
-        """The segment has followed."""
+        """Record that the segment came next."""
         self._last.append(segment)
         self._count(segment, 1)
         if len(self._last) > self._reach:
@@ -62,16 +63,17 @@ class DocumentsApart:
 
 
 def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None) -> Chain:
-    """Algorithm 1: after a segment comes the best of its matches that is still free, else a random free segment.
+    """Algorithm 1: each segment is followed by the best of its matches that is still free, else by a random free
+    segment.
 
     Args:
         matches: ids [S, k] of each segment's matches, the best first; -1 for none.
-        permutation: segment ids in random order [S]; a random free one is the next free of these.
-        apart: which segments may follow; where no free one may, the next free one does. None: any may.
+        permutation: segment ids in random order [S]; a random free segment is the next free one in it.
+        apart: decides which segments may follow; if no free one may, the next free one does. None: any may.
     """
     allows = (lambda segment: True) if apart is None else apart.allows
     free = np.ones(len(matches) + 1, bool)
-    free[-1] = False  # where a match of -1 points
+    free[-1] = False  # index of a match of -1
     order, rank = np.empty(len(matches), np.int64), np.full(len(matches) - 1, -1, np.int64)
     random = _RandomFree(permutation, free, np.zeros(len(matches), np.int64) if apart is None else apart.groups)
     order[0] = permutation[0]
@@ -89,30 +91,30 @@ def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | 
 class _RandomFree:
     """The free segments of a permutation, in its order.
 
-    Of a group that may follow at the same times only the first is looked at. Few groups may not follow at a time, those
-    near the last segments in the text, so a document of many segments is passed over at once.
+    Only the first segment of each group is checked, because a group is allowed as a whole. Few groups are excluded at a
+    time: those near the last segments in the text. So a document of many segments is skipped at once.
     """
 
     def __init__(self, permutation: np.ndarray, free: np.ndarray, groups: np.ndarray) -> None:
-        """`groups`: of each segment, int64 [S]."""
+        """`groups`: group of each segment, int64 [S]."""
         self._permutation, self._free = permutation.tolist(), free
         self._places = _places_by_group(groups[permutation])
         self._first = [(next(places), group) for group, places in enumerate(self._places)]
         heapify(self._first)
 
     def next(self, allows: Callable[[int], bool]) -> int:
-        """The first that may follow, or the first where none may."""
+        """The first segment that may follow; if none may, the first free one."""
         passed = list[tuple[int, int]]()
         while self._skip_taken() and not allows(self._permutation[self._first[0][0]]):
             passed.append(heappop(self._first))
         place, _ = self._first[0] if self._first else passed[0]
-        # Segments that were passed over may follow later.
+        # Skipped segments may follow later.
         for one in passed:
             heappush(self._first, one)
         return self._permutation[place]
 
     def _skip_taken(self) -> bool:
-        """Let the first place be that of a free segment; whether there is one."""
+        """Move the first place to a free segment. Returns: whether there is one."""
         while self._first and not self._free[self._permutation[self._first[0][0]]]:
             _, group = self._first[0]
             place = next(self._places[group], None)
@@ -124,19 +126,19 @@ class _RandomFree:
 
 
 def _places_by_group(groups: np.ndarray) -> list[Iterator[int]]:
-    """The places of each group, in order. The groups have numbers from 0 on, and none is empty."""
+    """The places of each group, in order. Groups are numbered from 0, and none is empty."""
     borders = np.cumsum(np.bincount(groups))[:-1]
     return [iter(places.tolist()) for places in np.split(groups.argsort(kind="stable"), borders)]
 
 
 def overlap(counts: csr_array, order: np.ndarray) -> float:
-    """Mean share of a segment's distinct terms that the next segment of an order also holds.
+    """Mean share of a segment's distinct terms that also occur in the next segment of an order.
 
     Args:
-        counts: how often each segment holds each term [S, V].
+        counts: counts of each term in each segment [S, V].
         order: segment ids, at least two.
 
-    Of the first segment's two terms the second holds one, of whose one term the third holds none:
+    The second segment holds one of the two terms of the first. The third holds none of the second's:
 
     >>> overlap(csr_array([[1, 2, 0], [0, 1, 0], [0, 0, 3]]), np.array([0, 1, 2]))
     0.25
@@ -151,13 +153,13 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
 
 
 def document_spans(doc_offsets: np.ndarray, length: int, segments: int) -> np.ndarray:
-    """The first and the last document that each segment holds a token of, int64 [S, 2].
+    """The first and the last document with a token in each segment, int64 [S, 2].
 
     Args:
         doc_offsets: int64 [D + 1]: document i is the tokens [doc_offsets[i], doc_offsets[i+1]).
         length: tokens a segment; segment i begins at token i · length.
 
-    Documents of three and five tokens, segments of two: the second holds the end of one and the start of the other.
+    Documents of three and five tokens, segments of two: the second spans both documents.
 
     >>> document_spans(np.array([0, 3, 8]), length=2, segments=4).tolist()
     [[0, 0], [0, 1], [1, 1], [1, 1]]
@@ -167,7 +169,7 @@ def document_spans(doc_offsets: np.ndarray, length: int, segments: int) -> np.nd
 
 
 def sharing(spans: np.ndarray) -> np.ndarray:
-    """The segments [start, stop) that hold parts of a document of each one's, itself among them; int64 [S, 2].
+    """Range [start, stop) of segments that share a document with each segment, itself included; int64 [S, 2].
 
     >>> sharing(np.array([[0, 0], [0, 1], [1, 1], [1, 1]])).tolist()
     [[0, 2], [0, 4], [1, 4], [1, 4]]
@@ -177,6 +179,6 @@ def sharing(spans: np.ndarray) -> np.ndarray:
 
 
 def same_document(spans: np.ndarray, order: np.ndarray) -> float:
-    """Share of the steps of an order between segments that hold parts of the same document."""
+    """Share of neighbours in an order that hold parts of the same document."""
     before, after = spans[order[:-1]], spans[order[1:]]
     return float(((before[:, 0] <= after[:, 1]) & (after[:, 0] <= before[:, 1])).mean())

@@ -1,4 +1,4 @@
-"""Texts in a file: one text, a record a line, or a row of a table a text."""
+"""Texts in a file: the whole file, one record per line, or one row of a table per text."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +26,12 @@ from stages.text.files import (
 from stages.text.tables import text_rows
 
 NAMES = ("title", "name", "id")
-"""Fields that tell what a record is, the first that it has."""
+"""Fields that may name a record; the first one present is used."""
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file to be read, with the digest of the bytes that are expected in it, and the longest record in bytes."""
+    """A file to read, the expected digest of its bytes, and the longest record in bytes."""
 
     path: str
     format: Format
@@ -40,18 +40,18 @@ class TextFile:
     column: str = TEXT
     """Column of a table, or field of a record of `.jsonl`, that holds the text."""
     rows_joined: bool = False
-    """Whether the rows of a table are one text, a line or more each; else each is a text of its own."""
+    """Whether the rows of a table form one text, with one or more lines per row; else each row is a text."""
     fields: tuple[str, ...] = NAMES
-    """Fields of a record of `.jsonl` that are kept beside its text."""
+    """Fields of a `.jsonl` record that are kept in addition to its text."""
 
     @classmethod
     def of(cls, path: str, column: str = TEXT) -> Self:
-        """The file as it is now, of the format that its name says."""
+        """The file with its current digest, and the format by its name."""
         return cls(path, format_of(path), file_digest(path), column=column)
 
 
 class Record(NamedTuple):
-    """A text, in blocks of a bounded size, and what it is called."""
+    """A text in blocks of bounded size, and its name."""
 
     name: str
     blocks: Iterator[str]
@@ -60,16 +60,16 @@ class Record(NamedTuple):
 
 
 def records(file: TextFile) -> Iterator[Record]:
-    """The texts in a file, lines ended by "\\n"; a record must be used up before the next is asked for.
+    """The texts in a file, with lines ended by "\\n". Consume a record before you ask for the next.
 
-    Raises: DataError naming the file and the place in it for whatever is wrong with it.
+    Raises: DataError naming the file and the place of any fault.
     """
     for record in _records(file):
         yield record._replace(blocks=_with_line_feeds(record.blocks))
 
 
 def _with_line_feeds(blocks: Iterator[str]) -> Iterator[str]:
-    r"""The same text with "\n" for every "\r\n", also where a block ends between the two.
+    r"""The same text with "\n" for every "\r\n", even if a block ends between the two.
 
     >>> "".join(_with_line_feeds(iter(["a\r", "\nb\r\n", "c\r"])))
     'a\nb\nc\r'
@@ -84,7 +84,7 @@ def _with_line_feeds(blocks: Iterator[str]) -> Iterator[str]:
 
 
 def _records(file: TextFile) -> Iterator[Record]:
-    """The same as they are written."""
+    """The texts with their original line ends."""
     name = PurePath(file.path).name
     if file.format == "txt":
         yield Record(name, text_blocks(file.path, file.digest))
@@ -105,7 +105,7 @@ def _topics(file: TextFile) -> Iterator[Record]:
 
 
 def _joined_rows(file: TextFile) -> Iterator[str]:
-    """Rows one after the other, each from a new line on."""
+    """Rows one after the other, each on a new line."""
     for row in text_rows(file.path, file.digest, file.column):
         _require_size(file, f"row {row.number}", len(row.text.encode()))
         yield from _blocks(row.text)
@@ -120,7 +120,7 @@ def _row_records(file: TextFile, file_name: str) -> Iterator[Record]:
 
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
-    # While a text is used, neither its line nor its record is held.
+    # Neither the line nor the record stays in memory while its text is used.
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line, file.column)
@@ -133,9 +133,9 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
 
 
 def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
-    """Numbers from 1, and whole lines without their ends.
+    """Line numbers from 1, and whole lines without their ends.
 
-    Raises: DataError for a line that is larger than the file's records may be, before all of it is read.
+    Raises: DataError for a line larger than the file's limit for records, before all of it is read.
     """
     parts: list[str] = []
     held, number = 0, 1
@@ -151,7 +151,7 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
 
 
 def _require_size(file: TextFile, place: str, held: int) -> None:
-    """Raises: DataError for a record of this many bytes, or more."""
+    """Raises: DataError if the `held` bytes of a record exceed the file's limit."""
     if held > file.largest_record:
         raise DataError(
             f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "
@@ -160,14 +160,14 @@ def _require_size(file: TextFile, place: str, held: int) -> None:
 
 
 def _taken(parts: list[str]) -> str:
-    """The text of some parts, which are then held no longer."""
+    """Join parts into a text, and clear the list to free them."""
     text = "".join(parts)
     parts.clear()
     return text
 
 
 def json_line(where: str, line: str, wanted: str) -> dict[str, Any]:
-    """The JSON object of a line. Raises: DataError, saying what is wanted of it, if it is none."""
+    """The JSON object of a line. Raises: DataError naming the `wanted` content if it is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -178,7 +178,7 @@ def json_line(where: str, line: str, wanted: str) -> dict[str, Any]:
 
 
 def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
-    """A JSON object that has a text in a field."""
+    """A JSON object with a text in `field`."""
     wanted = f'with a field "{field}" that is a string'
     record = json_line(where, line, wanted)
     if not isinstance(record.get(field), str):
@@ -188,7 +188,7 @@ def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
 
 
 def require_unicode(where: str, text: str) -> None:
-    """Raises: DataError for half of a surrogate pair, which JSON can hold and no file of text."""
+    """Raises: DataError for half of a surrogate pair, which JSON can contain but UTF-8 cannot."""
     done = 0
     for block in _blocks(text):
         try:
@@ -209,7 +209,7 @@ def _name(record: dict[str, Any]) -> str | None:
 
 
 def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterator[MarkedPiece]:
-    """Read like `read_corpus`, but only the beginning of each file: about `most` bytes of all together."""
+    """Read like `read_corpus`, but only the beginning of each file, about `most` bytes in total."""
     for file in files:
         read = 0
         for piece in read_corpus([file], documents):
@@ -220,12 +220,12 @@ def beginnings(files: Sequence[TextFile], documents: str, most: float) -> Iterat
 
 
 def read_corpus(files: Iterable[TextFile], documents: str) -> Iterator[MarkedPiece]:
-    """Stream the text of files, documents and paragraphs marked; each file's or record's first piece has its name.
+    """Stream the text of files with documents and paragraphs marked. The first piece of a file or record has its name.
 
     Args:
-        files: in order; each begins a document, as each record of a `.jsonl` file does.
-        documents: where else documents begin, a key of `documents.BOUNDARIES`.
-    Raises: DataError naming the first file that is empty or that something is wrong with.
+        files: in order; each file, and each record of a `.jsonl` file, begins a document.
+        documents: rule for further starts of documents, a key of `documents.BOUNDARIES`.
+    Raises: DataError naming the first file that is empty or faulty.
     """
     for file in files:
         empty = True

@@ -1,4 +1,4 @@
-"""A part of a text that is many records: from all over it, with what they are called."""
+"""A sample of a text of many records, spread over all of it, with the records' names."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,17 +10,17 @@ from stages.text.records import TextFile, records
 from stages.text.survey import text_bytes
 
 LEAST_FILLED = 0.5
-"""Minimum share of the part that whole records must fill: below it they are too large to be taken whole."""
+"""Minimum share of the part that whole records must fill; otherwise they are too large to be taken whole."""
 FEWEST_TESTED = 10
-"""Minimum number of records in a test split; where there are less than twice as many, the ends of ten."""
+"""Minimum number of records in a test split; if there are fewer than twice this number, the ends of ten are tested."""
 DOCUMENTS_TESTED = 12
-"""Maximum number of records in a test split, where records are cut for it."""
+"""Maximum number of records in a test split if records are cut."""
 FILLED = 0.95
-"""Share of the part from which no more small records are looked for."""
+"""Filled share of the part above which the search for small records ends."""
 
 
 class RecordRange(NamedTuple):
-    """Bytes [start, stop) of a record, by its number, that are read."""
+    """Bytes [start, stop) to read of a record, given by its number."""
 
     record: int
     start: int
@@ -28,16 +28,16 @@ class RecordRange(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The part of some records that is read."""
+    """The part of the records that is read."""
 
     taken: int
     """Number of records that are read, in part or whole."""
     of: int
     """Number of all records."""
     length: int | None = None
-    """Bytes after which records are cut; None: they are whole."""
+    """Bytes after which records are cut; None: they are read whole."""
     ends: bool = False
-    """Whether the ends of records are tested, whose beginnings are learned."""
+    """Whether the test split is the ends of records whose beginnings are learned."""
 
     @classmethod
     def of_ranges(cls, ranges: Sequence[RecordRange], sizes: Sequence[int]) -> "Part":
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 def record_sizes(files: Iterable[TextFile]) -> list[int]:
-    """Bytes of UTF-8 of each record, one after the other. Raises: DataError for whatever is wrong with them."""
+    """Bytes of UTF-8 of each record, in order. Raises: DataError for any fault in the files."""
     return [size for file in files for size in _sizes(file)]
 
 
@@ -61,15 +61,15 @@ def _sizes(file: TextFile) -> Iterator[int]:
 
 
 def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
-    """Bytes of a record beyond which a part of this many bytes leaves it off; None: no record is cut.
+    """Bytes after which each record is cut to fit a part of `most` bytes; None: no record is cut.
 
-    Whole records, if large, would be few, and a test split of them one or two. So as much is read of each record as
-    makes all of them fill the part, but never so little that the test split has more than `DOCUMENTS_TESTED` records.
+    With large whole records, the part would hold few, and the test split one or two. So all records are cut to a length
+    at which they fill the part together. The length keeps the test split to at most `DOCUMENTS_TESTED` records.
 
     Args:
         sizes: bytes of each record.
         most: bytes of the part.
-        tested: bytes of it for the test split.
+        tested: bytes of the part for the test split.
 
     >>> part_length([8_000] * 100, most=200_000, tested=20_000)
     2000
@@ -83,7 +83,7 @@ def part_length(sizes: Sequence[int], most: int, tested: int) -> int | None:
 
 
 def _even_length(sizes: Sequence[int], most: int) -> int:
-    """The largest length at which all records together fill no more than a part."""
+    """The largest length at which all cut records together take at most `most` bytes."""
     low, high = 0, max(sizes, default=0)
     while low < high:
         middle = (low + high + 1) // 2
@@ -92,9 +92,9 @@ def _even_length(sizes: Sequence[int], most: int) -> int:
 
 
 def spread_records(sizes: Sequence[int], most: int) -> list[int]:
-    """Numbers of records of this many bytes in all, as evenly apart as may be; empty where that takes cutting them.
+    """Numbers of records of about `most` bytes in total, spread evenly; empty if records would have to be cut.
 
-    Their order spreads them, too: those at the end, which are tested, are from all over the text.
+    Their order is spread as well: the last ones, which are tested, come from all over the text.
     """
     chosen: list[int] = []
     left = most
@@ -108,7 +108,7 @@ def spread_records(sizes: Sequence[int], most: int) -> list[int]:
 
 
 def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
-    """Whether too few of many records stand in the last bytes, which are tested.
+    """Whether the last `tested` bytes, the test split, hold too few of many records.
 
     >>> is_tested_by_few([1_000] * 100, tested=10_000), is_tested_by_few([1_000] * 99, tested=9_900)
     (False, True)
@@ -118,12 +118,13 @@ def is_tested_by_few(sizes: Sequence[int], tested: int) -> bool:
 
 
 def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordRange]:
-    """Choose what is read of records, in an order in which the last are tested.
+    """Choose the ranges of records to read, ordered so that the last ones are tested.
 
-    Where these would be few they are cut, and the others are read to fill the part. Of less than twice
-    `FEWEST_TESTED` records the ends of some are tested, and all else is learned: half of the text would be lost.
+    If the tested records would be few, they are cut, and further ones fill the part. With fewer than twice
+    `FEWEST_TESTED` records, the ends of some are tested and all else is learned. Otherwise half of the text would be
+    lost.
 
-    Returns: empty where records are too large to be taken whole, and too few to be cut.
+    Returns: the ranges; empty if records are too large to be taken whole and too few to be cut.
 
     >>> choose_records([8_000] * 30, most=240_000, tested=24_000)[-1]
     RecordRange(record=23, start=0, stop=2400)
@@ -147,11 +148,11 @@ def choose_records(sizes: Sequence[int], most: int, tested: int) -> list[RecordR
 
 
 def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> Iterator[str]:
-    """Parts of records, in that order, as lines of `.jsonl`, with what names them: their fields, else the file's name.
+    """Chosen parts of records, in order, as lines of `.jsonl` with their names: their own fields, else the file's name.
 
     Args:
-        files: what holds them.
-        chosen: each begins and ends behind a whole line, sentence or word.
+        files: the files with the records.
+        chosen: each part begins and ends after a whole line, sentence or word.
     """
     wanted = {number for number, _, _ in chosen}
     texts, named = dict[int, str](), dict[int, Mapping[str, Any]]()
@@ -165,7 +166,7 @@ def record_lines(files: Iterable[TextFile], chosen: Sequence[RecordRange]) -> It
 
 
 def beginning(text: str, length: int) -> str:
-    r"""The first bytes of a text, up to the end of a line, a sentence or a word, whichever leaves half of them or more.
+    r"""The first bytes of a text, cut after a line, sentence or word: the first of these that keeps at least half.
 
     >>> beginning("One line.\nAnother one is long.", 20)
     'One line.\n'
@@ -181,7 +182,7 @@ def beginning(text: str, length: int) -> str:
 
 
 def _spread(count: int) -> list[int]:
-    """All numbers below a count, of which those that come first lie evenly apart: in the order of their bits reversed.
+    """All numbers below `count`, in the order of their reversed bits: the first ones are spread evenly.
 
     >>> _spread(6)
     [0, 4, 2, 1, 5, 3]

@@ -1,4 +1,4 @@
-"""Tokenizers that look up: words between white space, as in WikiText and Penn Treebank; characters; bytes of UTF-8."""
+"""Tokenizers by lookup: words between white space, as in WikiText and Penn Treebank; characters; UTF-8 bytes."""
 
 from array import array
 from collections import Counter, defaultdict
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitText:
-    """Some text as words, split once for all that is done with them."""
+    """Text as words, split once for all later uses."""
 
     words: list[str]
-    """Each once, in order of where they first are."""
+    """Distinct words, in order of first occurrence."""
     places: np.ndarray
-    """Where in `words` each word of the text is, uint32 [T]."""
+    """Index in `words` of each word of the text, uint32 [T]."""
     counts: np.ndarray
-    """How many words each piece of the text has, int64 [P]."""
+    """Number of words in each piece of the text, int64 [P]."""
 
     @classmethod
     def of(cls, texts: Sequence[str], lowercase: bool) -> Self:
         """Split consecutive pieces."""
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
-        # Not a list: its numbers would be converted one by one.
+        # An array, because the numbers of a list would be converted one by one.
         places, ends = array("I"), [0]
         texts = [lower(text) for text in texts] if lowercase else texts
         words_of = splitting(texts)
@@ -44,7 +44,7 @@ class SplitText:
         return cls(list(numbers), np.array(places, np.uint32), np.diff(ends))
 
     def save(self, path: Path) -> None:
-        """Write it to a file."""
+        """Write the words to a file."""
         text = np.frombuffer("\n".join(self.words).encode(), np.uint8)
         save_arrays(path, text, self.places, self.counts)
 
@@ -58,14 +58,14 @@ class SplitText:
 
 
 class _WordCounts:
-    """How often each word is in the texts so far."""
+    """Occurrences of each word in the texts so far."""
 
     def __init__(self) -> None:
         self.numbers: defaultdict[str, int] = defaultdict(count().__next__)
         self.counts = np.zeros(0, np.int64)
 
     def add(self, split: SplitText) -> None:
-        # Counted by number: Python does one step a type of the text, not one a word.
+        # Counted by number: Python does one step per type of the text, not one per word.
         numbers = np.fromiter(map(self.numbers.__getitem__, split.words), np.int64, len(split.words))
         self.counts = np.pad(self.counts, (0, len(self.numbers) - len(self.counts)))
         self.counts[numbers] += np.bincount(split.places, minlength=len(numbers))
@@ -77,7 +77,7 @@ class _WithUnknown(dict[str, int]):
 
 
 class WordTokenizer(TrainableTokenizer):
-    """Looks up words; those that training text did not have, or too rarely, are `<unk>`."""
+    """Looks up words; those missing from training text, or too rare in it, are `<unk>`."""
 
     kind = "word"
     eos_after = "line"
@@ -97,7 +97,7 @@ class WordTokenizer(TrainableTokenizer):
     def learn(
         cls, texts: Iterable[tuple[SplitText, int]], vocab_size: int | None, lowercase: bool, min_count: int
     ) -> Self:
-        """As `train`, of texts that are split already, each with the number of lines that end there."""
+        """Like `train`, for texts already split into words, each with the number of lines that end in it."""
         counted, ends = _WordCounts(), 0
         for split, lines in texts:
             counted.add(split)
@@ -110,7 +110,7 @@ class WordTokenizer(TrainableTokenizer):
         return self.encode_split(SplitText.of(texts, self.lowercase))
 
     def encode_split(self, split: SplitText) -> tuple[np.ndarray, np.ndarray]:
-        """As `encode_texts`, of texts that are split already."""
+        """Like `encode_texts`, for texts already split into words."""
         ids = np.fromiter(map(self.vocabulary.__getitem__, split.words), np.int64, len(split.words))
         return ids[split.places], split.counts
 
@@ -129,7 +129,7 @@ _CODE_POINTS = 0x110000
 
 
 class CharTokenizer(TrainableTokenizer):
-    """Looks up code points; those that training text did not have are `<unk>`."""
+    """Looks up code points; those missing from training text are `<unk>`."""
 
     kind = "char"
     eos_after = "never"
@@ -139,7 +139,7 @@ class CharTokenizer(TrainableTokenizer):
         self.lowercase = lowercase
         self.eos_id, self.unk_id = vocabulary[EOS], vocabulary[UNK]
         self.vocabulary_size = len(vocabulary)
-        # A table of all code points, 4 MB, is looked up by NumPy for a whole text at once.
+        # A table of all code points, 4 MB, lets NumPy look up a whole text at once.
         self._ids = np.full(_CODE_POINTS, self.unk_id, np.int32)
         for text, id in vocabulary.items():
             if len(text) == 1:
@@ -172,7 +172,7 @@ class CharTokenizer(TrainableTokenizer):
 
 
 class ByteTokenizer(TrainableTokenizer):
-    """Knows every text and needs no training."""
+    """Encodes any text and needs no training."""
 
     kind = "byte"
     eos_after = "never"

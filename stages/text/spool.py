@@ -1,7 +1,7 @@
-"""Text on disk between two passes: cut into shards of a fixed size, with documents and paragraphs marked.
+"""Text on disk between two passes, cut into shards of bounded size, with documents and paragraphs marked.
 
-Compressed files cannot be entered in the middle and sources may change; a spool can be read from any shard,
-by several readers, after a crash.
+Compressed files cannot be read from the middle, and sources may change. A spool can be read from any shard, by several
+readers, and after a crash.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from stages.text.documents import (
 
 SHARD_CHARACTERS = 2**20
 SHARD_PIECES = 2**14
-"""A shard ends where it reaches either, so that text of short lines takes no more memory than other text."""
+"""A shard ends at the first of the two limits, so that text of short lines takes no more memory than other text."""
 _PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
 HASHES = "paragraph-hashes.bin"
 NAMES = "document-names.jsonl"
@@ -34,7 +34,7 @@ NAMES = "document-names.jsonl"
 
 @dataclass(frozen=True)
 class Pieces:
-    """Consecutive pieces of text, joining to exactly the text that was read."""
+    """Consecutive pieces of text. Joined, they give exactly the text that was read."""
 
     texts: Sequence[str]
     marks: np.ndarray
@@ -103,7 +103,7 @@ class Spool:
 
 
 MayEnd = Callable[[MarkedPiece, MarkedPiece], bool]
-"""(piece, the one after it) -> whether a shard may end between them."""
+"""(piece, next piece) -> whether a shard may end between them."""
 
 
 def write_spool(
@@ -114,11 +114,11 @@ def write_spool(
     Args:
         pieces: the text; its first piece opens a document.
         first: number of the first shard, counting the shards already in the spool.
-        add: gives the path of a file of the spool, made anew if `first` is 0.
-        may_end: asked once a shard is large enough; it grows until the answer is yes.
+        add: gives the path of a file of the spool; the file is created anew if `first` is 0.
+        may_end: called once a shard is large enough; the shard grows until the answer is yes.
     """
     hashes, names = ParagraphHashes(), NameRuns()
-    # The first split begins both files anew: an interrupted attempt may have left some.
+    # The first split starts both files anew: an interrupted attempt may have left old ones.
     mode = "ab" if first else "wb"
     with add(HASHES).open(mode) as hash_file, add(NAMES).open(mode) as name_file:
         for number, batch in enumerate(batches(pieces, may_end), start=first):
@@ -173,12 +173,12 @@ def _table_name(number: int) -> str:
 def cut_by_shares(
     spool: Spool, shards: Sequence[SpoolShard], shares: Sequence[float], documents: Documents | None = None
 ) -> list[list[TextRange]]:
-    """Cut a spool at the document boundaries nearest to given shares of its characters.
+    """Cut a spool at the document boundaries nearest to the given shares of its characters.
 
     Every part has at least one document; of two boundaries equally near, the earlier is taken.
 
     Args:
-        documents: what a document of the text is, for the message.
+        documents: unit of a document, for the message.
     Returns: the ranges of each part, in order.
     Raises: DataError if there are fewer documents than shares.
     """
@@ -200,7 +200,7 @@ def cut_by_shares(
 
 
 def _shorter_documents(documents: Documents | None) -> str:
-    """Advice on shorter documents, so that there are more of them; empty where they are lines or records."""
+    """Advice to choose shorter documents, so that there are more; empty if they are lines or records."""
     if documents in ("line", "jsonl"):
         return ""
     if documents == "blank-line":
@@ -211,7 +211,7 @@ def _shorter_documents(documents: Documents | None) -> str:
 def _nearest_document(
     spool: Spool, shards: Sequence[SpoolShard], target: float, first: int, last: int
 ) -> tuple[int, int]:
-    """(document, its first piece), counted over all shards, of the document in [first, last] that begins nearest."""
+    """(document, its first piece), counted over all shards: the document in [first, last] that begins nearest."""
     found: list[tuple[float, int, int]] = []
     documents = pieces = characters = 0
     for shard in shards:

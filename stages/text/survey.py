@@ -1,4 +1,4 @@
-"""How much text there is, and into what documents it falls, found in one reading."""
+"""Size of a text, and sizes of its documents for each way to cut it, found in one pass."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ from stages.text.tokenizer import UNK, words
 
 @dataclass
 class Documents:
-    """Documents of a text that is cut one way; sizes are characters."""
+    """Documents of a text under one way to cut it; sizes are in characters."""
 
     setting: str | None
     """Value of `tokenize --documents`; None: files, or the records in them."""
@@ -46,15 +46,16 @@ class Survey:
     cuts: tuple[Documents, ...]
 
     def cut_below(self, characters: float, fewest: int) -> Documents | None:
-        """The coarsest cut into so many documents or more, none of them longer; None: not even lines are."""
+        """The coarsest cut into at least `fewest` documents, none longer than `characters`; None: not even lines
+        are."""
         fit = (cut for cut in self.cuts if cut.largest <= characters and cut.count >= fewest)
         return next(fit, None)
 
 
 def survey(files: Iterable[TextFile]) -> Survey:
-    """Read all text once, in memory of a bounded size.
+    """Read all text once, in bounded memory.
 
-    Raises: DataError naming the file for whatever is wrong with it.
+    Raises: DataError naming a faulty file.
     """
     size = characters = 0
     whole, paragraphs, lines = Documents(None), Documents("blank-line"), Documents("line")
@@ -67,7 +68,7 @@ def survey(files: Iterable[TextFile]) -> Survey:
 
 
 def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]:
-    """(text, whether it begins a record, a paragraph, a line with text); blank lines belong to what is before them."""
+    """(text, whether it begins a record, a paragraph, a line with text); blank lines belong to the text before them."""
     for file in files:
         for record in records(file):
             first, whole_line = True, True
@@ -78,12 +79,12 @@ def _pieces(files: Iterable[TextFile]) -> Iterator[tuple[str, bool, bool, bool]]
 
 
 def count_lines(files: Iterable[TextFile], most: int) -> int:
-    """Lines that hold more than white space, up to so many: no more is read."""
+    """Number of lines with more than white space; reading stops at `most`."""
     return sum(1 for _ in islice((None for *_, new_line in _pieces(files) if new_line), most))
 
 
 def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
-    """Files that the first `most` bytes hold a part of."""
+    """Files that contain part of the first `most` bytes."""
     read = 0
     for file in files:
         if read < most:
@@ -92,7 +93,7 @@ def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
 
 
 def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
-    """The text of files up to this many bytes, cut at the end of a line, with a blank line between records."""
+    """The text of files up to `most` bytes, cut at the end of a line, with a blank line between records."""
     left = most
     for file in files:
         for number, record in enumerate(records(file)):
@@ -107,15 +108,15 @@ def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
 _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+"
 )
-"""Runs of Thai and Lao, Burmese, Khmer, kana, Chinese characters; Korean sets its words apart."""
+"""Runs of Thai and Lao, Burmese, Khmer, kana and Chinese characters; Korean puts spaces between words."""
 UNSPACED_SHARE = 0.3
-"""Share of the characters from which a text counts as written in a script."""
+"""Share of the characters above which a text counts as written in these scripts."""
 LONG_RUN = 3
-"""Characters, on average, from which on runs are no words: where words were set apart beforehand they have two."""
+"""Mean length in characters above which runs are not words; in text split into words beforehand it is two."""
 
 
 def lacks_words(texts: Sequence[str]) -> bool:
-    """Whether white space tells no words apart in texts: they are of such a script, or one long run of characters."""
+    """Whether white space does not separate words: texts in a script without spaces, or one long run of characters."""
     characters = sum(map(len, texts))
     runs = [len(run) for text in texts if not text.isascii() for run in _UNSPACED.findall(text)]
     unspaced = sum(runs) > max(UNSPACED_SHARE * characters, LONG_RUN * len(runs))
@@ -123,15 +124,14 @@ def lacks_words(texts: Sequence[str]) -> bool:
 
 
 SAMPLE_BYTES = 1_000_000
-"""Bytes of the text that are looked at, a second of work. The number of tokens found is within 3% of that of the
-whole text, or of a third of it: measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German
-sentences."""
+"""Bytes of the sample, a second of work. The number of tokens estimated from it is within 3% of that of the whole text,
+or of a third of it. Measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German sentences."""
 
 
 def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
-    """Bytes a token of the text, `<eos>` left aside, by the number of types of a bpe vocabulary made of it.
+    """Function from the types of a bpe vocabulary learnt from the text to its bytes per token, `<eos>` not counted.
 
-    Raises: DataError naming the file for whatever is wrong with the text.
+    Raises: DataError naming a faulty file.
     """
     text = "".join(first_bytes(files, SAMPLE_BYTES))
     lines = [piece.text for piece in pieces([text])]
@@ -147,17 +147,17 @@ def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:
 
 
 BPE_VOCABULARIES = (2**9, 2**15)
-"""The smallest and the largest that is chosen: beyond, the softmax costs more than longer words save."""
+"""Smallest and largest vocabulary chosen: above, the softmax costs more than longer tokens save."""
 
 
 def bpe_vocabulary(text_bytes: float) -> int:
     """The power of two nearest to 2 √bytes, at least 512, at most 32,768.
 
-    A type must be seen often enough to be learnt, and the frequencies of types fall as Zipf's law says: how many occur
-    n times grows with about the root of the text. At 2 √bytes nine of ten types that BPE makes stand in train at least
-    20 times: measured on 50 kB of a novel (512 types, 95 %), a novel of 255 kB (1,024, 90 %) and of 1.2 MB (2,048,
-    93 %), tinyshakespeare (2,048, 86 %), 16 novels of 9.1 MB and WikiText-2 (8,192, 93 %). Twice the types leave
-    20 to 55 % of them as frequent, in place of 90.
+    A type must occur often enough to be learnt, and frequencies of types follow Zipf's law. So the number of types with
+    n occurrences grows with about the square root of the text. At 2 √bytes, nine of ten types of BPE occur in train at
+    least 20 times: measured on 50 kB of a novel (512 types, 95 %), a novel of 255 kB (1,024, 90 %) and of 1.2 MB
+    (2,048, 93 %), tinyshakespeare (2,048, 86 %), 16 novels of 9.1 MB and WikiText-2 (8,192, 93 %). With twice the
+    types, only 20 to 55 % of them are as frequent, instead of 90.
     """
     smallest, largest = BPE_VOCABULARIES
     size: int = 2 ** round(log2(max(1.0, 2 * text_bytes**0.5)))
@@ -165,12 +165,12 @@ def bpe_vocabulary(text_bytes: float) -> int:
 
 
 def text_bytes(files: Iterable[TextFile]) -> int:
-    """Bytes of UTF-8 text in files; those of plain text are not read."""
+    """Bytes of UTF-8 text in files; plain text files are not read, their sizes are enough."""
     return sum(map(_bytes, files))
 
 
 def holds_unknown(files: Iterable[TextFile]) -> bool:
-    """Whether `<unk>` is a word of some text, as in WikiText and Penn Treebank; read until it is found."""
+    """Whether `<unk>` is a word of the text, as in WikiText and Penn Treebank; reading stops at the first one."""
     texts = (piece.text for file in files for record in records(file) for piece in pieces(record.blocks))
     return any(UNK in text and UNK in words(text) for text in texts)
 

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 READ_BYTES = 2**20
 """Bytes of a Parquet column that are read from disk at a time."""
 BATCH_BYTES = 2**22
-"""Bytes of rows that are decoded together, by the mean size that the file names."""
+"""Bytes of rows decoded together, by the mean row size that the file states."""
 MOST_ROWS = 64
-"""Decoded together: few, since a file may hold one large text for many rows."""
+"""Maximum number of rows decoded together. Few, because a file may store one large text for many rows."""
 _ARROW_FILE = b"ARROW1"
-"""How a file of Arrow's file format begins; one of its stream format, which `datasets` writes, does not."""
+"""First bytes of Arrow's file format; its stream format, which `datasets` writes, begins differently."""
 
 
 class Row(NamedTuple):
-    """A row by its number, from 0: its text, and what some other columns hold of it."""
+    """A row: its number, from 0, its text, and its values in some other columns."""
 
     number: int
     text: str
@@ -35,10 +35,10 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
     Args:
         path: a `.parquet` or `.arrow` file.
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
-        column: that holds the text.
-        others: columns of text or integers that are read too, as far as they are there.
-    Raises: DataError naming the file, and the row, for what is truncated or corrupt, has no such column, or no text
-        in it, or is not the file that `digest` was taken of.
+        column: the column that holds the text.
+        others: further columns of text or integers to read, if present.
+    Raises: DataError naming the file, and the row, if it is truncated or corrupt, lacks the column or text in it, or
+        does not match `digest`.
     """
     with _arrow_errors(path, digest), ExitStack() as opened:
         schema, batches = _open(path, column, others, opened)
@@ -46,13 +46,13 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
         for number, row in enumerate(row for batch in batches for row in _rows(batch)):
             text = _text(path, number, column, row.pop(column))
             yield Row(number, text, {name: value.as_py() for name, value in row.items()})
-    # Arrow reads columns here and there, so the bytes cannot be hashed as they go by.
+    # Arrow does not read a file in order, so its bytes cannot be hashed while they are read.
     if file_digest(path) != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
 
 def require_column(path: str, column: str) -> None:
-    """Raises: DataError if a file is no Parquet or Arrow, or has no such column of text; no row is read."""
+    """Raises: DataError if a file is not Parquet or Arrow, or lacks this column of text; no row is read."""
     with _arrow_errors(path, None), ExitStack() as opened:
         _require_text(path, _open(path, column, (), opened)[0], column)
 
@@ -81,13 +81,13 @@ def _open(path: str, column: str, others: Sequence[str], opened: ExitStack) -> t
 
 
 def _validated(batch: "RecordBatch") -> "RecordBatch":
-    """A batch that is read where it lies in the file: a wrong offset in it would lead to memory of others."""
+    """The batch, checked: it is mapped from the file, and a wrong offset would read other memory."""
     batch.validate(full=True)
     return batch
 
 
 def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
-    """Rows of Parquet that are decoded together."""
+    """Number of Parquet rows to decode together."""
     size = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -117,7 +117,7 @@ def _text(path: str, number: int, column: str, value: Any) -> str:
 
 
 def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
-    """The columns that are read: the text's, and those of the others that hold texts or integers."""
+    """The columns to read: that of the text, and the others that hold texts or integers."""
     import pyarrow
 
     named = [name for name in others if name != column and schema.names.count(name) == 1]
@@ -126,7 +126,7 @@ def _wanted(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
 
 
 def _require_text(path: str, schema: "Schema", column: str) -> None:
-    """Raises: DataError unless there is one column of this name, and it holds text."""
+    """Raises: DataError unless exactly one column has this name, and it holds text."""
     texts = ", ".join(field.name for field in schema if _is_text(field.type)) or "none"
     if schema.names.count(column) != 1:
         raise DataError(f"{path} has no column {column!r}; columns of text there: {texts} (--column NAME).")
@@ -144,7 +144,7 @@ def _is_text(type: Any) -> bool:
 
 @contextmanager
 def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
-    """Raises: DataError for what Arrow cannot read; a file that became another is told as such."""
+    """Raises: DataError for a file that Arrow cannot read; the message says if the file has changed."""
     from pyarrow import ArrowException
 
     try:
@@ -154,5 +154,5 @@ def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
             raise DataError(f"{path} changed while it was being read; run the same command again.") from error
         kind = "Parquet" if path.endswith(PARQUET) else "Arrow"
         reason = first_line(error).rstrip(".")[:200]
-        failed = getattr(error, "errno", None) is not None  # what Arrow itself finds wrong is often an OSError, too
+        failed = getattr(error, "errno", None) is not None  # Arrow's own errors are often OSErrors, too
         raise DataError(f"{path} is no intact {kind} file, or is cut short: {reason}.") from error if failed else None

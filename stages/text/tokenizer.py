@@ -1,4 +1,4 @@
-"""The interface of a tokenizer, and words, letter case and vocabularies as Hugging Face's tokenizers define them.
+"""Interface of a tokenizer, and words, letter case and vocabularies as Hugging Face's tokenizers define them.
 
 Pieces of text become token ids, with `<eos>` where the tokenizer's rule puts it.
 """
@@ -30,12 +30,12 @@ EosRule = Literal["line", "document", "never"]
 
 
 class TextTokenizer(ABC):
-    """Encodes piece by piece, so that ids depend on the text alone."""
+    """Encodes text piece by piece. The ids depend only on the text."""
 
     kind: ClassVar[str]
-    """Its name in commands and metrics."""
+    """Name of the tokenizer in commands and metrics."""
     eos_after: ClassVar[EosRule]
-    """Unit after which `<eos>` is put in the stream; it is in every vocabulary."""
+    """Unit of text after which `<eos>` is added; every vocabulary has `<eos>`."""
     eos_id: int
     unk_id: int | None
     vocabulary_size: int
@@ -43,7 +43,8 @@ class TextTokenizer(ABC):
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all texts end to end, integers [T], and how many each text has, int64 [P]; no `<eos>` is added."""
+        """Ids of all texts end to end, integers [T], and the number of each text's ids, int64 [P]; no `<eos>` is
+        added."""
 
     @abstractmethod
     def huggingface(self) -> "Tokenizer":
@@ -55,21 +56,21 @@ class TextTokenizer(ABC):
         return np.dtype(np.uint16 if self.vocabulary_size < 2**16 else np.uint32)
 
     def may_cut(self, before: str, after: str) -> bool:
-        """Whether ids stay the same where a document is cut between these two consecutive pieces."""
+        """Whether ids stay the same if a document is cut between these two consecutive pieces."""
         return True
 
     def encode(self, pieces: Pieces, rule: EosRule | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Ids of consecutive pieces, [T], and the token at which each piece ends, exclusive, int64 [P].
 
         Args:
-            rule: where `<eos>` is put; None: as is usual for the tokenizer.
+            rule: unit after which `<eos>` is added; None: the tokenizer's own rule.
         """
         return self.closed(*self.encode_texts(pieces.texts), pieces.marks, rule)
 
     def closed(
         self, ids: np.ndarray, counts: np.ndarray, marks: np.ndarray, rule: EosRule | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P], by their marks, uint8 [P].
+        """Add `<eos>` to the ids of pieces, [T], and to their counts, int64 [P], according to their marks, uint8 [P].
 
         Returns: see `encode`.
         """
@@ -78,18 +79,18 @@ class TextTokenizer(ABC):
         closing = np.flatnonzero(marks & wanted)
         counts = counts.copy()
         counts[closing] += 1
-        # Places are counted in the ids before any `<eos>` is put in, as `np.insert` wants them.
+        # `np.insert` expects places in the array before any insertion.
         ids = np.insert(ids.astype(self.dtype), ends[closing], self.eos_id)
         return ids, np.cumsum(counts)
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`; the same tokenizer gives the same bytes."""
-        # The library's own `save` raises a bare Exception where the disk is full.
+        # The library's own `save` raises a bare Exception if the disk is full.
         path.write_bytes(self.huggingface().to_str(pretty=True).encode())
 
 
 class TrainableTokenizer(TextTokenizer):
-    """A tokenizer whose vocabulary is made here; those in the registry are of this kind."""
+    """A tokenizer whose vocabulary is learnt here. All tokenizers in the registry are trainable."""
 
     @classmethod
     @abstractmethod
@@ -97,32 +98,32 @@ class TrainableTokenizer(TextTokenizer):
         """Make a tokenizer from training text.
 
         Args:
-            texts: the text; read once.
-            vocab_size: the most types to keep, special ones included; None for no limit.
+            texts: the text; it is read once.
+            vocab_size: maximum number of types, special ones included; None: no limit.
             lowercase: whether text is lower-cased before anything else.
-            min_count: occurrences below which a type is `<unk>`, for tokenizers of words.
+            min_count: fewest occurrences of a type that is not `<unk>`, for word tokenizers.
         """
 
 
 _WORD = re.compile(r"(?:\S|[\x1c-\x1f])+")
-"""Python calls these four separators white space, Unicode does not."""
+"""These four separators are white space for Python, but not for Unicode."""
 
 
 def words(text: str) -> list[str]:
-    """Split text on Unicode white space, as the pre-tokenizer `WhitespaceSplit` does."""
+    """Split text on Unicode white space, like the pre-tokenizer `WhitespaceSplit`."""
     return splitting([text])(text)
 
 
 def splitting(texts: Sequence[str]) -> Callable[[str], list[str]]:
-    """Function that splits each of some texts as `words` does."""
+    """The fastest function that splits each of these texts like `words`."""
     whole = "".join(texts)
-    # `str.split` is far faster, and right where none of the four is there.
+    # `str.split` is far faster, and correct if none of the four occurs.
     separated = "\x1c" in whole or "\x1d" in whole or "\x1e" in whole or "\x1f" in whole
     return _WORD.findall if separated else str.split
 
 
 def lower(text: str) -> str:
-    """Lower-case text character by character, as the normalizer `Lowercase` does."""
+    """Lower-case text character by character, like the normalizer `Lowercase`."""
     return text.lower() if text.isascii() else str(_normalizer().normalize_str(text))
 
 
@@ -134,12 +135,12 @@ def _normalizer() -> "Normalizer":
 
 
 def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) -> dict[str, int]:
-    """A vocabulary whose ids fall with count, ties in order of text.
+    """A vocabulary with ids by falling count, ties in order of text.
 
     Args:
-        counts: occurrences in training text; `<eos>` and `<unk>` are kept whatever theirs are.
-        limit: the most types to keep; what is left out counts as `<unk>`.
-        min_count: what types that are kept occur at least; those with fewer count as `<unk>` too.
+        counts: occurrences in training text; `<eos>` and `<unk>` are kept whatever their counts.
+        limit: maximum number of types; the others count as `<unk>`.
+        min_count: fewest occurrences of a type that is kept; rarer ones count as `<unk>` too.
     """
     special = {EOS: counts[EOS], UNK: counts[UNK]}
     ranked = _ranked({text: count for text, count in counts.items() if text not in special})
@@ -151,23 +152,23 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
 
 def _ranked(counts: dict[str, int]) -> list[str]:
     """Texts by falling count, ties in order of text."""
-    # Two plain sorts take a third of the time of one by pairs; the second keeps the order of equals.
+    # Two plain sorts take a third of the time of one by pairs. The second sort is stable.
     return sorted(sorted(counts), key=counts.__getitem__, reverse=True)
 
 
 MANY_TYPES = 2**16
-"""A vocabulary with more costs more than most models of its text."""
+"""Types above which a vocabulary costs more than most models of its text."""
 TRAINED_BYTES = 16
-"""A weight in training: itself, its gradient and two moments, in float32."""
+"""Bytes of a weight in training: the weight, its gradient and two moments, in float32."""
 
 
 def vocabulary_cost(weights: int, scored: int, others: int) -> str:
-    """Weights, memory and share of a step of a vocabulary, as a message says it.
+    """Text for messages: weights, memory and share of a step's arithmetic that a vocabulary takes.
 
     Args:
-        weights: of the vocabulary, input and output.
-        scored: those that score a token.
-        others: weights of the rest of the model; each takes part in one product a token, as those of `scored` do.
+        weights: number of weights of the vocabulary, input and output.
+        scored: number of weights that score a token.
+        others: number of weights of the rest of the model; each takes one product per token, like those of `scored`.
 
     >>> vocabulary_cost(51_200_000, 51_200_000, 25_165_824)
     "51.2 million weights, 819.2 MB with gradients and moments, and 67% of a step's arithmetic"

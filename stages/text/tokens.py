@@ -7,14 +7,14 @@ from typing import Any
 from stages.errors import DataError
 
 READ_AHEAD_IDS = 1 << 20
-"""Ids taken from storage at a time."""
+"""Ids read from storage at a time."""
 SPLITS = ("train", "valid", "test")
-"""Splits that text is tokenized as."""
+"""Splits of tokenized text."""
 
 
 @dataclass(frozen=True)
 class TokenSplit:
-    """The arrays of one split, each read as it is sliced."""
+    """The arrays of one split; slicing reads from storage."""
 
     ids: Any
     """uint16 or uint32 [T]."""
@@ -27,13 +27,13 @@ class TokenSplit:
 
 
 def open_split(tokens: Any, split: str) -> TokenSplit:
-    """One split of a group `tokens.zarr`, which must have it. Raises: ArtifactError if it has not."""
+    """One split of a group `tokens.zarr`. Raises: ArtifactError if the group lacks it."""
     group = tokens[split]
     return TokenSplit(*(group[name] for name in TokenSplit.__dataclass_fields__))
 
 
 def require_segment(tokens: int, length: int) -> None:
-    """Raises: DataError if a training split of this many tokens has not one segment."""
+    """Raises: DataError if a training split of `tokens` tokens is shorter than one segment."""
     if tokens < length:
         raise DataError(
             f"The training split has {tokens} tokens, less than one segment of {length}; "
@@ -42,5 +42,5 @@ def require_segment(tokens: int, length: int) -> None:
 
 
 def start_id(metrics: Mapping[str, Any]) -> int:
-    """The first input of a split, which predicts its first token: `<eos>`, or what a pretrained model begins with."""
+    """The first input of a split, which predicts its first token: `<eos>`, or a pretrained model's start token."""
     return int(metrics.get("start_id", metrics["eos_id"]))

@@ -1,7 +1,7 @@
 """Words, runs of letters between white space, in a stream of token ids.
 
-Tokens are turned back into the text that they stand for, so that one definition of a word serves every
-tokenizer; whether a tokenizer's ids tell its words apart is tried out on a few texts.
+Tokens are turned back into text, so that one definition of a word serves every tokenizer. A few texts are used to test
+whether a tokenizer's ids show where words begin.
 """
 
 import json
@@ -19,27 +19,27 @@ from stages.text.simple_tokenizers import ByteTokenizer
 from stages.text.tokenizer import EOS, TextTokenizer, words
 
 BLOCK_TOKENS = 1 << 17
-"""Tokens turned into text at once, each of which takes a few hundred bytes of memory."""
+"""Tokens turned into text at once; each takes a few hundred bytes of memory."""
 UNKNOWN = b"?"
-"""Stand-in for `<unk>` in counts: a letter or a word."""
+"""Stand-in for `<unk>`: it counts as a letter or a word."""
 PROBES = ("a a", "a.a", "a\na", "don't", "(a) x-y", "\u8a9e\u8a9e")
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
 def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarray:
-    """Where the last word of each document is, with the punctuation that touches it.
+    """The last word of each document, with adjacent punctuation, as a span of tokens.
 
-    `<unk>` counts as a letter (as a word, where tokens are words); `<eos>` and other special tokens as white space.
-    Reads a bounded number of tokens at a time, and the end alone of longer documents.
+    `<unk>` counts as a letter (as a word if tokens are words); `<eos>` and other special tokens as white space.
+    Reads a bounded number of tokens at a time, and only the end of longer documents.
 
     Args:
         ids: token ids [T], a NumPy or Zarr array.
         doc_offsets: int64 [D + 1]: document i is the tokens [doc_offsets[i], doc_offsets[i+1]).
-        tokenizer: what made the ids.
+        tokenizer: the tokenizer of the ids.
     Returns: int64 [D, 2]: first token of the word, and one past its last; a document without a word has an empty
         span at its end.
-    Raises: UsageError if the tokenizer's ids do not tell where words begin and end, or a word begins inside a token.
+    Raises: UsageError if the tokenizer's ids do not show where words begin and end, or a word begins inside a token.
     """
     spelled = word_spelling(tokenizer)
     offsets = np.asarray(doc_offsets[:], np.int64)
@@ -56,9 +56,9 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
 
 
 def word_spelling(tokenizer: TextTokenizer) -> list[bytes]:
-    """The UTF-8 text of each id, with white space wherever the text had some.
+    """The UTF-8 text of each id, with all white space of the original text.
 
-    Raises: UsageError if the ids of a tokenizer do not tell.
+    Raises: UsageError if the ids of a tokenizer do not show it.
     """
     spelled = _spelled(tokenizer)
     for probe in PROBES:
@@ -74,7 +74,7 @@ def word_spelling(tokenizer: TextTokenizer) -> list[bytes]:
 
 
 def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
-    """The text of every id, in order; nothing for ids that no token has."""
+    """The text of every id, in order; empty for unused ids."""
     huggingface = tokenizer.huggingface()
     specification = json.loads(huggingface.to_str())
     spelled_as = speller(specification)
@@ -90,7 +90,7 @@ def _spelled(tokenizer: TextTokenizer) -> list[bytes]:
 
 
 def speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
-    """The bytes that tokens of a `tokenizer.json` stand for, by how it writes them: read from its decoder and model."""
+    """Function from a token of a `tokenizer.json` to its bytes, chosen by the file's decoder and model."""
     steps = {*_steps(specification["pre_tokenizer"]), *_steps(specification["decoder"])}
     model = specification["model"]
     if "ByteLevel" in steps:
@@ -101,7 +101,7 @@ def speller(specification: dict[str, Any]) -> Callable[[str], bytes]:
 
 
 def _steps(step: dict[str, Any] | None) -> Iterator[str]:
-    """Types of a pre-tokenizer or decoder and of all that it consists of."""
+    """Types of a pre-tokenizer or decoder and of all its parts."""
     if step is not None:
         yield step["type"]
         for part in (*step.get("pretokenizers", ()), *step.get("decoders", ())):
@@ -109,7 +109,7 @@ def _steps(step: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _byte_level(token: str) -> bytes:
-    """A token of GPT-2's table, a printable character for each byte."""
+    """Bytes of a token in GPT-2's table, which has a printable character for each byte."""
     table = _bytes_of_symbols()
     known = all(symbol in table for symbol in token)
     return bytes(table[symbol] for symbol in token) if known else token.encode()
@@ -122,7 +122,7 @@ def _bytes_of_symbols() -> dict[str, int]:
 
 
 def _whole_words(continuing: str | None) -> Callable[[str], bytes]:
-    """Tokens that begin a word, but for those with the prefix of WordPiece (`##`)."""
+    """Speller of tokens that begin a word, except those with WordPiece's prefix (`##`)."""
 
     def spell(token: str) -> bytes:
         if continuing and token.startswith(continuing):
@@ -133,14 +133,14 @@ def _whole_words(continuing: str | None) -> Callable[[str], bytes]:
 
 
 def _metaspace(token: str) -> bytes:
-    """A token of SentencePiece: U+2581 is a space, `<0xNN>` a byte."""
+    """Bytes of a SentencePiece token: U+2581 is a space, `<0xNN>` a byte."""
     if byte := _BYTE.fullmatch(token):
         return bytes.fromhex(byte[1])
     return token.replace("\u2581", " ").encode()
 
 
 def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Documents [first, last) of about BLOCK_TOKENS tokens in all, at least one."""
+    """Ranges [first, last) of documents with about BLOCK_TOKENS tokens in total, at least one document each."""
     first, end = 0, len(offsets) - 1
     while first < end:
         fitting = int(np.searchsorted(offsets, offsets[first] + BLOCK_TOKENS, side="right")) - 1
@@ -150,19 +150,19 @@ def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _ending_word(ids: Any, start: int, stop: int, spelled: Sequence[bytes]) -> tuple[int, int]:
-    """The last word of tokens [start, stop), of which no more is read than it takes to find where it begins."""
+    """The last word of tokens [start, stop); reading stops once its beginning is found."""
     read = BLOCK_TOKENS
     while True:
         begin = max(start, stop - read)
         first, end = _last_word(np.asarray(ids[begin:stop]).tolist(), spelled)
         if begin == start or 0 < first < end:
             return begin + first, begin + end
-        # A word that fills all that was read may begin before it.
+        # A word that fills everything read so far may begin earlier.
         read *= 2
 
 
 def _last_word(ids: Sequence[int], spelled: Sequence[bytes]) -> tuple[int, int]:
-    """First token of the last word, and one past its last; both the number of tokens where there is no word.
+    """First token of the last word, and one past its last; both equal the number of tokens if there is no word.
 
     >>> _last_word([0, 1, 2, 1], [b"a ", b" ", b"be"])
     (2, 3)

@@ -1,1 +1,1 @@
-"""Text made into a tokens artifact: what is read, what is chosen from it, and how its arrays are put together."""
+"""Makes a tokens artifact of text: reads and selects the text, encodes it and assembles the arrays."""

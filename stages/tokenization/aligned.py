@@ -1,4 +1,4 @@
-"""Pairs of sentences: the files of each split, what is read of them, and what is warned of."""
+"""Pairs of sentences: the files of each split, their pairs, and warnings about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from stages.tokenization.hub import is_data_set
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 TRANSLATION = "translation"
-"""Field of a record that may hold both sentences, by language."""
+"""Field of a record that may hold both sentences under their languages."""
 
 
 class AlignedFiles(NamedTuple):
-    """Two files whose lines are pairs; or one of `.jsonl`, twice, each time with the field of a language."""
+    """Two files whose lines form pairs; or one `.jsonl` file twice, each time with the field of one language."""
 
     source: TextFile
     target: TextFile
@@ -39,21 +39,21 @@ class Sentence(NamedTuple):
 
 @dataclass
 class Pairs:
-    """Pairs of some files, and how many were left out, once they have been read."""
+    """Pairs of some files, with counts of the pairs left out, valid once all have been read."""
 
     files: Sequence[AlignedFiles]
     scored: bool
-    """Whether text is scored on them: then a pair that lacks one side is an error, and else it is left out."""
+    """Whether the pairs are scored. If so, a pair that lacks one side is an error; otherwise it is left out."""
     kept: int = 0
     dropped: int = 0
-    """Pairs of which one side, or both, are blank."""
+    """Number of pairs left out because one or both sides are blank."""
     alike: int = 0
-    """Pairs whose sides are the same text."""
+    """Number of pairs with the same text on both sides."""
 
     def pieces(self, side: Side) -> Iterator[MarkedPiece]:
-        """One side, each sentence as a document of one paragraph; the sentence has neither newline nor a CR at its end.
+        """One side, each sentence as a document of one paragraph, without a newline or CR at its end.
 
-        Raises: DataError, naming file and line, for files of unequal length and for lines that cannot be read.
+        Raises: DataError, naming file and line, if the files differ in length, or a line cannot be read.
         """
         self.kept = self.dropped = self.alike = 0
         for files in self.files:
@@ -97,18 +97,18 @@ def _read(files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
 
 
 def _sentences(file: TextFile) -> Iterator[Sentence]:
-    r"""The lines of a file; `\n` alone ends one, and one `\r` before it belongs to the end."""
+    r"""The lines of a file; only `\n` ends a line, with an optional `\r` before it."""
     held: Sentence | None = None
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if held is not None:
             yield held
         held = Sentence(number, line.removesuffix("\r"))
-    if held is not None and held.text:  # behind the last newline there is no line
+    if held is not None and held.text:  # no line follows the last newline
         yield held
 
 
 def _records(files: AlignedFiles) -> Iterator[tuple[Sentence, Sentence]]:
-    """The pairs of a `.jsonl` file, whose sentences are fields of a record, or of its field `translation`."""
+    """The pairs of a `.jsonl` file; the sentences are fields of a record, or of its field `translation`."""
     file = files.source
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
         if line and not line.isspace():
@@ -137,18 +137,18 @@ def _marked(sentence: str) -> Iterator[MarkedPiece]:
 
 
 TYPES = 8192
-"""Types of a joint bpe vocabulary of two languages, where nobody says."""
+"""Default number of types of a joint bpe vocabulary of two languages."""
 FEWEST = 2
-"""Occurrences below which a word is `<unk>`, so that this is learnt."""
+"""Fewest occurrences of a word that is not `<unk>`. Rarer words let the model learn `<unk>`."""
 LEARNED = "train"
 ALIKE = 0.5
-"""Share of pairs of the same text on both sides above which one file is probably there twice."""
+"""Share of pairs with the same text on both sides above which one file was probably given twice."""
 
 
 def aligned_inputs(config: TokenizeConfig, references: Mapping[str, Any]) -> list[InputFile]:
-    """The files of every split, source before target; roles say the side, and the field of a .jsonl.
+    """The files of every split, source before target. Roles name the side, and the field of a .jsonl.
 
-    Raises: UsageError for files that are named alone, DataError, naming what was looked for, for what is not there.
+    Raises: UsageError for files given without a split; DataError, naming the expected file, if one is missing.
     """
     splits = given_specs(config, references)
     if not splits.keys() <= set(SPLITS):
@@ -165,7 +165,7 @@ def aligned_inputs(config: TokenizeConfig, references: Mapping[str, Any]) -> lis
 
 
 def _side(spec: str, language: str) -> tuple[str, str]:
-    """The file of a language, and, as the end of a role, the field that holds it."""
+    """The file of a language, and the field that holds it, as the end of a role."""
     if is_data_set(spec):
         raise UsageError(f"{spec}: aligned text is read from files; data sets of the hub are not read as pairs yet.")
     if without_compression(spec).endswith(LINES):
@@ -188,7 +188,7 @@ def _side(spec: str, language: str) -> tuple[str, str]:
 
 
 def aligned_text(inputs: Inputs, config: TokenizeConfig) -> dict[str, Pairs]:
-    """The pairs of every split that is named."""
+    """The pairs of every given split."""
     found: dict[str, list[list[TextFile]]] = {}
     for file in inputs.files:
         split, side, field = (*file.role.split(".", 2), TEXT)[:3]
@@ -204,7 +204,7 @@ def aligned_text(inputs: Inputs, config: TokenizeConfig) -> dict[str, Pairs]:
 
 
 def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:
-    """Warn of pairs that were left out, and of sides that are alike. Raises: DataError where no pair is left."""
+    """Warn of omitted pairs, and of equal sides. Raises: DataError if no pair is left."""
     if not pairs.kept:
         raise DataError(f"The files of {split} hold no pair with text on both sides.")
     if pairs.dropped:
@@ -216,7 +216,7 @@ def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:
 
 
 def vocabulary_settings(config: TokenizeConfig) -> dict[str, int]:
-    """Settings of a joint vocabulary that are left open."""
+    """Defaults for settings of a joint vocabulary that the user left open."""
     if config.tokenizer == "bpe" and config.vocab_size is None:
         return {"vocab_size": TYPES}
     if config.tokenizer == "word" and config.min_count is None:

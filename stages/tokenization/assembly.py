@@ -1,4 +1,4 @@
-"""Puts together the shards of a split: its figures, its arrays in whole rows, its documents' names."""
+"""Assembles the shards of a split: figures, arrays in whole rows, and names of documents."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,11 @@ from stages.tokenization.spooling import SCANNED, TextShard
 from stages.tokenization.tasks import answer_arrays, read_tasks, texts_of, warn_of_unknown_questions
 
 ROW_BYTES = 2**21
-"""Bytes of one array in one Zarr shard: few, so that a corpus of any size takes the memory that a small one takes."""
+"""Bytes of an array in one Zarr shard. Few, so that a large corpus takes no more memory than a small one."""
 
 
 def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) -> dict[str, dict[str, Any]]:
-    """Write the arrays and the names of every split; returns its figures.
+    """Write the arrays and names of every split; returns the figures of each.
 
     Raises: DataError for a split without a token.
     """
@@ -40,7 +40,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
             records = [_record(job, shard) for shard in own]
             figures = splits[split] = _split_metrics(split, records)
             source = [shard for shard in shards if shard.split == split and shard.side == "source"]
-            if source:  # its paragraphs and documents stand before those of the target
+            if source:  # its paragraphs and documents come before those of the target
                 pairs = figures["documents"]
                 figures |= _write_source(job, work, source)
                 hashes = _PairHashes.of(work, paragraphs, pairs)
@@ -61,7 +61,7 @@ def assemble(job: Job[TokenizeConfig], work: Work, shards: Sequence[TextShard]) 
 
 
 def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
-    """Notes about a shard: of its ids, and of its words where these were found first."""
+    """Figures of a shard: of its ids, and of its words if these were split first."""
     split = words_key(shard)
     return (job.draft.record(split) if job.draft.done(split) else {}) | job.draft.record(shard.key)
 
@@ -90,13 +90,13 @@ class _PairHashes(NamedTuple):
 
     @classmethod
     def of(cls, work: Work, before: int, pairs: int) -> "_PairHashes":
-        """`before`: paragraphs of the spool before the source side, behind which the target side follows."""
+        """`before`: paragraphs of the spool before the source side; the target side follows the source side."""
         source, target = (work.spool.hashes(first, first + pairs) for first in (before, before + pairs))
-        # No plain sum, of which a pair and its reverse would have the same.
+        # Not a plain sum, which would be the same for a pair and its reverse.
         return cls(source, source * np.uint64(0x9E3779B97F4A7C15) + target)
 
     def seen_in(self, train: "_PairHashes | None") -> dict[str, float]:
-        """Share of sources, and of whole pairs, that stand in train; nothing where that is this, or not there."""
+        """Share of sources, and of whole pairs, that occur in train; empty for train itself, or without train."""
         if train is None or train is self:
             return {}
         both = zip(("sources_in_train", "pairs_in_train"), self, train, strict=True)
@@ -113,7 +113,7 @@ def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, 
 
 
 def _types(folder: Path, shards: Sequence[TextShard], vocabulary: int) -> np.ndarray:
-    """Whether each type of the vocabulary occurs in some shards, bool [V]."""
+    """Whether each type of the vocabulary occurs in these shards, bool [V]."""
     seen = np.zeros(vocabulary, bool)
     for shard in shards:
         seen[np.load(folder / scratch_file(shard, "ids"))] = True
@@ -129,7 +129,7 @@ def _write_arrays(
 ) -> None:
     """Write the arrays of one split in whole rows.
 
-    `paragraphs_before` is how many paragraphs the spool has before this split.
+    `paragraphs_before`: number of paragraphs in the spool before this split.
     """
     tokens = [0, *accumulate(record["tokens"] for record in records)]
     ids = _gathered(job, shards, records, "ids", "tokens", [0] * len(shards))
@@ -159,25 +159,25 @@ def _gathered(
     shifts: Sequence[int],
     end: int | None = None,
 ) -> "Concatenation":
-    """Join the values that shards left under a name, each shifted by so much, and `end` behind them."""
+    """Join the values that shards saved under `name`, each shard's plus its shift, with `end` after them."""
     files = [job.folder / scratch_file(shard, name) for shard in shards]
     parts = [saved(f, r[count], s) for f, r, s in zip(files, records, shifts, strict=False)]
     return Concatenation(parts if end is None else [*parts, Part(1, lambda: np.array([end]))])
 
 
 def array_layout(name: str, rows: int, dtype: np.dtype) -> ArrayLayout:
-    """Layout of an array of tokens: whole rows, few at a time."""
+    """Layout of an array of tokens, in shards of ROW_BYTES."""
     return ArrayLayout(f"tokens.zarr/{name}", (rows,), dtype, ROW_BYTES // dtype.itemsize)
 
 
 def write_array(
     job: Job[TokenizeConfig], name: str, rows: int, dtype: np.dtype, read: Callable[[int, int], np.ndarray]
 ) -> None:
-    """Write one array of tokens in whole rows; `read`: rows [start, stop) of it."""
+    """Write one array of tokens in whole rows; `read(start, stop)` gives rows [start, stop)."""
     layout = array_layout(name, rows, dtype)
     job.draft.create(layout)
     for shard in range(layout.shards):
-        # A commit a shard: arrays of any size are put together in the memory of one.
+        # One commit per shard: arrays of any size take the memory of one shard.
         key = f"{name.replace('/', '-')}-{shard:05d}"
         if not job.draft.done(key):
             inside = layout.rows(shard)
@@ -186,9 +186,9 @@ def write_array(
 
 
 def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Write the label, or question and answer, and the task of every document; returns what the metrics say of them.
+    """Write the label, or question and answer, and the task of every document; returns their metrics.
 
-    `splits`: figures of the splits, which get the documents of each task.
+    `splits`: figures of the splits; the numbers of documents of each task are added to them.
     """
     found, asks = read_tasks(job.inputs, job.config), job.config.records in ("spans", "answers")
     for split, (labels, tasks) in found.splits.items():
@@ -212,12 +212,12 @@ def write_tasks(job: Job[TokenizeConfig], work: Work, splits: Mapping[str, dict[
 
 
 def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
-    """Rows [start, stop) of values in memory."""
+    """Function that reads rows [start, stop) of values in memory."""
     return lambda start, stop: values[start:stop]
 
 
 def _write_names(job: Job[TokenizeConfig], work: Work, split: str, documents: range) -> None:
-    """Keep the names of a split's documents, given by their numbers in the spool."""
+    """Write the names of a split's documents; `documents`: their numbers in the spool."""
     with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
         file.writelines(run.dumps() for run in work.spool.names(documents.start, documents.stop))
 
@@ -230,7 +230,7 @@ class Part(NamedTuple):
 
 
 def saved(path: Path, rows: int, shift: int = 0) -> Part:
-    """The rows of a `.npy` file, plus a constant."""
+    """The rows of a `.npy` file, with `shift` added to the values."""
 
     def load() -> np.ndarray:
         values: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False) if rows else np.zeros(0, np.int64)
@@ -240,7 +240,7 @@ def saved(path: Path, rows: int, shift: int = 0) -> Part:
 
 
 class Concatenation:
-    """Parts end to end; only those that a slice touches are loaded."""
+    """Parts end to end. A read loads only the parts that it touches."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts

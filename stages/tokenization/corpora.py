@@ -1,4 +1,4 @@
-"""Which text files make which split: those that a user names, those of a folder that can be read, and data sets."""
+"""Assignment of text files to splits: files named by a user, readable files of a folder, and data sets."""
 
 import codecs
 import glob
@@ -29,16 +29,16 @@ from stages.text.tokens import SPLITS
 from stages.tokenization.hub import DataSet, is_data_set, parse_data_set
 
 CHECKED = 2**26
-"""Bytes of a file in a folder up to which it is read to the end before it counts as text."""
+"""Largest file of a folder, in bytes, that is read to the end to check that it is text."""
 NAMED = 5
-"""Maximum number of such files that a message names."""
+"""Maximum number of unreadable files that a message names."""
 CONVERT = "iconv -f LATIN1 -t UTF-8 converts text of Western Europe"
-"""The cure of text in another encoding."""
+"""Advice for text in another encoding."""
 SNIFFED = 4096
-"""Bytes at the beginning of a file that tell whether it is text."""
+"""Bytes at the beginning of a file that show whether it is text."""
 
 LeftOut = Callable[[str], None]
-"""Hears, in a sentence, of files of a folder that are not read."""
+"""Receives a sentence about files of a folder that are not read."""
 
 
 def find_files(
@@ -47,15 +47,15 @@ def find_files(
     left_out: LeftOut = lambda sentence: None,
     column: str = TEXT,
 ) -> list[str]:
-    """Expand what a user names into files: directories are searched through, patterns of a shell (`t/*.txt`) matched.
+    """Expand a user's names into files: directories are searched recursively, shell patterns (`t/*.txt`) matched.
 
-    Both give files in order of path. A file whose own name looks like a pattern is that file.
+    Both give files in order of path. A name with pattern characters stands for itself if such a file exists.
 
     Args:
-        store: a folder of artifacts; where it lies in a directory, or is it, its files are no text of the user's.
-        left_out: hears of files of a directory that cannot be read; of a file that is named, its reader tells.
-        column: of a table, or field of a record, that holds the text.
-    Raises: DataError for what is missing, is no regular file, or is a directory without usable files.
+        store: a folder of artifacts; its files are skipped if a directory contains it or is it.
+        left_out: receives a sentence about unreadable files of a directory; a named file fails when it is read.
+        column: column of a table, or field of a record, that holds the text.
+    Raises: DataError for a missing file, one that is not regular, or a directory without usable files.
     """
     return [path for spec in specs for path in _expand(spec, store, left_out, column)]
 
@@ -74,8 +74,8 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
         raise DataError(f"{spec} cannot be read: {error.strerror}.") from error
     if exists:
         raise DataError(f"{spec} is no regular file; files are read twice, so give a file on disk.")
-    if glob.has_magic(spec) and "\0" not in spec:  # in quotes, so that no shell has expanded it
-        # Without links to nothing: one whose own name is a pattern would match itself, again and again.
+    if glob.has_magic(spec) and "\0" not in spec:  # it was given in quotes, so no shell has expanded it
+        # Skip broken links: one whose own name is a pattern would match itself forever.
         matched = sorted(filter(os.path.exists, glob.glob(spec)), key=lambda one: Path(one).parts)
         if not matched:
             raise DataError(f"{spec} matches no file.")
@@ -88,7 +88,7 @@ def _usable_below(folder: Path, store: Path | None) -> list[str]:
     named = [p for p in folder.rglob("*") if p.is_file() and (made is None or made not in p.resolve().parents)]
     inside = [p.relative_to(folder) for p in named]
     usable = [p for p in inside if is_usable(p)]
-    if any(format_of(str(p)) != "txt" for p in usable):  # beside records, .md is what describes them
+    if any(format_of(str(p)) != "txt" for p in usable):  # next to records, an .md file describes them
         usable = [p for p in usable if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])]
     if not usable:
         wanted = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
@@ -97,7 +97,7 @@ def _usable_below(folder: Path, store: Path | None) -> list[str]:
 
 
 def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) -> list[str]:
-    """The files of a folder that hold text. Raises: DataError where none does."""
+    """The files of a folder that hold text. Raises: DataError if none does."""
     wrong = {file: problem for file in files if (problem := _problem(file, column)) is not None}
     named = ", ".join(f"{Path(file).relative_to(folder)} ({problem})" for file, problem in list(wrong.items())[:NAMED])
     named += f" and {len(wrong) - NAMED:,} more" * (len(wrong) > NAMED)
@@ -111,7 +111,7 @@ def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) ->
 
 
 def _problem(file: str, column: str) -> str | None:
-    """The reason why a file cannot be read; None: there is none, or the file is so large that its reader tells."""
+    """The reason why a file cannot be read; None: there is none, or the file is too large to check now."""
     try:
         if (held := Path(file).stat().st_size) == 0:
             return "empty"
@@ -126,7 +126,7 @@ def _problem(file: str, column: str) -> str | None:
 
 
 def _others(folder: Path, inside: list[Path]) -> str:
-    """Name the most frequent ending of other text files of a folder; empty without any."""
+    """Part of a message with the most frequent ending of other text files of a folder; empty if there are none."""
     endings = Counter(path.suffix for path in inside if path.suffix and not is_hidden(path))
     for ending, count in endings.most_common():
         first = min(path for path in inside if path.suffix == ending and not is_hidden(path))
@@ -152,20 +152,20 @@ def _begins_as_text(path: Path) -> bool:
 
 
 Find = Callable[[list[str]], list[str]]
-"""Expands what a user names into files."""
+"""Expands a user's names into files."""
 ONE_CORPUS = "source"
-"""Role of files that are not given by split."""
+"""Role of files given without a split."""
 
 
 class NamedFile(NamedTuple):
-    """A file on this machine, and the column that its data set was named with, if one was."""
+    """A file on this machine, and the column given with its data set, if any."""
 
     path: str
     column: str | None
 
 
 class _Unfetched(NamedTuple):
-    """A file of a data set, or one that lies on this machine already."""
+    """A file of a data set, or one already on this machine."""
 
     name: str
     data_set: DataSet | None
@@ -177,9 +177,9 @@ class _Unfetched(NamedTuple):
 
 
 def given_specs(config: TokenizeConfig, references: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Files that a user names for `source`, or for the splits.
+    """Files given by the user for `source`, or for the splits.
 
-    Raises: UsageError for nothing, or for what does not go together.
+    Raises: UsageError if no files are given, or if they do not go together.
     """
     splits = [split for split in SPLITS if references.get(split)]
     if references.get(ONE_CORPUS) and splits:
@@ -204,12 +204,12 @@ def named_files(
     store: Path | None = None,
     left_out: LeftOut = lambda sentence: None,
 ) -> dict[str, list[NamedFile]]:
-    """Files by role, `source` or the splits; those of data sets are fetched, as far as they are read.
+    """Files by role, `source` or the splits. Files of data sets are fetched, but only those that are read.
 
     Args:
-        store: folder of artifacts, whose files are no text where it lies in a folder that is named.
-        left_out: hears of files of a folder that are not read.
-    Raises: DataError for what is not there; UsageError for a data set that has splits where one corpus is asked for.
+        store: folder of artifacts; its files are skipped if a given folder contains it.
+        left_out: receives a sentence about files of a folder that are not read.
+    Raises: DataError for a missing file; UsageError for a data set with splits if one corpus is expected.
     """
     if config.tasks:
         return task_files(specs[ONE_CORPUS])
@@ -221,16 +221,16 @@ def named_files(
             split: [file for spec in some for file in _of_split(spec, split, find)] for split, some in specs.items()
         }
     first = next(iter(found))
-    # Before anything is fetched: a data set may have terabytes that are not read.
+    # Chosen before fetching: a data set may have terabytes that are not read.
     if config.files is not None:
         found[first] = _chosen(found[first], config.files)
     return {role: [file.fetched() for file in files] for role, files in found.items()}
 
 
 def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
-    """The files of tasks by split, in the order of their folders, all of which must have `train`.
+    """The files of tasks by split, in the order of their folders. Each folder must have `train`.
 
-    Raises: DataError for what is no such folder, and for two of one name.
+    Raises: DataError for a name that is no folder of a task, and for two of the same name.
     """
     found: dict[str, list[NamedFile]] = {}
     names = [Path(folder).resolve().name for folder in folders]
@@ -254,7 +254,7 @@ def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
 
 
 def _inside(folder: str) -> str:
-    """A sentence about the folders of tasks inside a folder; empty where there are none."""
+    """A sentence about the folders of tasks inside a folder; empty if there are none."""
     tasks = sorted({str(file.parent) for file in Path(folder).glob("*/train.jsonl*")})
     return f" Name those inside, each as an argument: {', '.join(tasks[:8])}." if tasks else ""
 
@@ -279,7 +279,7 @@ def _named_alone(specs: Sequence[str], config: TokenizeConfig, find: Find) -> di
 
 
 def _of_split(spec: str, split: str, find: Find) -> list[_Unfetched]:
-    """Files that a name stands for where it is given for a split."""
+    """Files of a name that is given for a split."""
     splits = _files(spec, find)
     if split not in splits and ONE_CORPUS not in splits:
         raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
@@ -287,7 +287,7 @@ def _of_split(spec: str, split: str, find: Find) -> list[_Unfetched]:
 
 
 def _files(spec: str, find: Find) -> dict[str, list[_Unfetched]]:
-    """Files that a name stands for, by split; `source`: those that are of none."""
+    """Files of a name, by split; `source`: files without a split."""
     if not is_data_set(spec):
         return {ONE_CORPUS: [_Unfetched(path, None) for path in find([spec])]}
     data_set = parse_data_set(spec)

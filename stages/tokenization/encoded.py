@@ -1,4 +1,4 @@
-"""Shards of text in the draft's scratch folder: words of train, a vocabulary of them, and ids, all counted."""
+"""Shards of text in the draft's scratch folder: words of train, the vocabulary, and ids, with their figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from stages.tokenization.spooling import SPOOL, TOKENIZER_MADE, TextShard
 
 @dataclass(frozen=True)
 class WordsShard(Shard):
-    """Some text of train, to be split into words."""
+    """Part of the text of train, to be split into words."""
 
     text: TextShard
 
 
 @dataclass(frozen=True)
 class VocabularyShard(Shard):
-    """All text of train, to be counted."""
+    """All text of train, from which the vocabulary is made."""
 
     texts: tuple[TextShard, ...]
 
@@ -47,7 +47,7 @@ def vocabulary_shards(texts: Sequence[TextShard]) -> "list[WordsShard | Vocabula
 
 
 def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: WordsShard) -> ShardOutput:
-    """Save a text's words; the record holds the figures of the text, which is not read again."""
+    """Save a text's words. The record holds the figures of the text, which is not read again."""
     pieces = spool.pieces(shard.text.text)
     split = SplitText.of(pieces.texts, config.lowercase)
     output = ShardOutput(folder, _text_figures(pieces, len(split.places)))
@@ -56,7 +56,7 @@ def split_words(config: TokenizeConfig, folder: Path, spool: Spool, shard: Words
 
 
 def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: VocabularyShard) -> ShardOutput:
-    """Save the tokenizer, from what `split_words` left."""
+    """Save the tokenizer made from the output of `split_words`."""
     split = (SplitText.read(folder / words_file(text)) for text in shard.texts)
     lines = (int(np.count_nonzero(spool.marks(text.text) & ENDS_LINE)) for text in shard.texts)
     tokenizer = WordTokenizer.learn(
@@ -69,12 +69,12 @@ def make_vocabulary(config: TokenizeConfig, folder: Path, spool: Spool, shard: V
 
 def words_key(text: TextShard) -> str:
     """Key of the shard that splits a text of train."""
-    # Not `words-…`: a draft from before these shards counted figures has records of that name, without them.
+    # Not `words-…`: older drafts have records of that name without figures.
     return f"split-{text.key}"
 
 
 def words_file(text: TextShard) -> str:
-    """Where the words of a shard of train are left."""
+    """File of the words of a shard of train."""
     return f"scratch/words/{text.key}.npy"
 
 
@@ -87,13 +87,13 @@ class Work:
 
     @cached_property
     def tokenizer(self) -> TextTokenizer:
-        """Once there is one."""
+        """The tokenizer; call this only after it was made."""
         return open_tokenizer(self._folder / TOKENIZER_FILE)
 
     def encode(self, shard: TextShard) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
         """Ids of a shard, [T]; where each piece ends in them, int64 [P]; marks, uint8 [P]; figures of its text.
 
-        The words of train are split already, where the vocabulary was made of them; their record has the figures.
+        If the vocabulary was made of the words of train, these are split already, and their record has the figures.
         """
         left, tokenizer = self._folder / words_file(shard), self.tokenizer
         if isinstance(tokenizer, WordTokenizer) and left.exists():
@@ -110,7 +110,7 @@ class Work:
 
 
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
-    """Where `<eos>` is put: behind every sentence of a pair, even where text of one language has none."""
+    """Rule for `<eos>`: after every sentence of a pair, even if the tokenizer adds none to text of one language."""
     return "document" if aligned and tokenizer.eos_after == "never" else tokenizer.eos_after
 
 
@@ -140,7 +140,7 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
         "paragraphs": len(paragraphs),
         "unknown": int(np.count_nonzero(ids == work.tokenizer.unk_id)),
     }
-    if shard.side is not None:  # sentences, whose newlines are not there
+    if shard.side is not None:  # sentences are stored without newlines
         record["line_ends"] = len(documents)
         record["longest"] = int(np.diff(np.append(documents, len(ids))).max())
     output = ShardOutput(folder, record)
@@ -150,7 +150,7 @@ def encode_shard(folder: Path, work: Work, shard: TextShard) -> ShardOutput:
 
 
 def _text_figures(pieces: Pieces, inside: int) -> dict[str, int]:
-    """Figures of a text; `inside`: its words between white space, to which one a line is added.
+    """Figures of a text; `inside`: its words between white space, to which one per line is added.
 
     Characters and bytes are counted with newlines, a CRLF as one.
     """
@@ -164,5 +164,5 @@ def _text_figures(pieces: Pieces, inside: int) -> dict[str, int]:
 
 
 def scratch_file(shard: TextShard, name: str) -> str:
-    """Where a shard leaves its `ids`, `documents` or `paragraphs`."""
+    """File of a shard's `ids`, `documents` or `paragraphs`."""
     return f"scratch/{name}/{shard.key}.npy"

@@ -1,6 +1,6 @@
-"""Data sets of the Hugging Face hub, or folders laid out like one: which of their files make which split.
+"""Data sets of the Hugging Face hub, or folders laid out like one: their files by split.
 
-`datasets` is asked for that alone; the files themselves are read as any other.
+The library `datasets` is used only for this; the files are read like any others.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from stages.pretrained.location import HUB
 from stages.text.files import ARROW, LINES, PARQUET, PROSE, is_usable
 
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "val": "valid", "dev": "valid", "test": "test"}
-"""Splits of data sets, and what they are called here; of two that are called alike, the first is taken."""
+"""Splits of data sets, and their names here; if two have the same name here, the first is taken."""
 CONVERTED = "refs/convert/parquet"
-"""The branch in which the hub itself keeps every data set that it can read, as Parquet."""
+"""The branch with the hub's own Parquet copy of every data set that it can read."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class DataSet:
         return self.name.startswith((".", "/"))
 
     def files(self) -> dict[str, list[str]]:
-        """Files by split, as they are called in the folder or repository, which is asked for the revision's commit.
+        """Files by split, as paths in the folder or repository; the hub is asked for the revision's commit.
 
-        Raises: DataError if there is no such data set, or it is no files that can be read here.
+        Raises: DataError if there is no such data set, or none of its files can be read here.
         """
         found = _files_by_split(self)
         own = {SPLITS[name]: files for name, files in reversed(found.items()) if name in SPLITS}
@@ -58,7 +58,7 @@ class DataSet:
         return known
 
     def _require_inside(self, file: str) -> None:
-        """Raises: DataError for a file that the card, or a link, takes from outside of the folder."""
+        """Raises: DataError for a file that the card, or a link, takes from outside the folder."""
         folder, place = Path(self.name).resolve(), Path(file).resolve()
         cached = [folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else []  # the hub's own layout
         if not any(place.is_relative_to(root) for root in (folder, *cached)):
@@ -67,7 +67,7 @@ class DataSet:
             )
 
     def fetched(self, file: str) -> str:
-        """Where one of its files lies on this machine."""
+        """Path of one of its files on this machine, after fetching."""
         if self.is_folder:
             return file
         from huggingface_hub import hf_hub_download
@@ -78,7 +78,7 @@ class DataSet:
 
     @property
     def by_hand(self) -> str:
-        """Advice where there is no network."""
+        """Advice for use without a network."""
         config = "" if self.config is None else f"/{self.config}"
         return (
             f"download it elsewhere (hf download --repo-type dataset {self.name} --local-dir FOLDER), copy the "
@@ -87,7 +87,7 @@ class DataSet:
 
     @property
     def as_parquet(self) -> str:
-        """Where the same is in a format that is read; empty for a folder."""
+        """Advice to use the Parquet copy of the data set; empty for a folder."""
         if self.is_folder:
             return ""
         config = "" if self.config is None else f"/{self.config}"
@@ -95,7 +95,7 @@ class DataSet:
 
 
 def is_data_set(spec: str) -> bool:
-    """Whether a name is one of a data set rather than of a file."""
+    """Whether a name is that of a data set, not of a file."""
     return spec.startswith(HUB)
 
 
@@ -106,7 +106,7 @@ def parse_data_set(spec: str) -> DataSet:
     DataSet(spec='hf:Salesforce/wikitext/wikitext-2-raw-v1@main:text', name='Salesforce/wikitext', \
 config='wikitext-2-raw-v1', revision='main', column='text')
 
-    Raises: DataError for what names nothing.
+    Raises: DataError if the name is incomplete.
     """
     rest = spec.removeprefix(HUB)
     if rest.startswith((".", "/", "~")):
@@ -122,7 +122,7 @@ config='wikitext-2-raw-v1', revision='main', column='text')
 
 
 def _folder(spec: str, rest: str) -> DataSet:
-    """A folder, or one with a configuration behind it, as the card in the folder names it."""
+    """A folder, or `FOLDER/CONFIG` with a configuration that the folder's card names."""
     column = None
     if not Path(rest).expanduser().exists():
         rest, _, column = rest.partition(":")
@@ -135,7 +135,7 @@ def _folder(spec: str, rest: str) -> DataSet:
 
 
 def _has_config(card: Path, name: str) -> bool:
-    """Whether the card of a data set tells of a configuration."""
+    """Whether the card of a data set names this configuration."""
     try:
         lines = card.read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -160,7 +160,7 @@ def _files_by_split(data_set: DataSet) -> dict[str, list[str]]:
 
 
 def _asked(data_set: DataSet) -> dict[str, Any]:
-    """Configuration and commit; in the converted branch a configuration is a folder."""
+    """Arguments for the configuration and the commit; in the converted branch a configuration is a folder."""
     if data_set.is_folder:
         return {"name": data_set.config}
     from huggingface_hub import HfApi
@@ -172,7 +172,7 @@ def _asked(data_set: DataSet) -> dict[str, Any]:
 
 @contextmanager
 def _unknown(data_set: DataSet) -> Iterator[None]:
-    """Raises: DataError for what `datasets` does not find, or does not do; the hub's own errors pass."""
+    """Raises: DataError for a data set that `datasets` does not find or support; the hub's own errors pass."""
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

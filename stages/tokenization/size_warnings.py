@@ -1,4 +1,4 @@
-"""Warnings about vocabularies and splits: too large, too small, alike, or of another form."""
+"""Warnings about vocabularies and splits that are too large, too small, alike, or of different form."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from stages.text.form import DIFFER_IN_FORM, differences, form_words
 from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 
 FEW_TOKENS = 10_000
-"""A split with fewer is too small to measure, or to learn, more than roughly."""
+"""A split with fewer tokens allows only a rough measurement, or a rough model."""
 UNKNOWN = 0.01
-"""Share of unknown tokens above which a perplexity means something else."""
+"""Share of unknown tokens above which a perplexity is misleading."""
 MORE_TEXT = "give more text, or give this split a larger share (--split)"
 """Advice that makes a split larger."""
 MANY_PARAGRAPHS = 1000
-"""Number of paragraphs of one document that an article or a story does not have."""
+"""Number of paragraphs that a single article or story does not reach."""
 WIDTH, LAYERS = 512, 8
-"""Sizes of the model that the cost of a vocabulary is given for."""
+"""Sizes of the model for which a message states the cost of a vocabulary."""
 
 
 def warn_of_size(types: int, reporter: Reporter) -> None:
@@ -32,7 +32,7 @@ def warn_of_size(types: int, reporter: Reporter) -> None:
 
 
 def warn_of_shared_files(shared: Mapping[tuple[str, ...], Sequence[str]], reporter: Reporter) -> None:
-    """Warn of files that stand in several splits."""
+    """Warn of files that are in several splits."""
     for splits, paths in shared.items():
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         known = "that was learned" if "train" in splits else "on which all was tuned"
@@ -43,7 +43,7 @@ def warn_of_shared_files(shared: Mapping[tuple[str, ...], Sequence[str]], report
 
 
 def hint_at_documents(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter) -> None:
-    """Say how lines or paragraphs become documents, where a split is a single one of many paragraphs."""
+    """Explain how to make documents of lines or paragraphs, if a split is one document of many paragraphs."""
     for split, figures in splits.items():
         if figures["documents"] == 1 and figures["paragraphs"] >= MANY_PARAGRAPHS:
             reporter.info(
@@ -76,7 +76,7 @@ def warn_of_unknown(splits: Mapping[str, Mapping[str, Any]], reporter: Reporter)
 
 
 def report_shares(splits: Mapping[str, dict[str, Any]], reporter: Reporter) -> None:
-    """Add to the figures of splits which share of the text each got; warn of small ones."""
+    """Add the share of the text to the figures of each split; warn of small splits."""
     total = sum(figures["characters"] for figures in splits.values())
     for split, figures in splits.items():
         figures["share"] = figures["characters"] / total

@@ -1,4 +1,4 @@
-"""The text and the tokenizer that a user names, as files and artifacts by role; and settings that they decide."""
+"""The text and tokenizer given by a user, as files and artifacts by role, and settings that depend on them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,9 +20,9 @@ from stages.tokenization.aligned import aligned_inputs, vocabulary_settings
 from stages.tokenization.corpora import ONE_CORPUS, NamedFile, find_files, given_specs, named_files
 
 TOKENIZER = "tokenizer"
-"""Role of a tokenizer that is given."""
+"""Role of a given tokenizer."""
 PRETRAINED = "pretrained-tokenizer"
-"""Role of the files of a pretrained model that say how it reads text."""
+"""Role of the tokenizer files of a pretrained model."""
 TOKENIZER_FILE = "tokenizer.json"
 
 
@@ -56,7 +56,7 @@ def find_inputs(config: TokenizeConfig, references: Mapping[str, Any], store: St
 
 
 def _pretrained_files(tokenizer: str) -> list[InputFile]:
-    """Raises: DataError where there is no tokenizer of a pretrained model."""
+    """The tokenizer files of a pretrained model. Raises: DataError if it has no tokenizer."""
     location = locate(tokenizer, weights=False)
     location.require_tokenizer()
     found = location.files(TOKENIZER_FILES)
@@ -64,18 +64,18 @@ def _pretrained_files(tokenizer: str) -> list[InputFile]:
 
 
 def pretrained_tokenizer(inputs: Inputs) -> Location | None:
-    """Where the tokenizer of a pretrained model lies, if one was given."""
+    """Location of the tokenizer of a pretrained model; None if none was given."""
     paths = [Path(file.path) for file in inputs.files if file.role.split(".")[0] == PRETRAINED]
     return location_of(paths[0]) if paths else None
 
 
 def text_files(inputs: Inputs, config: TokenizeConfig, *roles: str) -> list[TextFile]:
-    """The text files of some roles, in their order, each with what is in it."""
+    """The text files of the given roles, in order, each with its format and column."""
     return [_text_file(file, config) for file in inputs.files if file.role.split(".")[0] in roles]
 
 
 def shared_files(inputs: Inputs) -> dict[tuple[str, ...], list[str]]:
-    """Files of the same content by the splits that they stand in, where these are several."""
+    """Files of the same content in several splits, by the names of these splits."""
     by_content: dict[str, list[InputFile]] = {}
     for file in inputs.files:
         if file.role.split(".")[0] in SPLITS:
@@ -89,7 +89,7 @@ def shared_files(inputs: Inputs) -> dict[tuple[str, ...], list[str]]:
 
 
 def given_tokenizer(inputs: Inputs) -> Path | None:
-    """Where the tokenizer is that was given, if one was."""
+    """Path of the given tokenizer; None if none was given."""
     if TOKENIZER in inputs:
         return inputs[TOKENIZER].file(TOKENIZER_FILE)
     return next((Path(file.path) for file in inputs.files if file.role == TOKENIZER), None)
@@ -109,7 +109,7 @@ def _check_vocabulary_source(config: TokenizeConfig, roles: Sequence[str], token
 
 
 def _check_column(config: TokenizeConfig, files: Sequence[InputFile]) -> None:
-    """Raises: UsageError for a column of files that have none."""
+    """Raises: UsageError if a column is given for files without columns."""
     if config.column is not None and not any(_has_columns(format_of(file.path), config) for file in files):
         raise UsageError("--column is for Parquet, Arrow and .jsonl, none of which is named.")
 
@@ -119,12 +119,12 @@ def _has_columns(format: str, config: TokenizeConfig) -> bool:
 
 
 def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile:
-    """The role tells what is in the file, and which column is its text, since an id covers no file's name.
+    """The file with a role that includes its format and text column, because an id does not cover file names.
 
     Raises: DataError for a table without that column.
     """
     format, column = format_of(file.path), file.column or config.column or TEXT
-    # Now, and not after hours of reading other files.
+    # Checked now, not after hours of reading other files.
     if format in ("parquet", "arrow"):
         require_column(file.path, column)
     own = f".{column}" if column != TEXT and _has_columns(format, config) else ""
@@ -132,7 +132,7 @@ def _input_file(role: str, file: NamedFile, config: TokenizeConfig) -> InputFile
 
 
 def columns_read(inputs: Inputs) -> set[str]:
-    """The columns, other than `text`, that are read of some text file."""
+    """The columns read from the text files, without `text`."""
     return {_column_of(file) for file in inputs.files if file.role.split(".")[0] in (ONE_CORPUS, *SPLITS)} - {TEXT}
 
 
@@ -149,7 +149,7 @@ def _text_file(file: InputFile, config: TokenizeConfig) -> TextFile:
 
 
 def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter) -> dict[str, Any]:
-    """The settings that these inputs decide, by name."""
+    """The automatic settings that depend on these inputs, by name."""
     columns = columns_read(inputs)
     alone = len(columns) == 1 and not config.is_aligned
     changes: dict[str, Any] = {"column": columns.pop() if alone else None}
@@ -172,7 +172,7 @@ def resolve_automatic(config: TokenizeConfig, inputs: Inputs, reporter: Reporter
 
 
 def _chosen_vocabulary(files: list[TextFile], share: float, reporter: Reporter) -> int:
-    """Types of a bpe vocabulary for a share of the text in some files."""
+    """Size of a bpe vocabulary, in types, for a share of the text in the files."""
     size = share * text_bytes(files)
     types = bpe_vocabulary(size)
     reporter.info(f"a bpe vocabulary of {types:,} types, for {bytes_size(size)} of training text")

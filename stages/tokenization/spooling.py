@@ -1,4 +1,4 @@
-"""Prepares the shards once: all text is read into a spool, and the tokenizer made from train's part."""
+"""Prepares the shards once: reads all text into a spool, and makes the tokenizer from the part of train."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,32 +26,31 @@ SCANNED = "read"
 """Key of the unit of work that reads all text."""
 TOKENIZER_MADE = "tokenizer"
 LONG = 2**24
-"""Characters of a shard that a tokenizer lets grow beyond which it is said what that costs."""
+"""Characters of an uncut shard above which a warning states its cost in memory."""
 BYTES_A_CHARACTER = 130
-"""Bytes of memory a character takes while a text is encoded in one go, with offsets, measured on 8 and 32 MB of
-English."""
+"""Bytes of memory per character while a text is encoded at once, with offsets. Measured on 8 and 32 MB of English."""
 
 
 @dataclass(frozen=True)
 class TextShard(Shard):
-    """Some text of one split."""
+    """Part of the text of one split."""
 
     split: str
     text: TextRange
     side: Side | None = None
-    """Side of pairs that it is; None: its text is no pairs."""
+    """Side of the pairs; None: the text is not pairs."""
 
 
 def counts_words(config: TokenizeConfig, inputs: Inputs) -> bool:
-    """Whether a vocabulary of words is made of the text: then text is split into words once, in shards."""
+    """Whether a vocabulary of words is made of the text. If so, text is split into words once, in shards."""
     return config.tokenizer == "word" and not is_given(inputs)
 
 
 def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
-    """The text of every split, in pieces: read, unless that is done already; and a tokenizer, unless it is of words."""
+    """The shards of every split's text. Reads the text and makes a tokenizer, unless done already or made of words."""
     spool, given = Spool(job.folder / SPOOL), is_given(job.inputs)
     if given and not job.draft.done(TOKENIZER_MADE):
-        _make_tokenizer(job, spool, [])  # which says where documents may be cut
+        _make_tokenizer(job, spool, [])  # it decides where documents may be cut
     if not job.draft.done(SCANNED):
         _scan(job, open_tokenizer(job.folder / TOKENIZER_FILE) if given else None)
     shards = list(_text_shards(job, spool))
@@ -66,10 +65,10 @@ def spooled_shards(job: Job[TokenizeConfig]) -> list[TextShard]:
 
 
 def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
-    """Read the text once into the spool, split after split; `tokenizer`: that which is given."""
+    """Read the text once into the spool, split after split; `tokenizer`: the given one, if any."""
 
     def may_end(piece: MarkedPiece, following: MarkedPiece) -> bool:
-        # Shards are encoded apart, so a cut may lie only where no token could reach across it.
+        # Shards are encoded separately, so a cut is allowed only where no token could span it.
         closed = piece.marks & ENDS_DOCUMENT
         return bool(closed) or tokenizer is None or tokenizer.may_cut(piece.text, following.text)
 
@@ -82,7 +81,7 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
         record[role] = [asdict(shard) for shard in shards]
 
     if job.config.tasks:
-        read_tasks(job.inputs, job.config)  # which refuses wrong labels before there is work
+        read_tasks(job.inputs, job.config)  # refuses wrong labels before any work
     job.reporter.info("reading text")
     for sentence in job.inputs.left_out:
         job.reporter.warning(sentence)
@@ -102,7 +101,7 @@ def _scan(job: Job[TokenizeConfig], tokenizer: TextTokenizer | None) -> None:
 
 
 def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
-    """The spool's shards, those that a split cuts through in parts."""
+    """The spool's shards; a shard across the border of two splits is divided."""
     scanned = {role: [SpoolShard(**s) for s in shards] for role, shards in job.draft.record(SCANNED)["shards"].items()}
     if ONE_CORPUS in scanned:
         assert job.config.split is not None
@@ -126,12 +125,12 @@ def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[Text
 
 
 def is_given(inputs: Inputs) -> bool:
-    """Whether the tokenizer is given, and not made of the text."""
+    """Whether the tokenizer is given, instead of made from the text."""
     return given_tokenizer(inputs) is not None or pretrained_tokenizer(inputs) is not None
 
 
 def chosen_tokenizer(config: TokenizeConfig, inputs: Inputs, train: Iterable[Pieces]) -> TextTokenizer:
-    """The tokenizer that is given, or else is made of the text of train."""
+    """The given tokenizer, or else one made from the text of train."""
     given, pretrained = given_tokenizer(inputs), pretrained_tokenizer(inputs)
     if pretrained is not None:
         return read_tokenizer(pretrained, config.eos)

@@ -1,4 +1,4 @@
-"""Folders of tasks: the task of every document, and its label, or its question and answers."""
+"""Folders of tasks: the task of every document, and its label, or question and answers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,18 +23,18 @@ ASKED = ("question", "answer", "answers", "answer_start", "dialogue")
 
 
 class Answered(NamedTuple):
-    """A question of a text, and what is accepted as its answer."""
+    """A question about a text, and its accepted answers."""
 
     question: str
     answers: tuple[str, ...]
-    """All that are accepted; the first is learnt."""
+    """All accepted answers; the first is learnt."""
     start: int | None = None
-    """Character of the text at which the first answer begins; None: it is in words."""
+    """Character of the text at which the first answer begins; None: the answer is free text."""
     dialogue: str | None = None
-    """Name of the dialogue whose next turn this is."""
+    """Name of the dialogue; this is its next turn."""
 
     def dumped(self) -> dict[str, Any]:
-        """Parts that scoring reads, as JSON."""
+        """The fields that scoring reads, as JSON."""
         return {"answers": self.answers} | ({} if self.dialogue is None else {"dialogue": self.dialogue})
 
 
@@ -42,8 +42,8 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
     """Question and answers of a record.
 
     Args:
-        in_text: whether the first answer must stand in the text, where `answer_start` says, or else anywhere.
-    Raises: DataError, beginning with `where`, for a record without an answer, or with one that is not there.
+        in_text: whether the first answer must occur in the text: at `answer_start` if given, else anywhere.
+    Raises: DataError, beginning with `where`, for a record without an answer, or with one that is not in the text.
     """
     given = record.get("answers", record.get("answer"))
     answers = given if isinstance(given, list) else [given]
@@ -73,7 +73,7 @@ def asked_of(where: str, text: str, record: Mapping[str, Any], in_text: bool) ->
 
 
 class AnswerArrays(NamedTuple):
-    """Questions and answers of a split as tokens, each with `<eos>` behind it; see `QUESTIONS` of `form`."""
+    """Questions and answers of a split as tokens, each followed by `<eos>`; see `QUESTIONS` of `form`."""
 
     question_ids: np.ndarray
     question_offsets: np.ndarray
@@ -94,7 +94,7 @@ class AnswerArrays(NamedTuple):
 
 
 def answer_arrays(tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Sequence[str]) -> AnswerArrays:
-    """Encode what was read of a split, whose texts are read again to find spans."""
+    """Encode the questions and answers of a split; `texts` are encoded again to find spans."""
     questions = _encoded(tokenizer, [one.question for one in asked])
     answers = _encoded(tokenizer, [one.answers[0] for one in asked])
     spans = np.full((len(asked), 2), -1, np.int32)
@@ -112,7 +112,7 @@ def answer_arrays(tokenizer: TextTokenizer, asked: Sequence[Answered], texts: Se
 
 
 def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
-    """The parts of a text that have ids of their own: a line, and so a word, that is too long was cut."""
+    """The parts of a text that were encoded separately: very long lines, and so words, were cut."""
     parts: list[list[str]] = [[]]
     for piece in pieces([text]):
         if not piece.starts_line and tokenizer.may_cut(parts[-1][-1], piece.text):
@@ -123,13 +123,13 @@ def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
 
 def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Ids of texts end to end, and where each begins, int64 [D + 1]."""
-    # One by one: a pretrained tokenizer may join what it is given together.
+    # One by one: a pretrained tokenizer may join texts that it gets together.
     ids = [np.append(tokenizer.encode_texts([text])[0] if text else [], tokenizer.eos_id) for text in texts]
     return np.concatenate(ids).astype(tokenizer.dtype), np.cumsum([0, *map(len, ids)], dtype=np.int64)
 
 
 def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> tuple[int, int]:
-    """Tokens [first, behind the last) that have a character of an answer; (-1, -1): none has.
+    """Tokens [first, last + 1) that contain a character of an answer; (-1, -1): there are none.
 
     Args:
         offsets: characters [start, stop) of each token.
@@ -142,7 +142,7 @@ def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> t
 
 
 def warn_of_unknown_questions(split: str, made: AnswerArrays, unknown: int | None, reporter: Reporter) -> None:
-    """Warn of questions and answers with words that the texts have not."""
+    """Warn of questions and answers with words that do not occur in the texts."""
     rate = (np.concatenate((made.question_ids, made.answer_ids)) == unknown).mean()
     if rate > UNKNOWN:
         reporter.warning(
@@ -152,7 +152,7 @@ def warn_of_unknown_questions(split: str, made: AnswerArrays, unknown: int | Non
 
 
 FIELDS = ("label_name", "label")
-"""Fields that hold a label where nobody says: the first that a record has."""
+"""Default fields for a label; the first one in a record is used."""
 
 
 class TaskRecord(NamedTuple):
@@ -161,7 +161,7 @@ class TaskRecord(NamedTuple):
     label: str | None = None
     asked: Answered | None = None
     candidates: tuple[str, ...] | None = None
-    """Labels among which its own is found; None: among all."""
+    """Possible labels of this record, its own included; None: all labels."""
 
 
 def read_records(
@@ -170,10 +170,10 @@ def read_records(
     """The label, or question and answers, of each record of a file.
 
     Args:
-        field: the field that holds a label; None: the first of FIELDS that there is.
-        candidates: the field that holds candidates, if any does; a file has it in each record, or in none.
-    Raises: DataError for a record without text, without a label that is a text or a whole number, or without answer;
-    for one whose candidates are no labels, or lack its own.
+        field: the field that holds a label; None: the first of FIELDS present.
+        candidates: the field that holds candidates, if any; each record of a file must have it, or none.
+    Raises: DataError for a record without text, without an answer, or whose label is no string or integer; also if its
+        candidates are no labels, or lack its own label.
     """
     of_label = FIELDS if field is None else (field,)
     fields, found = {"labels": of_label, "text": ()}.get(kind, ASKED), list[TaskRecord]()
@@ -220,7 +220,7 @@ def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
 
 
 def label_names(tasks: Iterable[Iterable[str]]) -> list[str]:
-    """The labels of all tasks, those of the first task first, within a task in alphabetical order; each once.
+    """The distinct labels of all tasks: those of the first task first, each task's in alphabetical order.
 
     >>> label_names([["Sports", "Business"], ["negative", "Business"]])
     ['Business', 'Sports', 'negative']
@@ -229,7 +229,7 @@ def label_names(tasks: Iterable[Iterable[str]]) -> list[str]:
 
 
 def dealt(names: Sequence[str], groups: int) -> dict[str, int]:
-    """Deal labels into groups whose sizes differ by one at most, drawn with the seed 0.
+    """Deal labels at random (seed 0) into groups whose sizes differ by at most one.
 
     >>> dealt(["a", "b", "c"], 2)
     {'a': 1, 'b': 0, 'c': 0}
@@ -241,22 +241,22 @@ def dealt(names: Sequence[str], groups: int) -> dict[str, int]:
 
 
 class Tasks(NamedTuple):
-    """Names of labels and of tasks; by split the number of the label, -1 where there is none, and of the task."""
+    """Names of labels and of tasks; for each split, numbers of labels (-1: none) and of tasks."""
 
     labels: list[str]
     names: list[str]
     splits: Mapping[str, tuple[np.ndarray, np.ndarray]]
     """int32 [documents] each."""
     asked: Mapping[str, list[Answered]]
-    """Question and answers of each document; empty where records have none."""
+    """Question and answers of each document, by split; empty if records have none."""
     candidates: Mapping[str, list[list[int] | None]]
-    """Numbers of the labels among which each document's is found, None: all; only of splits that have some."""
+    """Numbers of the possible labels of each document, None: all; only for splits with candidates."""
 
 
 def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
     """Read the records of all files.
 
-    Raises: DataError for a record that lacks something, and for a label that only other splits than train have.
+    Raises: DataError for an incomplete record, and for a label that does not occur in train.
     """
     read, names, groups = _records(inputs, config), list(config.task_names), config.label_groups
     of_tasks = {
@@ -283,7 +283,7 @@ def read_tasks(inputs: Inputs, config: TokenizeConfig) -> Tasks:
 
 
 def _numbered(split: str, named: Sequence[str] | None, numbers: Mapping[str | None, int]) -> list[int] | None:
-    """The numbers of labels. Raises: DataError for a name that no label of train has."""
+    """Numbers of the named labels. Raises: DataError for a label that does not occur in train."""
     for name in named or ():
         if name not in numbers:
             raise DataError(f"{split} has the candidate {name!r}, which is no label of train.")
@@ -291,7 +291,7 @@ def _numbered(split: str, named: Sequence[str] | None, numbers: Mapping[str | No
 
 
 def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list[TaskRecord]]]:
-    """The records of each split, by task; an empty list where a task has no such split."""
+    """The records of each split, by task; an empty list if a task lacks the split."""
     found: dict[str, dict[str, list[TaskRecord]]] = {}
     for split in SPLITS:
         for file in text_files(inputs, config, split):

@@ -1,4 +1,4 @@
-"""The examples of each forward batch of a run, and how many a batch holds."""
+"""The examples of each forward batch of a run, and the size of batches."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,13 @@ from stages.reporting import Reporter
 from stages.training.config import TrainConfig
 
 UPDATES_LOOKED_AT = 8
-"""The first ones, of which documents are counted before training."""
+"""Number of first updates whose documents are counted before training."""
 NEARLY_RANDOM = 0.75
-"""Share of the documents that random segments would have; above it a batch counts as random."""
+"""Share of the number of documents in random segments above which a batch counts as random."""
 
 
 def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout, reporter: Reporter) -> int:
-    """Examples of a forward batch over all ranks: as many as asked for, if there are so many and ranks can share them.
+    """Examples of a forward batch over all ranks: the requested number, reduced if the split or the ranks need it.
 
     Args:
         count: examples of the training split.
@@ -42,9 +42,9 @@ def batch_size(config: TrainConfig, count: int, ranks: int, layout: BatchLayout,
 def batches_by_tokens(
     examples: Examples, most: int, seed: int, packing: np.ndarray | None = None, ranks: int = 1
 ) -> list[np.ndarray]:
-    """Cut examples of unequal length into batches of at most `most` tokens, padding counted: int64 [B] each.
+    """Cut examples of unequal length into batches of at most `most` tokens, padding included: int64 [B] each.
 
-    They are alike in length, or neighbours of a packing; every example is in one batch.
+    Examples of a batch are similar in length, or neighbours in a packing; every example is in one batch.
 
     Raises: DataError for a batch that ranks cannot share.
     """
@@ -57,21 +57,21 @@ def batches_by_tokens(
 
 
 class TaskOrder:
-    """The examples of each update of a run: first those of its first task, and so on.
+    """The examples of each update of a run, one task after the other.
 
-    Of all updates a task has as large a part as of all batches, so that a whole number of epochs is one of each task.
+    A task has the same share of all updates as of all batches, so a whole number of epochs is whole for each task.
     """
 
     def __init__(
         self, tasks: Sequence[Task], method: Method, layout: BatchLayout, size: int, config: TrainConfig, ranks: int = 1
     ) -> None:
-        """`size`: examples of a forward batch, over all ranks; of examples that are cut by tokens it is not read."""
+        """`size`: examples of a forward batch, over all ranks; unused if batches are cut by tokens."""
         self.tasks, self.layout, self._accumulate = tasks, layout, config.accumulate
         self._orders = [
             ExampleOrder(task.examples, method, layout, size, config.seed, config.batch_tokens, ranks) for task in tasks
         ]
         batches = np.cumsum([0, *(order.batches_per_epoch for order in self._orders)])
-        # In whole numbers: a rounded quotient could give a task one update more on another machine.
+        # In integers: a rounded quotient could give a task one more update on another machine.
         self._borders = [config.steps * int(count) // int(batches[-1]) for count in batches]
         if len(set(self._borders)) < len(self._borders):
             raise UsageError(
@@ -79,7 +79,7 @@ class TaskOrder:
             )
 
     def place(self, step: int) -> int:
-        """Place in the stream of the task that the update after `step` others belongs to."""
+        """Place in the stream of the task of the update number `step`, from 0."""
         return bisect_right(self._borders, step) - 1
 
     def begins(self, step: int) -> Task | None:
@@ -93,15 +93,15 @@ class TaskOrder:
         return self.tasks[place] if step + 1 == self._borders[place + 1] else None
 
     def batch(self, step: int, part: int, rank: int, ranks: int) -> tuple[Examples, np.ndarray, bool]:
-        """The examples that one rank reads in a forward batch of an update, which [B], and whether streams begin."""
+        """The examples of a task, the indices [B] that one rank reads in a forward batch, and whether streams begin."""
         place = self.place(step)
         order, number = self._orders[place], (step - self._borders[place]) * self._accumulate + part
         return self.tasks[place].examples, order.share(number, rank, ranks), order.begins_epoch(number)
 
     def weight(self, step: int, part: int, rank: int, ranks: int) -> float | None:
-        """Weight of one rank's mean loss of a forward batch, so that all tokens of the update count alike.
+        """Weight of one rank's mean loss of a forward batch, so that all tokens of the update count equally.
 
-        None: all parts and ranks weigh the same. Gradients are means over ranks, so their weights sum to `ranks`.
+        None: all parts and ranks have equal weights. Gradients are means over ranks, so their weights sum to `ranks`.
         """
         place = self.place(step)
         examples, order = self.tasks[place].examples, self._orders[place]
@@ -114,7 +114,7 @@ class TaskOrder:
 
     @property
     def update_tokens(self) -> int:
-        """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
+        """Tokens that one update reads, over all ranks; a mean if examples differ in length."""
         lengths = self.pass_tokens
         if self.tasks[0].examples.by_tokens:
             return round(lengths / sum(order.batches_per_epoch for order in self._orders) * self._accumulate)
@@ -122,11 +122,11 @@ class TaskOrder:
 
     @property
     def pass_tokens(self) -> int:
-        """Tokens that one pass over all tasks reads, without what is cut off from long documents."""
+        """Tokens that one pass over all tasks reads, without the cut ends of long documents."""
         return sum(int(task.examples.lengths.sum()) for task in self.tasks)
 
     def documents_in(self, step: int) -> int:
-        """Documents of which an update reads a part, over all ranks."""
+        """Number of documents that an update reads in whole or in part, over all ranks."""
         place = self.place(step)
         first = (step - self._borders[place]) * self._accumulate
         return self._orders[place].documents_in(range(first, first + self._accumulate))
@@ -137,7 +137,7 @@ class TaskOrder:
 
 
 class ExampleOrder:
-    """The examples of each forward batch, counted from the start: they depend on its number and the seed."""
+    """The examples of each forward batch; they depend only on its number, from the start, and the seed."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class ExampleOrder:
     ) -> None:
         """Args:
         size: examples of a batch, over all ranks.
-        batch_tokens: tokens of a batch of examples that are cut by tokens, for which `size` does not matter.
+        batch_tokens: tokens of a batch if batches are cut by tokens; `size` is then unused.
         ranks: processes that share such a batch.
         """
         self._examples, self._method, self._streams = examples, method, layout.streams
@@ -161,7 +161,7 @@ class ExampleOrder:
             packing = method.side_inputs.packing
             self._cut = batches_by_tokens(examples, batch_tokens, seed, packing, ranks)
         self._epoch: tuple[int, Sequence[np.ndarray] | np.ndarray] | None = None
-        """The latest that was asked for, and the examples of its batches, int64 [batches, size] if they are equal."""
+        """The latest epoch, and the examples of its batches, int64 [batches, size] if these are of equal size."""
 
     @property
     def batches_per_epoch(self) -> int:
@@ -183,11 +183,11 @@ class ExampleOrder:
         return np.array_split(self.of_batch(number), ranks)[rank]
 
     def documents_in(self, numbers: Iterable[int]) -> int:
-        """How many documents some batches, of all ranks, read a part of."""
+        """Number of documents that some batches read in whole or in part, over all ranks."""
         return len(self._examples.documents_in(np.concatenate([self.of_batch(number) for number in numbers])))
 
     def few_documents(self, accumulate: int) -> str | None:
-        """Warning where updates read fewer documents than are enough and than random segments would; None: nothing.
+        """Warning if updates read too few documents, and fewer than random segments would; None: no warning.
 
         Args:
             accumulate: forward batches of an update.
@@ -209,13 +209,13 @@ class ExampleOrder:
         )
 
     def _mean_documents(self, order: np.ndarray, accumulate: int) -> float:
-        """Documents of an update, by the batches of an order [batches, size]."""
+        """Mean number of documents in an update, for the batches of an order [batches, size]."""
         updates = np.array_split(order, max(1, len(order) // accumulate))
         return float(np.mean([len(self._examples.documents_in(update.flatten())) for update in updates]))
 
     def _of_epoch(self, epoch: int) -> Sequence[np.ndarray] | np.ndarray:
         if self._cut is not None:
-            # Batches stay as they were cut, alike in length, so that they need little padding; their order is drawn.
+            # Batches keep examples of similar length, so that they need little padding; only their order is drawn.
             drawn = np.random.default_rng([self._seed, epoch]).permutation(len(self._cut))
             return [self._cut[place] for place in drawn.tolist()]
         if self._streams:

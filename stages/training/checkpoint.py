@@ -1,6 +1,6 @@
-"""Checkpoints: one file, replaced at once, with all that a training run needs to resume as if it had not stopped.
+"""Checkpoints: one file, replaced atomically, with all that a run needs to resume as if it had not stopped.
 
-Beside it lie the weights that did best on the validation split.
+Next to it lie the weights with the lowest validation loss.
 """
 
 import hashlib
@@ -37,14 +37,14 @@ MODEL, OPTIMIZER, METHOD, RANDOM, CARRIED = "model/", "optimizer/", "method/", "
 
 @dataclass
 class RankState:
-    """State of one process: its random numbers, and what its latest batch leaves to the next."""
+    """State of one process: its random numbers, and the state carried from its latest batch to the next."""
 
     random: dict[str, Tensor]
     carried: Carried
 
 
 class Saved(NamedTuple):
-    """Progress, what the latest batch of a rank left to the next, and what the method keeps."""
+    """Progress, the state carried from a rank's latest batch, and the state of the method."""
 
     progress: dict[str, Any]
     carried: Carried
@@ -59,7 +59,7 @@ def save_checkpoint(
     progress: dict[str, Any],
     method: Mapping[str, Any],
 ) -> None:
-    """Write weights, optimizer state, the state of each rank, JSON-able progress, and what the method keeps."""
+    """Write weights, optimizer state, the state of each rank, progress as JSON values, and the method's state."""
     tensors = {MODEL + name: tensor for name, tensor in model.state_dict().items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
@@ -70,7 +70,7 @@ def save_checkpoint(
         tensors |= {f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"progress": json.dumps(progress), "ranks": str(len(ranks)), "method": json.dumps(values)}
-    # Straight into the file: bytes of a file in memory would take the state once more, or twice.
+    # Straight into the file: serialized bytes in memory would double or triple the memory of the state.
     with replacing_by_name(path) as file:
         save_file(tensors, file, header | {"digest": _digest(tensors, header)})
 
@@ -81,7 +81,7 @@ def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if tensor.numel():  # an empty one that was read has a stride of 0, of which torch makes no view
+        if tensor.numel():  # torch cannot make a byte view of an empty tensor with stride 0
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -89,12 +89,12 @@ def _digest(tensors: dict[str, Tensor], header: dict[str, str]) -> str:
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, rank: int = 0, ranks: int = 1
 ) -> Saved:
-    """Put a checkpoint back where it came from, random state included.
+    """Restore model, optimizer and random state from a checkpoint.
 
-    A rank that was not there when it was saved keeps the random state that it has. Another number of
-    ranks shares the streams otherwise: then no state is carried on.
+    A rank that the saved run did not have keeps its present random state. A different number of ranks divides the
+    streams differently: then no state is carried over.
 
-    Returns: the rest of it, on the CPU.
+    Returns: the rest of the checkpoint, on the CPU.
     Raises: ArtifactError if the file cannot be read.
     """
     try:
@@ -104,7 +104,7 @@ def load_checkpoint(
         if header.pop("digest", None) not in (None, _digest(tensors, header)):
             raise ValueError("it does not hold what was saved")
         progress: dict[str, Any] = json.loads(header["progress"])
-        # Tensors and other values of a method lie apart, for safetensors holds tensors alone.
+        # Tensors of a method are stored apart from its other values, since safetensors holds only tensors.
         saved_ranks, method = int(header["ranks"]), json.loads(header["method"]) | named_below(tensors, METHOD)
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise damaged_checkpoint(path, str(error)) from error
@@ -119,7 +119,7 @@ def load_checkpoint(
     if random:
         set_random_state(random)
     carried = named_below(tensors, f"{CARRIED}{rank}/") if saved_ranks == ranks else {}
-    # A copy begins where vector registers want it, as in the run itself: else products differ in the last bit.
+    # A copy is aligned for vector registers, as in the original run: otherwise products differ in the last bit.
     return Saved(progress, Carried.of({name: tensor.clone() for name, tensor in carried.items()}), method)
 
 
@@ -132,24 +132,24 @@ def damaged_checkpoint(checkpoint: Path, problem: str) -> ArtifactError:
 
 
 def best_weights(step: object) -> str:
-    """Name of the file with the weights that did best, at `step`."""
+    """Name of the file with the best weights, those of `step`."""
     return f"best-{step}.safetensors"
 
 
 def save_best(model: LanguageModel, folder: Path, step: int) -> str:
-    """Write the weights of a step that does best so far; those of others stay until `drop_others`.
+    """Write the best weights so far; files of earlier steps stay until `drop_others`.
 
     Returns: the BLAKE2b of the file.
     """
     file = folder / best_weights(step)
     save_weights(whole_weights(model), file)
-    # Before the checkpoint that names it: a crash between the two must not leave a name without a file.
+    # Before the checkpoint that names the file: after a crash in between, no name lacks its file.
     fsync(file)
     return file_entry(file)["blake2b"]
 
 
 def best_file(folder: Path, progress: Progress) -> Path | None:
-    """The weights that did best, if there was a validation.
+    """The file of the best weights, if there was a validation.
 
     Raises: ArtifactError if the file is not as it was saved.
     """
@@ -164,7 +164,7 @@ def best_file(folder: Path, progress: Progress) -> Path | None:
 
 
 def drop_others(folder: Path, progress: Progress) -> None:
-    """Remove the weights of steps that did best before; no checkpoint speaks of them any more."""
+    """Remove best weights of earlier steps, which the checkpoint no longer names."""
     for path in folder.glob(best_weights("*")):
         if path.name != best_weights(progress.valid_step):
             path.unlink()
@@ -179,7 +179,7 @@ class Saver:
         self._saved_at = time.monotonic()
 
     def is_due(self, progress: Progress) -> bool:
-        """Whether to save after a step: at the end, when it is time, and with weights that do best so far."""
+        """Whether to save after a step: at the end, when the interval is over, or with the best weights so far."""
         return (
             progress.step == self._run.config.steps
             or time.monotonic() - self._saved_at >= self._run.checkpoint_seconds
@@ -187,20 +187,20 @@ class Saver:
         )
 
     def save(self, progress: Progress, journal: Journal | None, carried: Carried) -> None:
-        """Write a checkpoint; every process must ask, the first one writes."""
+        """Write a checkpoint; every process must call this, and the first one writes."""
         run, method = self._run, self._run.method
         ranks = gather_over_ranks(run.fabric, RankState(random_state(), carried.each(Tensor.cpu)))
         if journal is not None:
             progress.journal_bytes, progress.journal_digest = journal.sync()
-            fsync(run.folder)  # the journal and the best weights have their names before the checkpoint counts on them
+            fsync(run.folder)  # names of journal and best weights come to the disk before a checkpoint refers to them
             kept = method.state_dict() if isinstance(method, Remembers) else {}
             save_checkpoint(self._path, run.model, self._optimizer, ranks, asdict(progress), kept)
-            # Only now: until the new checkpoint is on the disk, the one before may be needed, with its weights.
+            # Only now: until the new checkpoint is on disk, the previous one and its weights may be needed.
             drop_others(run.folder, progress)
         self._saved_at = time.monotonic()
 
     def saved_step(self) -> int:
-        """The step that the folder holds of a run; 0: it holds nothing.
+        """The step of the checkpoint in the folder; 0: there is none.
 
         Raises: ArtifactError if the checkpoint cannot be read.
         """
@@ -213,11 +213,11 @@ class Saver:
             raise damaged_checkpoint(self._path, str(error)) from error
 
     def restore(self) -> tuple[Progress, Carried]:
-        """Put back what the folder holds of a run.
+        """Restore the run from its folder.
 
-        Returns: where it goes on, the start if it holds nothing; and what its latest batch left to the next.
+        Returns: its progress, at the start if the folder is empty; and the state carried from its latest batch.
 
-        Raises: ArtifactError if the checkpoint, or what it speaks of, is not as it was saved.
+        Raises: ArtifactError if the checkpoint, or a file that it names, has changed since.
         """
         if not self._path.is_file():
             return Progress(), Carried()
@@ -227,7 +227,7 @@ class Saver:
         if isinstance(run.method, Remembers):
             try:
                 run.method.load_state_dict(saved.method)
-            except KeyError as error:  # of a version whose method kept less
+            except KeyError as error:  # from a version whose method kept less state
                 raise damaged_checkpoint(self._path, f"it has no {error}") from error
         run.reporter.info(f"resumed: {progress.step} of {run.config.steps} steps")
         return progress, saved.carried.each(lambda tensor: tensor.to(fabric.device))
@@ -245,7 +245,7 @@ class Saver:
 
 
 def save_after(model: LanguageModel, folder: Path, place: int) -> None:
-    """Write the weights; a run that is resumed before this place writes the same bytes again."""
+    """Write the weights after the task at a place; a run resumed before it writes the same bytes again."""
     file = folder / after_file(place)
     file.parent.mkdir(exist_ok=True)
     with replacing_by_name(file) as unfinished:

@@ -1,4 +1,4 @@
-"""Forward passes that are compiled: fewer calls, and fewer passes over memory, after a while of compiling."""
+"""Compiled forward passes: fewer kernel calls and less memory traffic, after some time of compiling."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from stages.errors import UsageError, first_line
 from stages.models.backbone import Backbone, Compilable
 
 CXX = {"darwin": "clang++", "win32": "cl"}
-"""The C++ compiler of a system, where it is not g++."""
+"""Environment variable that names the C++ compiler if it is not g++."""
 
 
 def require_compiler(device: str) -> None:
@@ -36,26 +36,26 @@ def _missing(device: str) -> Iterator[str]:
 
 
 class Compiled:
-    """Parts of a backbone whose forward pass is compiled, for tensors of one shape.
+    """Parts of a backbone with a compiled forward pass, for tensors of one shape.
 
-    The parts stay as they are, names of weights among them; what calls them elsewhere, as validation does with windows
-    of other lengths, finds them as they were.
+    The parts themselves and the names of weights do not change. Callers outside `used`, such as validation with windows
+    of other lengths, run the original forward pass.
     """
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
-        # Whole or not at all: a pass that falls back to Python halfway is slow, and says nothing of it.
+        # Whole or not at all: a pass that falls back to Python halfway is slow, without a message.
         self._passes = [(part, torch.compile(part.forward, fullgraph=True, dynamic=False)) for part in parts]
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Let calls inside be those of the compiled passes.
+        """Context in which calls run the compiled passes.
 
-        Raises: UsageError if one cannot be compiled: it is never quietly left as it is.
+        Raises: UsageError if one cannot be compiled: there is no silent fallback.
         """
         from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 
         for part, compiled in self._passes:
-            # On the instance, where it hides the class's own: modules, and names of weights, stay as they are.
+            # On the instance, where it hides the class's own: modules and names of weights do not change.
             part.__dict__["forward"] = compiled
         try:
             yield
@@ -69,7 +69,7 @@ class Compiled:
 
 
 def compiled(backbone: Backbone, name: str) -> Compiled:
-    """The parts of a backbone of this name that are worth compiling. Raises: UsageError if there are none."""
+    """The parts of the backbone `name` that are worth compiling. Raises: UsageError if there are none."""
     if not isinstance(backbone, Compilable):
         raise UsageError(f"The backbone {name!r} has no part that is worth compiling: train it without --compile.")
     return Compiled(backbone.compiled_parts())

@@ -17,7 +17,7 @@ LINES, LOGS = "training.jsonl", "logs"
 
 
 def is_whole(folder: Path, size: int, digest: str | None) -> bool:
-    """Whether the first bytes of a journal are those that a checkpoint speaks of; None: it does not tell."""
+    """Whether the first `size` bytes of a journal have the digest in the checkpoint; None: it has no digest."""
     path = folder / LINES
     if digest is None or not size:
         return True
@@ -28,20 +28,20 @@ def is_whole(folder: Path, size: int, digest: str | None) -> bool:
 
 
 class Journal:
-    """Appends one line a report to `training.jsonl` and the same figures to `logs/`."""
+    """Appends a line per report to `training.jsonl`, and the same figures to `logs/`."""
 
     def __init__(self, folder: Path, size: int, step: int) -> None:
-        """Open the journal of a run that stands at `step`, cut back to the `size` bytes it had then."""
+        """Open the journal of a run at `step`, truncated to the `size` bytes that it had then."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._path = folder / LINES
         self._file = self._path.open("ab")
-        # Lines behind the checkpoint are of updates that are made again.
+        # Lines after the checkpoint belong to updates that will be repeated.
         self._file.truncate(size)
         self._board = SummaryWriter(str(folder / LOGS), purge_step=step + 1 if step else None)
 
     def write(self, step: int, **figures: float | int | None) -> None:
-        """Add what is known after a step; None: not measured at this one."""
+        """Add the figures of a step; None: not measured at this step."""
         line: dict[str, Any] = {"step": step, **figures}
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
@@ -73,7 +73,7 @@ class Course:
             stack.callback(self.journal.close)
 
     def write_line(self, valid: float | None, learning_rate: float) -> None:
-        """Write a line of the journal: means since the line before."""
+        """Write a line of the journal: means since the previous line."""
         progress, fabric = self._progress, self._run.fabric
         loss, auxiliary = mean_over_ranks(fabric, progress.mean_loss), progress.mean_auxiliary
         if auxiliary is not None:
@@ -97,11 +97,11 @@ class Course:
         speed = self._pace.tokens_per_second(step)
         config = self._run.config
         figures = {"loss": loss} | ({} if speed is None else {"tokens_per_second": speed})
-        if config.method_settings.learns == "text":  # the loss of labels is no perplexity
+        if config.method_settings.learns == "text":  # perplexity makes no sense for a loss over labels
             figures["perplexity"] = exp(loss)
         self._run.reporter.progress(step, config.steps, "steps", **figures)
 
 
 def exp(loss: float) -> float:
-    """Perplexity of a loss, finite for any."""
+    """Perplexity of a loss, finite for any loss."""
     return math.exp(min(loss, 700.0))

@@ -39,15 +39,15 @@ from stages.training.training_data import Run
 from stages.training.validate import validate
 
 UNREAD = {"cuda": 1}
-"""Updates that the host is ahead of their losses. With one, the device always has work queued."""
+"""Number of updates whose losses the host has not read yet. With one, the device always has work queued."""
 
 
 class Trainer:
     """Trains a model in a folder that keeps checkpoints; the same call resumes where the last one ended.
 
     On CPU, with the same number of threads, an interrupted run ends with the same bytes as an
-    uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds weights,
-    optimizer, random state, the state that batches carry to the next, and what the method keeps.
+    uninterrupted one. The batches of step s depend on (seed, s) alone. The checkpoint holds weights, optimizer, random
+    state, the state carried between batches, and the method's state.
     """
 
     def __init__(self, run: Run) -> None:
@@ -64,10 +64,10 @@ class Trainer:
         if isinstance(run.method, Grows) and (step := self._saver.saved_step()):
             run.method.resize(run.model, self.order.place(step - 1))
             self.updates.renew_optimizer()
-        # Weights are put back before processes share them: the wrapper of several sends those of the first to all.
+        # Weights are restored before the wrapper for several processes sends those of the first to all.
         self.progress, self.updates.carried = self._saver.restore()
         self.earlier_seconds = self.progress.seconds
-        """Seconds that the run had spent in updates before it was resumed."""
+        """Seconds spent in updates before the run was resumed."""
         self.updates.set_up()
         if isinstance(run.method, LearnsTasks):
             run.method.begin_stream(run.model, run.tasks, run.config.seed)
@@ -76,7 +76,7 @@ class Trainer:
 
     @property
     def update_tokens(self) -> int:
-        """Tokens that one update reads, over all ranks; a mean where examples differ in length."""
+        """Tokens that one update reads, over all ranks; a mean if examples differ in length."""
         return self.order.update_tokens
 
     def train(self) -> Progress:
@@ -87,19 +87,19 @@ class Trainer:
             course = Course(self.run, self.progress, self.update_tokens, stack)
             if self.progress.step == 0 and (warning := self.order.few_documents()) is not None:
                 self.run.reporter.warning(warning)
-            # A signal only asks: it is answered between two updates, where a checkpoint is whole.
+            # A signal is a request: it takes effect between two updates, where a checkpoint is consistent.
             stop = stack.enter_context(deferred_signals())
             while self.progress.step < self.run.config.steps:
                 self._update()
                 self._report(course)
                 self._save_if_due(course, stop)
-        # No loss has been seen of the weights that the last update left.
+        # The weights after the last update have no loss yet.
         if not all(bool(weight.isfinite().all()) for weight in self.run.model.parameters()):
             raise UsageError(f"The weights are no numbers after the last step. {self._remedy}")
         return self.progress
 
     def _update(self) -> None:
-        """Make one step, and count its time. On a GPU that includes the end of the step before."""
+        """Make one step, and count its time. On a GPU that includes the end of the previous step."""
         started, step, method = time.perf_counter(), self.progress.step, self.run.method
         if isinstance(method, LearnsTasks) and (task := self.order.begins(step)) is not None:
             method.begin_task(task)
@@ -111,12 +111,12 @@ class Trainer:
                 method.end_task(task)
             if self.run.keeps_tasks:
                 save_after(self.run.model, self.run.folder, self.order.place(step) + 1)
-        # Before the first loss is known there is nothing to show: then the host waits for it.
+        # There is nothing to show before the first loss is known, so the host waits for it.
         self._read(0 if math.isnan(self.progress.mean_loss) else self.unread)
         self.progress.count(time.perf_counter() - started)
 
     def _read(self, unread: int) -> None:
-        """Wait for the losses of all updates but the latest `unread`, and count them."""
+        """Wait for the losses of all updates except the latest `unread`, and count them."""
         while len(self._made) > unread:
             made = self._made.popleft()
             loss, auxiliary = made.loss.value(), None if made.auxiliary is None else made.auxiliary.value()
@@ -157,7 +157,7 @@ class Trainer:
         course.show()
 
     def _validate(self) -> float | None:
-        """Loss on the validation split, if there is one; keeps the weights if they are the best so far."""
+        """Loss on the validation split, if there is one; saves the weights if they are the best so far."""
         run, step = self.run, self.progress.step
         if run.valid is None:
             return None
@@ -168,7 +168,7 @@ class Trainer:
         return loss
 
     def _save_if_due(self, course: Course, stop: StopRequest) -> None:
-        """Save at the end, when it is time, and when a signal came; all ranks do the same."""
+        """Save at the end, when the interval is over, and after a signal; all ranks decide alike."""
         stopped = self._any_rank(bool(stop))
         if stopped or self._any_rank(self._saver.is_due(self.progress)):
             self._settle()
@@ -178,14 +178,14 @@ class Trainer:
             raise Terminated
 
     def _any_rank(self, flag: bool) -> bool:
-        # Clocks and signals differ between processes: what one of them wants, all do, or they wait for each other.
+        # Clocks and signals differ between processes: if one saves, all must, or they deadlock.
         return flag if self.run.fabric.world_size == 1 else mean_over_ranks(self.run.fabric, float(flag)) > 0
 
 
 class Updates:
     """Makes the updates of a run, one after another; the methods' `Update`.
 
-    Gradients do not reach back beyond an update. Within one they reach from batch to batch only where the method or the
+    Gradients do not reach beyond an update. Within one they reach from batch to batch only if the method or the
     backbone keeps the graph.
     """
 
@@ -198,7 +198,7 @@ class Updates:
         self.before = Carried()
         """State before the latest batch."""
         replays = isinstance(run.model.backbone, Replays) and not run.method.keeps_graph
-        if replays and run.fabric.world_size > 1:  # weights that some segments do not use would be waited for
+        if replays and run.fabric.world_size > 1:  # they would wait for weights that some segments do not use
             raise UsageError(
                 f"A {run.config.model.backbone} learns in one process only: start one, with --accumulate for as large "
                 "updates."
@@ -218,7 +218,7 @@ class Updates:
             )
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer of the weights that the method learns; all others are frozen."""
+        """The optimizer of the weights that the method trains; all others are frozen."""
         run = self._run
         groups = run.method.parameter_groups(run.model)
         groups = groups if run.config.lora is None else factors_alone(groups, run.model)
@@ -228,17 +228,17 @@ class Updates:
         return make_optimizer(run.config.optimizer, groups)
 
     def renew_optimizer(self) -> None:
-        """Begin anew with the weights that the model has now."""
-        # In place: those who save and share the optimizer hold it, too.
+        """Replace the optimizer's state by a fresh one for the model's present weights."""
+        # In place: the saver and the wrapper for several processes also hold the optimizer.
         self.bare_optimizer.param_groups[:] = self._new_optimizer().param_groups
         self.bare_optimizer.state.clear()
 
     def set_up(self) -> None:
-        """Let processes share the work, once weights and optimizer are as the first update finds them."""
+        """Wrap model and optimizer for several processes, once both are ready for the first update."""
         self._objective, self.optimizer = self._run.fabric.setup(self._bare, self.bare_optimizer)
 
     def make(self, step: int) -> UpdateFigures:
-        """Make the update that follows `step` others, in the method's own way if it has one."""
+        """Make the update number `step`, from 0, by the method's own step if it has one."""
         config, method, self.number = self._run.config, self._run.method, step
         factor = learning_rate_factor(step + 1, config.steps, config.schedule)
         set_learning_rates(self.bare_optimizer, config.optimizer.lr * factor)
@@ -256,7 +256,7 @@ class Updates:
         """The learning rate of the first group, at the latest update."""
         return self.bare_optimizer.param_groups[0]["lr"]
 
-    # What follows is what a method makes an update with.
+    # The interface `Update` for methods.
 
     def batches(self) -> Iterator[Batch]:
         fabric, method, config = self._run.fabric, self._run.method, self._run.config
@@ -265,7 +265,7 @@ class Updates:
             self.before = Carried() if begins else self.carried
             self._weight = self._order.weight(self.number, part, fabric.global_rank, fabric.world_size)
             index = BatchIndex(self.number * self.accumulate + part, self.number, config.steps, config.seed)
-            # Processes exchange gradients once an update: in the last backward pass.
+            # Processes exchange gradients once per update: in the last backward pass.
             with fabric.no_backward_sync(self._objective, enabled=part + 1 < self.accumulate):
                 yield method.batch(examples, which, index).to(fabric.device)
 
@@ -288,7 +288,7 @@ class Updates:
     def weighted(self, loss: Tensor) -> Tensor:
         if self._weight is not None:
             return loss * self._weight
-        # No division by 1: it would be one more operation of the graph, in every update.
+        # No division by 1: it would add an operation to the graph of every update.
         return loss if self.accumulate == 1 else loss / self.accumulate
 
     def backward(self, loss: Tensor) -> None:
@@ -306,8 +306,8 @@ class Updates:
 def plain_step(update: Update) -> Tensor:
     """Gradients of the mean loss over the tokens of all forward batches, then the optimizer's step.
 
-    Where the graph of what is carried is kept, the losses have one backward pass, in the last batch: back-propagation
-    through time over the segments of an update.
+    If carried state keeps its graph, the losses have one backward pass, in the last batch: back-propagation through
+        time over the segments of an update.
 
     Returns: the loss, a scalar: the mean over tokens, in nats.
     """
@@ -315,7 +315,7 @@ def plain_step(update: Update) -> Tensor:
     for number, batch in enumerate(update.batches(), 1):
         loss = update.loss(batch)
         pending.append(update.weighted(loss))
-        # Read much later, and in float64: `float()` here would make the host wait for the device in every batch.
+        # A float64 sum that is read later: `float()` here would make the host wait for the device in every batch.
         losses.append(pending[-1].detach().double())
         if number == update.accumulate or not update.keeps_graph:
             update.backward(reduce(torch.add, pending))
@@ -335,23 +335,23 @@ class Objective(nn.Module):
         precision: str,
         compiled: Compiled | None = None,
     ) -> None:
-        """`compiled`: parts of the model that are compiled; None: none are."""
+        """`compiled`: the compiled parts of the model; None: there are none."""
         super().__init__()
         self._compiled = compiled
         self.model, self.method = model, method
         self.device, self.precision = device, precision
         self.auxiliary: Tensor | None = None
-        """Term that layers added to the latest loss, float64 []; None: nothing."""
+        """Auxiliary loss of layers in the latest loss, float64 []; None: there is none."""
 
     def forward(self, batch: Batch, carried: Carried) -> tuple[Tensor, Carried]:
-        """The loss of a batch, and what it leaves."""
+        """The loss of a batch, and the state after it."""
         auxiliary: list[Tensor] = []
 
         def keep(backbone: nn.Module, inputs: object, encoding: Encoding) -> None:
             if encoding.auxiliary_loss is not None:
                 auxiliary.append(encoding.auxiliary_loss)
 
-        # A hook of the backbone sees every encoding that the method asks for, so no method can forget its part.
+        # A hook sees every encoding of the backbone, so no method can forget its auxiliary loss.
         with (
             self._compiled.used() if self._compiled else nullcontext(),
             autocast(self.device, self.precision),
@@ -363,7 +363,7 @@ class Objective(nn.Module):
         return sum(auxiliary, start=loss), carried
 
     def advance(self, batch: Batch, carried: Carried) -> Carried:
-        """State after a batch, of a backbone that replays; the shortest way there, unless the method carries more."""
+        """State after a batch, for a backbone that replays; computed without the loss if the method carries no more."""
         with autocast(self.device, self.precision):
             if self.method.carries_past:
                 return self.method.loss(self.model, batch, carried)[1]

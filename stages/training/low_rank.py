@@ -1,9 +1,9 @@
-"""Training few numbers beside those of a model, which stay as they are (LoRA), by the package peft.
+"""LoRA: low-rank factors are trained next to a model's frozen weights, by the package peft.
 
-A product with W becomes one with W + 2 B A; B [out, r] begins at 0, so that the model begins as it was, and A [r, in]
-at random. The products themselves are peft's; what is written of the model is W + 2 B A, a model like any other.
-A method may add tokens to the vocabulary (`<ans>`, one for each task), whose rows no model to begin from learnt.
-These rows learn beside the factors; all others stay.
+A product with W becomes one with W + 2 B A. B [out, r] begins at 0, which leaves the model's function unchanged, and A
+[r, in] at random. peft computes the products. The saved model has the merged weights W + 2 B A. A method may add tokens
+to the vocabulary (`<ans>`, one for each task), whose rows the initial model never learnt. These rows are trained with
+the factors; all others are frozen.
 
 Source: Hu et al. 2022 (LoRA, arXiv:2106.09685), equation 3, with alpha = 2 r.
 """
@@ -25,18 +25,18 @@ from stages.models.vocabulary import JoinedRows
 SCALE = 2
 """alpha / r."""
 OWN, ADDED = ".base_layer", "lora_"
-"""Names in peft of a layer's own W, and of both factors."""
+"""peft's names of a layer's own W, and of both factors."""
 WITH_ROWS = "vocabulary.parametrizations."
 OLD_ROWS, NEW_ROWS = ".original0", ".original1"
-"""Names in torch of a weight of the vocabulary in two parts."""
+"""torch's names of a vocabulary weight in two parts."""
 
 
 def add_factors(model: LanguageModel, rank: int) -> None:
-    """Put A and B beside every matrix of a model's blocks, and set the rows of added tokens apart.
+    """Add A and B to every matrix of a model's blocks, and separate the rows of added tokens.
 
-    In the blocks A and B alone have gradients.
+    In the blocks only A and B have gradients.
 
-    Raises: UsageError for a model that peft has no factors for, or without the package.
+    Raises: UsageError if peft does not support the model, or is not installed.
     """
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -46,7 +46,7 @@ def add_factors(model: LanguageModel, rank: int) -> None:
     settings = LoraConfig(r=rank, lora_alpha=SCALE * rank, target_modules=[name for name, _ in _products(blocks)])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the products of GPT-2 are written the other way round
+            warnings.simplefilter("ignore")  # about the transposed matrices of GPT-2
             inject_adapter_in_model(settings, blocks)
     except ValueError as error:
         raise UsageError(f"--lora does not fit this model ({first_line(error)}): leave it out.") from None
@@ -55,19 +55,19 @@ def add_factors(model: LanguageModel, rank: int) -> None:
 
 
 def _first_added(model: LanguageModel) -> int:
-    """The first token whose row learns, or as many as there are."""
+    """The first token with a trained row; the vocabulary size if there is none."""
     head, types = model.config.head, int(model.config.vocab_size or 0)
     return head.first if isinstance(head, LanguageSettings) and head.learns_rows else types
 
 
 def _with_added_rows(model: LanguageModel) -> list[str]:
-    """Names of the vocabulary's weights if some of their rows are of added tokens."""
+    """Names of the vocabulary's weights, if some of their rows belong to added tokens."""
     weights = dict(model.vocabulary.named_parameters(recurse=False))
     return [name for name, weight in weights.items() if len(weight) > _first_added(model)]
 
 
 def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> list[ParameterGroup]:
-    """The groups without what was the model's before factors were added; what a method added, stays.
+    """The groups without the model's original parameters; parameters that a method added stay.
 
     Raises: UsageError if the factors are in no group.
     """
@@ -84,13 +84,13 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
 
 
 def own_parameters(model: nn.Module) -> int:
-    """Numbers of the model without factors."""
+    """Number of parameters of the model without factors."""
     return sum(weight.numel() for name, weight in model.named_parameters() if ADDED not in name)
 
 
 @torch.no_grad()
 def whole_weights(model: nn.Module) -> dict[str, Tensor]:
-    """All weights and buffers by the names that they have without factors, which are taken into them."""
+    """All weights and buffers, with factors merged, under the names without factors."""
     layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "get_delta_weight")}
     weights = {name.replace(OWN, ""): weight for name, weight in model.state_dict().items() if ADDED not in name}
     for name in [name for name in weights if name.startswith(WITH_ROWS) and name.endswith(OLD_ROWS)]:
@@ -99,25 +99,25 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
         weights[plain] = torch.cat((weights.pop(name), new))
     for name, layer in layers.items():
         for adapter in layer.active_adapters:
-            # A sum, not in place: training may go on with W as it was.
+            # The sum is not in place: training may continue with the original W.
             weights[f"{name}.weight"] = weights[f"{name}.weight"] + layer.get_delta_weight(adapter)
     return weights
 
 
 def added_numbers(model: LanguageModel, rank: int) -> int:
-    """How many numbers the factors and the rows of added tokens have."""
+    """Number of parameters in the factors and the rows of added tokens."""
     factors = sum(rank * sum(layer.weight.shape) for _, layer in _products(_blocks(model)))
     weights, first = dict(model.vocabulary.named_parameters(recurse=False)), _first_added(model)
     return factors + sum(weights[name][first:].numel() for name in _with_added_rows(model))
 
 
 def _blocks(model: LanguageModel) -> Any:
-    """An imported model's blocks, or the whole backbone of one that began here."""
+    """An imported model's blocks, or the whole backbone of any other."""
     return getattr(model.backbone, "model", model.backbone)
 
 
 def _products(blocks: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The layers that multiply with a matrix; GPT-2's are transformers' own `Conv1D`, which are linear too."""
+    """The linear layers; those of GPT-2 are transformers' own `Conv1D`."""
     for name, layer in blocks.named_modules():
         if isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D":
             yield name, layer

@@ -1,4 +1,4 @@
-"""Optimizers by name, with fused kernels where torch has them; what learns at which rate, and the rate of each step."""
+"""Optimizers by name, with fused kernels if torch has them; learning rates of groups and of each step."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ from stages.training.rows import RowAdam
 
 
 def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) -> torch.optim.Optimizer:
-    """The optimizer of the parameters that are learnt; weight decay spares vectors (biases and norms)."""
+    """The optimizer of the trained parameters; vectors (biases and norms) have no weight decay."""
     groups = [half for group in learnt for half in _halves(config, group) if half["params"]]
     match config.name:
         case "adam" | "adamw":
             decoupled = config.name == "adamw"
             return RowAdam(groups, config.lr, config.betas, config.eps, fused=True, decoupled_weight_decay=decoupled)
         case "adagrad":
-            # torch has a fused Adagrad for the CPU alone.
+            # torch has a fused Adagrad only for the CPU.
             on_cpu = groups[0]["params"][0].device.type == "cpu"
             return torch.optim.Adagrad(groups, config.lr, eps=config.eps, fused=on_cpu)
         case "sgd":
@@ -30,14 +30,14 @@ def make_optimizer(config: OptimizerConfig, learnt: Iterable[ParameterGroup]) ->
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Let every group of `make_optimizer` learn at its factor times the run's rate, or times its own constant one."""
+    """Set the rate of every group of `make_optimizer`: its factor times the run's rate, or its own constant rate."""
     for group in optimizer.param_groups:
         constant = group["constant_lr"]
         group["lr"] = group["lr_factor"] * (lr if constant is None else constant)
 
 
 def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
-    """Leave all that is not learnt without gradient, and parts where nothing is without dropout: as in evaluation."""
+    """Turn off gradients of untrained parameters; modules without trained ones also run without dropout."""
     wanted = {id(parameter) for group in learnt for parameter in group.parameters}
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in wanted)
@@ -48,10 +48,10 @@ def freeze_others(model: nn.Module, learnt: Iterable[ParameterGroup]) -> None:
 
 
 def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Matrices and embeddings, then vectors."""
+    """Groups of the optimizer: matrices and embeddings, then vectors."""
     matrices, vectors = ([p for p in group.parameters if (p.dim() >= 2) == wanted] for wanted in (True, False))
     shared = {"lr_factor": group.lr_factor, "constant_lr": group.constant_lr}
-    # A table learns at a constant rate: a row that few positions read would decay faster than it learns.
+    # Tables have no weight decay: a row that few positions read would decay faster than it learns.
     decay = config.weight_decay if group.constant_lr is None else 0.0
     return (
         {"params": matrices, "weight_decay": decay, **shared},
@@ -60,7 +60,7 @@ def _halves(config: OptimizerConfig, group: ParameterGroup) -> tuple[dict[str, A
 
 
 def set_apart(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[ParameterGroup]:
-    """The groups without what layers of the model learn apart, and then groups of that."""
+    """The groups without parameters that layers train separately, followed by groups of these."""
     asked = [part.apart() for part in model.modules() if isinstance(part, LearnsApart)]
     apart = {id(parameter) for one in asked for parameter in one.parameters}
     common = [group._replace(parameters=[p for p in group.parameters if id(p) not in apart]) for group in learnt]
@@ -78,7 +78,7 @@ def _in_both(some: Sequence[nn.Parameter], others: Sequence[nn.Parameter]) -> li
 
 
 def clipped_together(model: nn.Module, groups: Sequence[ParameterGroup]) -> list[list[nn.Parameter]]:
-    """The parameters whose gradients share one norm: all that do not learn apart, and each group of those that do."""
+    """Sets of parameters clipped by a common norm: all ordinary ones, and each group that is clipped separately."""
     alone = [group.parameters for group in groups if group.apart]
     apart = {id(parameter) for parameters in alone for parameter in parameters}
     return [[parameter for parameter in model.parameters() if id(parameter) not in apart], *alone]

@@ -1,4 +1,4 @@
-"""Files and figures of a training run, and whether it went on long enough."""
+"""Files and figures of a training run, and whether it was long enough."""
 
 import json
 import shutil
@@ -28,10 +28,10 @@ from stages.training.training_data import mapped_bytes, passing_bytes
 
 
 def bytes_to_write(job: Job[TrainConfig]) -> int:
-    """Room that training still needs: what it maps, and the old and the new of checkpoint and best weights."""
+    """Bytes of disk that training still needs: mapped arrays, and old and new checkpoint and best weights."""
     weight_bytes = 4 * weights(job.config.model)
     written = sum(file.stat().st_size for file in job.draft.scratch.rglob("*") if file.is_file())
-    # Twice: a file stays until the one that replaces it is whole.
+    # Twice: a file stays until its replacement is complete.
     saved = 2 * checkpoint_bytes(job.config, job.inputs, weight_bytes) + 2 * weight_bytes
     saved += 2 * weight_bytes * (len(job.config.order) + 1 if job.config.order is not None else 0)
     needed = mapped_bytes(job.inputs, job.config) + max(saved, passing_bytes(job.inputs))
@@ -93,9 +93,9 @@ def metrics(job: Job[TrainConfig], trainer: Trainer) -> dict[str, Any]:
 
 
 NOTABLE = 0.01
-"""Nats a token, one percent of perplexity: less is no change."""
+"""Nats per token, one percent of perplexity: a smaller difference counts as none."""
 LATE = 0.8
-"""The end of a run is what comes after this share of its steps."""
+"""Share of the steps after which the end of a run begins."""
 
 
 class Validation(NamedTuple):
@@ -114,9 +114,9 @@ def read_validations(lines: Path) -> list[Validation]:
 def convergence(passes: float, validations: Sequence[Validation]) -> dict[str, Any]:
     """Metrics of a model that describe convergence.
 
-    `passes` over the training split; `last_validations`: the last one, before it the last one from before the end of
-    the run; `still_falling`: whether the loss was lowest after that one, notably below it, and stayed there, None where
-    there are not both. Of a model that overfits, it falls at the end from far above what it was before.
+    `passes`: over the training split. `last_validations`: the last one before the end of the run begins, then the last
+    of all. `still_falling`: whether the lowest loss comes after the former, notably below it, and the loss stayed
+    there; None without both. An overfitted model's loss may also fall at the end, but from far above its minimum.
     """
     last = validations[-1:]
     before = [one for one in validations[:-1] if one.step <= LATE * last[0].step]

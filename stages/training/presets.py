@@ -11,7 +11,7 @@ from stages.models.backbones.stream_configs import carrying_backbones, rememberi
 from stages.models.config import settings_left_open, spelled_out
 
 DEFAULT = "tiny"
-"""The default backbone's; that of another is called tiny-BACKBONE."""
+"""Preset of the default backbone; another backbone's is called tiny-BACKBONE."""
 _FOLDER = Path(__file__).parent / "presets"
 
 
@@ -43,12 +43,11 @@ def load_preset(name: str) -> dict[str, Any]:
 
 
 def choose_preset(name: str | None, backbone: str | None, method: str | None = None) -> dict[str, Any]:
-    """The settings that the user's own are laid over.
+    """The settings under the user's own.
 
     Args:
         name: a preset, or a TOML file; None: the smallest of the backbone, its steps chosen from the text.
-        backbone: the one that the user asks for, or a name that stands for one; None: the preset's, or the one that is
-            usual for the method.
+        backbone: the requested one, or a name that stands for one; None: the preset's, or the method's usual one.
     Raises: UsageError if there is no such preset or backbone, or the preset is for another backbone.
     """
     if backbone is not None:
@@ -57,7 +56,7 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
     if name is None:
         if backbone is None and method is not None:
             backbone = METHODS.settings(method).usual_backbone
-        # How long to train is then chosen from the text.
+        # The length of training then follows from the text.
         return {name: value for name, value in _smallest(backbone or DEFAULT_BACKBONE).items() if name != "steps"}
     preset = load_preset(name)
     own = preset.get("model", {}).get("backbone", DEFAULT_BACKBONE)
@@ -70,14 +69,14 @@ def choose_preset(name: str | None, backbone: str | None, method: str | None = N
 
 
 def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The preset under the settings that a user asks for, which must go with it.
+    """The preset under the user's settings; both must be compatible.
 
     Args:
         name: as of `choose_preset`.
         asked: nested settings.
-        init: how the model is made that training begins from; its backbone is that of the run where none is named.
+        init: settings of the initial model; its backbone is the run's if none is named.
     Raises: UsageError as `choose_preset` does, for a length that the backbone does not have, and for settings of the
-        model that `init` has settled.
+        model that `init` fixes.
     """
     model = asked.get("model", {})
     backbone = model.get("backbone")
@@ -87,13 +86,13 @@ def training_preset(name: str | None, asked: Mapping[str, Any], init: Mapping[st
             backbone = init["backbone"]
     preset = choose_preset(name, backbone, asked.get("method"))
     if name is None and asked.get("steps", "auto") == "auto" and "epochs" not in asked:
-        preset.pop("valid_every", None)  # as the steps, it follows from the text
+        preset.pop("valid_every", None)  # like the steps, it follows from the text
     require_carried(model, preset.get("model", {}).get("backbone", DEFAULT_BACKBONE), other=init is None)
     return preset
 
 
 def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
-    """Raises: UsageError for settings of a model that a trained one, from which training begins, has settled."""
+    """Raises: UsageError for settings of a model that the initial model fixes."""
     settled = [f"model.{name}" for name in asked if name not in settings_left_open()]
     if settled:
         attention = spelled_out(init).get("attention", {}).get("name")
@@ -107,7 +106,7 @@ def _require_open(asked: Mapping[str, Any], init: Mapping[str, Any]) -> None:
 
 
 def _smallest(backbone: str) -> dict[str, Any]:
-    """The preset for trying things out; of a backbone that comes without one, its own defaults in the same training."""
+    """The smallest preset; a backbone without one gets its own defaults with the same training settings."""
     own = f"{DEFAULT}-{backbone}"
     if own in preset_names():
         return load_preset(own)

@@ -11,31 +11,31 @@ from torch import Tensor
 
 @dataclass
 class Progress:
-    """Progress of a run so far; saved with each checkpoint. Losses are means a token, in nats."""
+    """Progress of a run so far; saved with each checkpoint. Losses are means per token, in nats."""
 
     step: int = 0
     seconds: float = 0.0
     """Time spent in updates."""
     loss_sum: float = 0.0
-    """Sum of the updates' losses since the last line of the journal, and of how many."""
+    """Sum of the updates' losses since the last line of the journal, and the number of updates."""
     loss_count: int = 0
     auxiliary_sum: float | None = None
-    """Part of `loss_sum` that layers added; None: nothing."""
+    """Part of `loss_sum` from auxiliary losses of layers; None: there are none."""
     document_sum: int = 0
-    """Documents that the same updates read, each once an update."""
+    """Documents that the same updates read, each counted once per update."""
     line_step: int = 0
     """Step of the last line of the journal, and the time spent by then."""
     line_seconds: float = 0.0
     train_loss: float | None = None
     """The loss in the last line of the journal."""
     valid_loss: float | None = None
-    """The lowest of all validations, and its step."""
+    """The lowest validation loss, and its step."""
     valid_step: int | None = None
     valid_digest: str | None = None
-    """BLAKE2b of the file of the weights that did best; None: saved before there were such."""
+    """BLAKE2b of the file of the best weights; None: from a version without digests."""
     journal_bytes: int = 0
     journal_digest: str | None = None
-    """BLAKE2b of this many bytes of the journal."""
+    """BLAKE2b of the first bytes of the journal, up to its saved size."""
 
     def count(self, seconds: float) -> None:
         """Count an update."""
@@ -43,7 +43,7 @@ class Progress:
         self.seconds += seconds
 
     def add(self, loss: float, auxiliary: float | None, documents: int) -> None:
-        """Count the loss of an update that read a part of this many documents, and what of it layers added."""
+        """Count the loss of an update, the part of it from auxiliary losses, and the number of documents read."""
         self.loss_sum += loss
         self.loss_count += 1
         self.document_sum += documents
@@ -51,7 +51,7 @@ class Progress:
             self.auxiliary_sum = (self.auxiliary_sum or 0.0) + auxiliary
 
     def start_line(self, train_loss: float) -> None:
-        """Begin a new line of the journal after one that said `train_loss`."""
+        """Begin a new line of the journal after one with the loss `train_loss`."""
         self.train_loss = train_loss
         self.loss_sum, self.loss_count, self.auxiliary_sum, self.document_sum = 0.0, 0, None, 0
         self.line_step, self.line_seconds = self.step, self.seconds
@@ -65,19 +65,19 @@ class Progress:
 
     @property
     def mean_loss(self) -> float:
-        """Training loss since the last line of the journal, or of that line if it has just been written."""
+        """Mean training loss since the last line of the journal, or in that line if it has just been written."""
         if self.loss_count:
             return self.loss_sum / self.loss_count
         return math.nan if self.train_loss is None else self.train_loss
 
     @property
     def mean_auxiliary(self) -> float | None:
-        """Part of `mean_loss` that layers added; None: nothing."""
+        """Part of `mean_loss` from auxiliary losses of layers; None: there are none."""
         return None if self.auxiliary_sum is None else self.auxiliary_sum / max(1, self.loss_count)
 
     @property
     def mean_documents(self) -> float | None:
-        """Documents that an update read, on average since the last line of the journal; None: there was none."""
+        """Mean number of documents per update since the last line of the journal; None: no update since."""
         return round(self.document_sum / self.loss_count, 1) if self.loss_count else None
 
     @property
@@ -89,9 +89,9 @@ class Progress:
 
 
 class Pace:
-    """Tokens a second since the first report of a run, with what lies between updates, such as validations.
+    """Tokens per second since the first report of a run, including time between updates, such as validations.
 
-    The time left that is shown beside it follows the same mean, so that either leads to the other.
+    The remaining time shown next to it uses the same mean, so that the two agree.
     """
 
     def __init__(self, update_tokens: int) -> None:
@@ -99,7 +99,7 @@ class Pace:
         self._began: tuple[int, float] | None = None
 
     def tokens_per_second(self, step: int) -> float | None:
-        """Speed of the updates up to `step`, which is reported now; None for the first, which it counts from."""
+        """Speed of the updates up to the current `step`; None at the first report, where counting starts."""
         now = time.monotonic()
         if self._began is None:
             self._began = step, now
@@ -108,18 +108,18 @@ class Pace:
 
 
 class CopiedNumber:
-    """A number of the device, which is copied while the host continues."""
+    """A number on the device that is copied while the host continues."""
 
     def __init__(self, number: Tensor) -> None:
-        """`number`: a scalar. It is the last thing that was asked of its device, so `value` waits for nothing later."""
+        """`number`: a scalar, the latest result queued on its device, so that `value` waits for no later work."""
         self._copy = number.detach().to("cpu", non_blocking=True)
-        # An event of its own: to wait for the device would be to wait for the updates queued since, too.
+        # A separate event: waiting for the whole device would include updates queued since.
         self._copied = torch.cuda.Event() if number.is_cuda else None
         if self._copied is not None:
             self._copied.record()
 
     def value(self) -> float:
-        """The number, once it is there."""
+        """The number; waits until it is copied."""
         if self._copied is not None:
             self._copied.synchronize()
         return float(self._copy)
@@ -132,6 +132,6 @@ class UpdateFigures(NamedTuple):
     """Its number, from 1."""
     loss: CopiedNumber
     auxiliary: CopiedNumber | None
-    """The part of the loss that layers added; None: nothing."""
+    """Part of the loss from auxiliary losses of layers; None: there are none."""
     documents: int
-    """Number of documents that it has read, in whole or in part."""
+    """Number of documents read, in whole or in part."""

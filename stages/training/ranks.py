@@ -1,4 +1,4 @@
-"""One process or several: what torchrun says, as Lightning Fabric wants it."""
+"""One process or several: torchrun's environment, in the form of Lightning Fabric."""
 
 import logging
 import os
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", 1))
 
 
 def make_fabric(device: "torch.device") -> "Fabric":
-    """Fabric on one device or, under torchrun, on one device a process (distributed data parallel)."""
+    """Fabric on one device or, under torchrun, on one device per process (distributed data parallel)."""
     from lightning_fabric import Fabric
 
-    # What it says below a warning is advice to compute less exactly.
+    # Its messages below a warning advise to compute less exactly.
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(logging.WARNING)
     accelerator = "cuda" if device.type == "cuda" else "cpu"
     if world_size() == 1:
@@ -33,7 +33,7 @@ def make_fabric(device: "torch.device") -> "Fabric":
 
 
 def mean_over_ranks(fabric: "Fabric", value: float) -> float:
-    """Mean of a number over all processes; every one must ask."""
+    """Mean of a number over all processes; every process must call this."""
     import torch
 
     shared = torch.tensor(value, dtype=torch.float64, device=fabric.device)
@@ -41,7 +41,7 @@ def mean_over_ranks(fabric: "Fabric", value: float) -> float:
 
 
 def gather_over_ranks(fabric: "Fabric", value: Any) -> list[Any]:
-    """A value of each process, in the order of the ranks; every one must ask."""
+    """A value of each process, in the order of ranks; every process must call this."""
     if fabric.world_size == 1:
         return [value]
     import torch

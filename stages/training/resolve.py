@@ -1,4 +1,4 @@
-"""Settings of a training run that follow from its inputs, never from the clock: a command names the same work anywhere.
+"""Settings of a training run that follow from its inputs, never from the clock, so that ids agree on all machines.
 
 Free of torch until a model must be counted.
 """
@@ -25,17 +25,17 @@ from stages.training.config import AUTO, TrainConfig
 from stages.training.sizes import cut_by_tokens, epoch_batches, segments
 
 PASSES_OF_IMPORTED = 2.0
-"""Passes over the text for a model that already knows its language: with more it learns the text by heart."""
+"""Passes over the text for a pretrained model: with more it memorizes the text."""
 TOKENS_A_WEIGHT = 20
-"""Training tokens that a weight is worth, where there is text enough (Hoffmann et al. 2022, arXiv:2203.15556)."""
+"""Training tokens per weight, given enough text (Hoffmann et al. 2022, arXiv:2203.15556)."""
 MOST_STEPS = 2**31 - 1
-"""As many as `steps` may be."""
+"""Maximum of `steps`."""
 VALIDATIONS = 20
-"""Validations of a run. The weights of the best are kept, so they must come often enough to find it."""
+"""Number of validations of a run. The best weights are kept, so validations must be frequent enough to find them."""
 
 
 def worthwhile_passes(tokens: int, weights: int) -> float:
-    """Passes over the training split that a model of this many weights learns from.
+    """Number of passes over the training split that still improve a model with `weights` weights.
 
     >>> worthwhile_passes(tokens=4_000_000, weights=800_000)
     4.0
@@ -53,14 +53,14 @@ def validations(steps: int) -> int:
 
 
 def weights(model: BackboneConfig) -> int:
-    """How many numbers a model learns, its sizes being known."""
+    """Number of trained weights of a model with known sizes."""
     from stages.models.language_model import unfilled_model
 
     return sum(parameter.numel() for parameter in unfilled_model(model).parameters())
 
 
 def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
-    """The model that is trained: the one to start from or the one described, with what the method adds to it."""
+    """The model to train: the initial model or the described one, with the additions of the method."""
     size = inputs["tokens"].metrics["vocabulary_size"]
     model = _taken_over(config, inputs["init"]) if "init" in inputs else _require_size(config.model, inputs["tokens"])
     model = config.method_settings.fitted(_lengthened(model.sized(size, config.segment_length), config))
@@ -81,7 +81,7 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
 
 
 def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> None:
-    """Raises: UsageError for factors beside weights that begin at random, or that layers read themselves."""
+    """Raises: UsageError for LoRA factors on weights that begin at random, or that layers read directly."""
     if "init" not in inputs:
         raise UsageError("--lora is for a model to begin from, whose weights stay: name it with --init-from.")
     if model.backbone not in FACTORED:
@@ -99,7 +99,7 @@ def _require_factors(config: TrainConfig, model: BackboneConfig, inputs: Inputs)
 def task_order(config: TrainConfig, tokens: Artifact) -> tuple[str, ...] | None:
     """The order in which tasks are learnt; None: there is none.
 
-    Raises: UsageError for an order that is not one of all tasks, or of a method that learns none in turn.
+    Raises: UsageError for an order that does not contain all tasks, or for a method that does not learn them in turn.
     """
     if config.method_settings.learns != "tasks":
         if config.order is not None:
@@ -116,7 +116,7 @@ def task_order(config: TrainConfig, tokens: Artifact) -> tuple[str, ...] | None:
 
 
 def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
-    """The model with layers that remember as much as `long_length` asks. Raises: UsageError if none remembers."""
+    """The model with its memory layers sized by `long_length`. Raises: UsageError if it has no such layer."""
     if config.long_length is None:
         return model
     if model.lengths.remembered is None:
@@ -130,7 +130,7 @@ def _lengthened(model: BackboneConfig, config: TrainConfig) -> BackboneConfig:
 
 
 def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
-    """The architecture of a model to start from, with the segments and what else is left open as asked for."""
+    """The architecture of the initial model, with segments and other open settings as requested."""
     from stages.models.growth import grown_config
 
     model = model_of(init).reading_neighbors(config.model, init.reference)
@@ -141,7 +141,7 @@ def _taken_over(config: TrainConfig, init: Artifact) -> BackboneConfig:
 
 
 def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
-    """Raises: UsageError for a vocabulary of another size than that of the tokens."""
+    """Raises: UsageError if the size of the vocabulary differs from that of the tokens."""
     size = tokens.metrics["vocabulary_size"]
     if model.vocab_size not in (None, size):
         raise UsageError(
@@ -151,7 +151,7 @@ def _require_size(model: BackboneConfig, tokens: Artifact) -> BackboneConfig:
 
 
 def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, execution: Execution) -> dict[str, int]:
-    """Updates to make: those asked for, those of this many epochs of whole batches, or as many as are worth making."""
+    """Number of updates: as requested, from a number of epochs of whole batches, or as many as still improve."""
     if epochs is not None:
         return {"steps": _steps(config, inputs, epochs)}
     if config.steps != AUTO:
@@ -166,9 +166,9 @@ def resolved_length(config: TrainConfig, epochs: float | None, inputs: Inputs, e
 
 
 def _passes(config: TrainConfig, tokens: Artifact, execution: Execution) -> float:
-    """Passes over the training split, where the user gives no number."""
+    """Passes over the training split if the user gives no number."""
     if config.method_settings.learns != "text":
-        return 1.0  # as in the papers: an example is read once
+        return 1.0  # as in the papers, each example is read once
     if config.model.backbone == IMPORTED:
         return PASSES_OF_IMPORTED
     return worthwhile_passes(train_tokens(tokens), _weights(config, tokens, execution))
@@ -210,7 +210,7 @@ def _require_batches(config: TrainConfig, model: BackboneConfig, tokens: Artifac
         return
     files = sum(role.startswith(f"{TRAIN}.source") for role, _ in tokens.manifest.outside_files)
     dropped = tokens.metrics["splits"][TRAIN].get("empty_dropped", 0)
-    # blank lines that were left out, and files that were joined, shift the numbers
+    # skipped blank lines and joined files shift the numbers
     shifted = " (of all files, without pairs that were left out)" if dropped or files > 1 else ""
     raise DataError(
         f"Line {longest + 1:,} of {TRAIN}{shifted} has {sizes[longest]:,} tokens, more than a batch: "
@@ -236,7 +236,7 @@ def warn_of_bf16(config: TrainConfig, execution: Execution) -> None:
 
 
 def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
-    """Updates that so many epochs of whole batches take. Raises: UsageError for more than `steps` may be."""
+    """Number of updates of some epochs of whole batches. Raises: UsageError for more than the maximum of `steps`."""
     steps = max(1, math.ceil(epochs * max(1, epoch_batches(config, inputs)) / config.accumulate))
     if steps > MOST_STEPS:
         raise UsageError(f"--epochs {epochs:g} takes {steps:.3g} updates; at most {MOST_STEPS:,} are made.")
@@ -244,7 +244,7 @@ def _steps(config: TrainConfig, inputs: Inputs, epochs: float) -> int:
 
 
 def require_documents_near(config: TrainConfig, tokens: Artifact) -> None:
-    """Raises: UsageError where no step of meta-mbpa adapts: memory never has `memory.k` documents."""
+    """Raises: UsageError if meta-mbpa would never adapt because memory never has `memory.k` documents."""
     settings = config.method_settings
     if not isinstance(settings, MetaMbpaConfig) or config.steps == AUTO:
         return
@@ -265,7 +265,7 @@ def train_tokens(tokens: Artifact) -> int:
 
 
 def resolved_memory(config: TrainConfig, model: BackboneConfig, inputs: Inputs) -> MethodSettings | None:
-    """The settings of memory with what follows from the backbone and the batches filled in."""
+    """The settings of memory, completed from the backbone and the batches."""
     return None if config.memory is None else config.memory.sized(model, _batches(config, inputs))
 
 
@@ -274,7 +274,7 @@ def _batches(config: TrainConfig, inputs: Inputs) -> Batches:
 
     split = inputs["tokens"].metrics["splits"][TRAIN]
     batch = max(1, min(config.batch_segments, segments(config, inputs["tokens"])))
-    if config.model.reads.source:  # as many as all fit into; each is a document
+    if config.model.reads.source:  # the number of sentences that fit; each is a document
         batch = max(1, config.batch_tokens // max(split["longest"], split["longest_source"]))
     borders = (split["documents"] - 1) * config.segment_length / split["tokens"]
     same = inputs["batches"].metrics.get("same_document") if "batches" in inputs else None

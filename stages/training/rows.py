@@ -1,4 +1,4 @@
-"""Learning of tables by the rows that an update read: the others are neither looked at nor changed."""
+"""Training of tables by the rows that an update read: other rows are neither read nor changed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,15 +20,15 @@ def step_rows(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """Change some rows of a table, and their moments, in place.
+    """Update some rows of a table, and their moments, in place.
 
-    A row has an Adam of its own, whose steps are the updates that read it. Between them its moments do not decay. So
-    rows that every update reads learn as with Adam. Work and memory grow with n, not with R.
+    Each row has its own Adam, whose steps are the updates that read the row. Its moments do not decay in between. Rows
+    that every update reads learn as with plain Adam. Work and temporary memory grow with n, not with R.
 
     Args:
-        rows: each once.
+        rows: indices, each once.
 
-    The first step of a row is as long as the rate, whatever its gradient:
+    The first step of a row has the length of the rate, for any gradient:
 
     >>> table = torch.zeros(3, 1)
     >>> state = {"exp_avg": torch.zeros(3, 1), "exp_avg_sq": torch.zeros(3, 1), "step": torch.zeros(3)}
@@ -36,7 +36,7 @@ def step_rows(
     >>> table.flatten().round(decimals=4).tolist()
     [0.0, -0.5, 0.0]
 
-    Source: Kingma and Ba 2015 (arXiv:1412.6980), algorithm 1, with a clock for each row.
+    Source: Kingma and Ba 2015 (arXiv:1412.6980), algorithm 1, with a step count for each row.
     """
     (first, second), number = betas, state["step"][rows] + 1
     mean = state["exp_avg"][rows].lerp_(gradient, 1 - first)
@@ -47,7 +47,7 @@ def step_rows(
 
 
 class RowAdam(torch.optim.Adam):
-    """Adam that changes of a parameter with a sparse gradient the rows alone that the gradient has."""
+    """Adam that changes only the rows in a sparse gradient."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -66,12 +66,12 @@ class RowAdam(torch.optim.Adam):
 
 
 def clip(parameters: Sequence[nn.Parameter], most: float) -> None:
-    """Shorten the gradients of some parameters together, so that their norm is at most `most`."""
+    """Scale the gradients of some parameters by a common factor, so that their joint norm is at most `most`."""
     nn.utils.clip_grad_norm_([_dense(parameter) for parameter in parameters], most)
 
 
 def _dense(parameter: nn.Parameter) -> Tensor:
-    """The parameter, or where its gradient is sparse a tensor whose gradient is the rows that this has."""
+    """The parameter; if its gradient is sparse, a tensor whose gradient is the rows of that gradient."""
     if parameter.grad is None or not parameter.grad.is_sparse:
         return parameter
     parameter.grad = parameter.grad.coalesce()

@@ -19,18 +19,17 @@ if TYPE_CHECKING:
 NUMBER = 4
 """Bytes of a weight, a gradient, a moment or an activation, in float32."""
 MOMENTS = {"adam": 2, "adamw": 2, "adagrad": 1, "sgd": 1}
-"""Numbers that an optimizer keeps a weight."""
+"""Numbers that an optimizer keeps per weight."""
 
 
 def require_room(config: TrainConfig, model: BackboneConfig, segments: int, device: str) -> None:
-    """Refuse what cannot fit: weights, gradients and moments; and of a batch, the hidden states of every layer, and
-    what these remember.
+    """Refuse a training that cannot fit: weights, gradients, moments, and a batch's hidden states and layer memories.
 
     Args:
-        model: that is to be trained, its sizes filled in.
+        model: the model to train, with its sizes filled in.
         segments: whole segments of the training split; a batch has no more.
         device: cpu or cuda.
-    Raises: ResourceError, saying how much is needed and how much there is.
+    Raises: ResourceError with the needed and the available memory.
     """
     memory, weights, a_segment = _memory(device), _weight_bytes(config, model), _hidden_bytes(config, model)
     if device != "cpu" and (tables := _host_bytes(config, model)):
@@ -67,7 +66,7 @@ def training_bytes(config: TrainConfig, model: BackboneConfig, segments: int) ->
 
 
 def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Bytes of the weights, and of gradients and moments of what learns."""
+    """Bytes of the weights, and of gradients and moments of the trained ones."""
     if config.lora is None:
         rows, width = _host_table(model)
         return (_parameters(model) - rows * width) * learning_bytes(config) + _host_bytes(config, model)
@@ -75,7 +74,7 @@ def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
 
 
 def _host_table(model: BackboneConfig) -> tuple[int, int]:
-    """Rows of all tables that stay in the host's memory, and numbers of each."""
+    """Number of rows of all tables in the host's memory, and numbers per row."""
     if not isinstance(model, AttentionConfig):
         return 0, 0
     rows, width = model.lookup.host_table
@@ -83,18 +82,18 @@ def _host_table(model: BackboneConfig) -> tuple[int, int]:
 
 
 def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
-    """Bytes that they take: weights and moments, and of each row how often it was read; gradients are of rows."""
+    """Bytes of host tables: weights, moments, and a count of reads per row; gradients hold only the rows read."""
     rows, width = _host_table(model)
     return NUMBER * rows * (width * (1 + MOMENTS[config.optimizer.name]) + 1)
 
 
 def learning_bytes(config: TrainConfig) -> int:
-    """Bytes that a number takes which learns: itself, its gradient, its moments, and what the method keeps of it."""
+    """Bytes per trained weight: itself, its gradient, its moments, and the method's own numbers for it."""
     return NUMBER * (2 + MOMENTS[config.optimizer.name] + config.method_settings.copies)
 
 
 def factor_numbers(model: BackboneConfig, rank: int) -> int:
-    """How many numbers learn beside a model's own."""
+    """Number of weights in LoRA factors."""
     from stages.models.language_model import LanguageModel
     from stages.training.low_rank import added_numbers
 
@@ -118,10 +117,10 @@ def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
 
 
 def _taken_numbers(model: BackboneConfig) -> int:
-    """Numbers that all layers read from memory for one position."""
+    """Numbers that all layers together read from memory for one position."""
     if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
         return 0
-    blocks = len(model.attention.layers or range(model.layers))  # no list of them: there may be very many
+    blocks = len(model.attention.layers or range(model.layers))  # no list of layers: there may be very many
     return blocks * model.attention.taken_numbers(model)
 
 
@@ -137,16 +136,16 @@ def _parameters(model: BackboneConfig) -> int:
 
     try:
         return parameter_count(model)
-    except RuntimeError:  # one matrix alone has more numbers than torch counts
+    except RuntimeError:  # a single matrix has more elements than torch can count
         return 2**63
 
 
 MOST_MOMENTS = 2
-"""Optimizer moments that a checkpoint holds for each number that learns."""
+"""Optimizer moments per trained weight in a checkpoint."""
 
 
 def saved_bytes(config: TrainConfig) -> tuple[int, int]:
-    """Bytes of a file of weights, and how many numbers of it are learnt."""
+    """Bytes of a file of weights, and the number of its trained weights."""
     from stages.models.language_model import unfilled_model
 
     model = unfilled_model(config.model)
@@ -156,7 +155,7 @@ def saved_bytes(config: TrainConfig) -> tuple[int, int]:
 
 
 def checkpoint_bytes(config: TrainConfig, inputs: Inputs, weight_bytes: int) -> int:
-    """All weights, moments and copies of those that learn, and what the streams of a batch carry to the next."""
+    """Bytes of a checkpoint: all weights, moments and copies of trained ones, and the carried state of streams."""
     carried, beside = _carried_bytes(config, inputs), MOST_MOMENTS + config.method_settings.copies
     if config.lora is None:
         return (1 + beside) * weight_bytes + carried
@@ -172,7 +171,7 @@ def _carried_bytes(config: TrainConfig, inputs: Inputs) -> int:
 
 
 def segments(config: TrainConfig, tokens: Artifact) -> int:
-    """Examples of the training split: its documents, where these are examples, or its whole segments."""
+    """Number of examples of the training split: its documents, if these are examples, else its whole segments."""
     split = tokens.metrics["splits"][TRAIN]
     if EXAMPLES.settings(tokens.metrics.get("examples", STREAMS)).tasks:
         return int(split["documents"])
@@ -180,7 +179,7 @@ def segments(config: TrainConfig, tokens: Artifact) -> int:
 
 
 def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
-    """Whole forward batches of one pass; where tasks are learnt one after the other, a batch is of one of them."""
+    """Whole forward batches of one pass; if tasks are learnt in turn, each batch belongs to one task."""
     tokens = inputs["tokens"]
     if cut_by_tokens(tokens):
         return len(_batches_by_tokens(config, inputs))
@@ -191,9 +190,9 @@ def epoch_batches(config: TrainConfig, inputs: Inputs) -> int:
 
 
 def cut_by_tokens(tokens: Artifact) -> bool:
-    """Whether examples differ so much in length that batches are cut by tokens."""
+    """Whether batches are cut by tokens, since examples differ in length."""
     kind = tokens.metrics.get("examples", STREAMS)
-    # Code is loaded of few kinds: it needs torch.
+    # Code is loaded only for a few kinds, since it needs torch.
     return kind != STREAMS and not EXAMPLES.settings(kind).tasks and bool(EXAMPLES.load(kind).by_tokens)
 
 
@@ -216,7 +215,7 @@ def packing_of(inputs: Inputs) -> "np.ndarray":
 
 
 def update_tokens(config: TrainConfig, inputs: Inputs) -> int:
-    """Tokens that one update reads, a mean where examples differ in length."""
+    """Tokens that one update reads; a mean if examples differ in length."""
     tokens = inputs["tokens"]
     if cut_by_tokens(tokens):
         whole = int(tokens.metrics["splits"][TRAIN]["tokens"])

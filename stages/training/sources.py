@@ -13,7 +13,7 @@ from stages.training.config import TrainConfig
 
 KINDS = ("tokens", "batches", "neighbors", "episodes")
 TOKENS_OF = {"batches": "tokens", "neighbors": "queries", "episodes": "corpus"}
-"""For each other kind, the role of the tokens that it was made from."""
+"""Kind of source -> role of the tokens that it was made from."""
 
 
 def learnt_from(config: TrainConfig, source: Artifact) -> dict[str, Artifact]:
@@ -103,17 +103,17 @@ def splits_read(tokens: Artifact) -> list[str]:
 
 
 def fitting_init(config: TrainConfig, init: Artifact, tokens: Artifact) -> Artifact:
-    """Check that training can begin with a model, and return it.
+    """Check that training can begin from a model, and return it.
 
-    Raises: ArtifactError if its tokenizer is another one, or it cannot score tokens and the method needs that;
-        UsageError if the settings name another backbone, or it reads neighbours and the method has none.
+    Raises: ArtifactError if its tokenizer differs, or if the method needs token scores and the model has none;
+        UsageError if the settings name another backbone, or if the model reads neighbours and the method has none.
     """
     require = require_scoring if config.method_settings.scores_tokens else require_text
     require(init)
     _require_backbone(config, init)
     _require_neighbors_read(config, init)
     size, types = init.config["model"]["vocab_size"], tokens.metrics["vocabulary_size"]
-    # Imported models may have embeddings of tokens that their tokenizer never produces.
+    # Imported models may have embeddings for ids that their tokenizer never produces.
     rows_to_spare = init.config["model"]["backbone"] in (IMPORTED, ENCODER) and size > types
     if size != types and not rows_to_spare:
         raise ArtifactError(

@@ -13,7 +13,7 @@ from stages.training.config import TrainConfig
 WARM_UP = 2
 """Updates before timing starts: the first ones take longer, while memory is allocated."""
 MIN_UPDATES, MAX_UPDATES = 6, 180
-"""Fewest and most updates that are timed; a fast machine reaches the most before the time is over."""
+"""Minimum and maximum number of timed updates; a fast machine reaches the maximum before the time is over."""
 ENOUGH_SECONDS, MAX_SECONDS = 6.0, 20.0
 """Seconds of timed updates that suffice; and seconds in all after which timing ends, even with too few updates."""
 SLOW_SECONDS, SLOW_FACTOR = 3.0, 2.0
@@ -53,7 +53,7 @@ class _Stopwatch(Silent):
 
 
 class _EnoughError(Exception):
-    """Raised to stop a training that is timed."""
+    """Raised to stop a timed training."""
 
 
 def training_speed(config: TrainConfig, vocabulary: int, device: str, least: float = 0.0) -> float:

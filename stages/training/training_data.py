@@ -1,4 +1,4 @@
-"""Opens the inputs of a training run: examples, the model, and what other stages made for its method.
+"""Opens the inputs of a training run: examples, the model, and artifacts of other stages for its method.
 
 Arrays that are read at random stay on disk, so that memory does not grow with the corpus.
 """
@@ -42,14 +42,14 @@ from stages.training.sources import splits_read
 
 @dataclass(frozen=True)
 class Run:
-    """A model, what it learns from, and the folder that keeps its checkpoints."""
+    """A model, its training data, and the folder with its checkpoints."""
 
     fabric: Fabric
     config: TrainConfig
     model: LanguageModel
     method: Method
     tasks: Sequence[Task]
-    """Learnt one after another; a corpus is a stream of one."""
+    """Tasks in the order of learning; a corpus is a stream of one."""
     valid: Examples | None
     folder: Path
     listener: Reporter
@@ -62,16 +62,16 @@ class Run:
 
     @property
     def reporter(self) -> Reporter:
-        """The reporter of the first process; the others say nothing."""
+        """The reporter of the first process; other processes are silent."""
         return self.listener if self.fabric.is_global_zero else Silent()
 
 
 def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: Path | None) -> Run:
-    """Open what is trained, with checkpoints in `folder`, which the first rank tells the others."""
+    """Open model and data, with checkpoints in `folder`; the first rank sends its path to the others."""
     tune_allocator()
     fabric = make_fabric(resolve_device(execution.device))
     folder = Path(fabric.broadcast(str(folder)))
-    # The first process makes the files that all map.
+    # The first process writes the files that all processes map.
     with fabric.rank_zero_first():
         corpus, side_inputs = read_corpus(inputs["tokens"], folder), open_side_inputs(inputs, config, folder)
     learns_text = config.method_settings.learns == "text"
@@ -92,7 +92,7 @@ def open_run(config: TrainConfig, inputs: Inputs, execution: Execution, folder: 
 
 
 def read_corpus(tokens: Artifact, folder: Path) -> Corpus:
-    """The splits that training reads: ids of the training split are mapped into `folder`, all else is in memory."""
+    """The splits that training reads: ids of the training split are mapped from `folder`, the rest is in memory."""
     stored, arrays = Corpus.of(tokens), dict[str, Any]()
     for split in splits_read(tokens):
         for name in stored.read:
@@ -110,7 +110,7 @@ def _mapped(array: Any, path: Path) -> np.ndarray:
 
 def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) -> LanguageModel:
     """The model before the first step, the same on every rank; each rank then draws its own dropout."""
-    # All processes draw the same weights; below each has its own dropout.
+    # All processes draw the same weights; after that each has its own dropout.
     torch.manual_seed(config.seed)
     settings = config.method_settings
     model = LanguageModel(settings.sizes_in(config.model, 0) if isinstance(settings, TaskSettings) else config.model)
@@ -126,23 +126,23 @@ def _make_model(config: TrainConfig, inputs: Inputs, corpus: Corpus, rank: int) 
 
 
 def _grown(weights: dict[str, Tensor], config: TrainConfig, inputs: Inputs) -> dict[str, Tensor]:
-    """The weights of a model to begin from, as wide and as deep as they are to be."""
+    """The weights of the initial model, grown to the requested width and depth."""
     if config.wider == config.deeper == 1:
         return weights
     return grown(weights, model_of(inputs["init"]), config.wider, config.deeper, NOISE, config.seed)
 
 
 def _token_counts(ids: np.ndarray, types: int) -> Tensor:
-    """How often each of the token types occurs, int64 [types]."""
+    """Number of occurrences of each token type, int64 [types]."""
     counts = torch.zeros(types, dtype=torch.int64)
-    # In slices, for `bincount` copies what it counts as int64.
+    # In slices, since `bincount` makes an int64 copy of its input.
     for start in range(0, len(ids), 1 << 22):
         counts += torch.from_numpy(np.bincount(ids[start : start + (1 << 22)], minlength=types))
     return counts
 
 
 def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideInputs:
-    """The packing, the neighbours or the keys that a run was given; large arrays are mapped into `folder`."""
+    """The packing, the neighbours or the keys given to a run; large arrays are mapped from files in `folder`."""
     if "batches" in inputs:
         return SideInputs(packing=packing_of(inputs))
     if config.method_settings.reads_background:
@@ -158,21 +158,21 @@ def open_side_inputs(inputs: Inputs, config: TrainConfig, folder: Path) -> SideI
 
 
 def mapped_bytes(inputs: Inputs, config: TrainConfig) -> int:
-    """Room that the mapped arrays of a run take until it ends."""
+    """Bytes of disk that the mapped arrays of a run take until it ends."""
     splits = inputs["tokens"].metrics["splits"]
     looked_up = sum(int(splits[split]["tokens"]) for split in splits_read(inputs["tokens"]))
     return (int(splits[TRAIN]["tokens"]) + looked_up * config.method_settings.neighbors_read) * DTYPE.itemsize
 
 
 def passing_bytes(inputs: Inputs) -> int:
-    """Room that is taken only while the mapped arrays are made, before the first step."""
+    """Bytes of disk taken only while the mapped arrays are written, before the first step."""
     if "neighbors" not in inputs:
         return 0
     return int(inputs["neighbors"].find("datastore").metrics["rows"]) * DTYPE.itemsize
 
 
 ROWS = 1 << 18
-"""Rows that are written at a time."""
+"""Rows written at a time."""
 
 
 ReadRows = Callable[[int, int], np.ndarray]
@@ -180,22 +180,22 @@ ReadRows = Callable[[int, int], np.ndarray]
 
 
 def mapped(path: Path, shape: tuple[int, ...], dtype: Any, rows: ReadRows) -> np.ndarray:
-    """An array in a file, memory-mapped for reading; the file is made if it is not there, or not as it was made.
+    """An array in a file, memory-mapped for reading; the file is written if it is missing or changed.
 
     Args:
-        path: an `.npy` file; it appears when all of it is written. Its digest stands beside it.
-    Raises: OSError if it cannot be written, and then leaves nothing behind.
+        path: an `.npy` file; it appears once it is complete, with its digest in a file next to it.
+    Raises: OSError if it cannot be written; nothing is left behind then.
     """
     if not _is_whole(path):
         with replacing_by_name(path) as unfinished:
             _write(unfinished, shape, np.dtype(dtype), rows)
-            # A crash between the two leaves a file that its digest does not fit, which is then made again.
+            # A crash between the two leaves a file that does not match its digest; it is then written again.
             write_atomically(_digest_file(path), file_entry(unfinished)["blake2b"])
     return np.load(path, mmap_mode="r")
 
 
 def remove(path: Path) -> None:
-    """Remove such a file, if it is there."""
+    """Remove a file of `mapped` and its digest, if it exists."""
     for file in (path, _digest_file(path)):
         file.unlink(missing_ok=True)
 
@@ -210,7 +210,7 @@ def _digest_file(path: Path) -> Path:
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], rows: ReadRows) -> None:
-    """Write an array, not through a map: on a full disk that is no error but ends the process."""
+    """Write an array by ordinary writes: on a full disk, writing through a map would kill the process."""
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -226,9 +226,9 @@ def map_neighbors(neighbors: Artifact, splits: Iterable[str], k: int, folder: Pa
     """Tokens of the k best neighbours of every token, by split, int32 [T, k], -1 where one is missing.
 
     Args:
-        neighbors: an artifact that has k neighbours of every token of these splits.
-        folder: where the arrays lie; they are made there if they do not. While they are made, the values of the
-            datastore lie beside them.
+        neighbors: an artifact with at least k neighbours for every token of these splits.
+        folder: holds the arrays, which are written there if missing. Meanwhile the values of the datastore lie there,
+            too.
     """
     group: Any = neighbors.zarr("neighbors.zarr")
     beside = folder / "values.npy"

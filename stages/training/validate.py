@@ -13,13 +13,13 @@ from stages.models.language_model import LanguageModel, evaluating
 from stages.training.ranks import mean_over_ranks
 
 READ_TOGETHER = 8192
-"""Tokens, in whole segments, of a forward pass; memory that validation reads does not go beyond them."""
+"""Tokens of a forward pass, in whole segments; memory in validation does not reach beyond them."""
 
 
 def validate(fabric: Fabric, model: LanguageModel, method: Method, examples: Examples, segment_length: int) -> float:
-    """Mean negative log-likelihood a token as the method reads, in nats: fp32, windows of the segment length.
+    """Mean negative log-likelihood per token as the method reads, in nats: fp32, windows of the segment length.
 
-    The ranks share the windows, so the sum has every token once. A backbone that carries state reads
+    The ranks divide the windows, so the sum has every token once. A backbone that carries state reads
     one stream, which cannot be shared: every rank reads it all.
     """
     borders = np.concatenate(([0], np.cumsum(examples.lengths)))
@@ -30,7 +30,7 @@ def validate(fabric: Fabric, model: LanguageModel, method: Method, examples: Exa
             starts = borders[np.searchsorted(borders, own, side="right") - 1] - block.start
             log_prob = method.log_prob(model, block, torch.from_numpy(starts.clip(0)).to(fabric.device))
             total -= float(log_prob.sum(dtype=torch.float64))
-    # A stream was read whole by every rank: then the mean over ranks is the sum already.
+    # Every rank read the whole stream: the mean over ranks is already the sum.
     shares = 1 if model.config.carries_state else fabric.world_size
     return mean_over_ranks(fabric, total) * shares / int(examples.documents[-1])
 

@@ -23,7 +23,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
 
 
 def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
-    """Warning that batches are drawn at random, of a method that learns from packed ones where none are given."""
+    """Warning if a method that learns from packed batches gets no packing, so that batches are random."""
     if "batches" not in config.method_settings.takes or "batches" in inputs:
         return None
     tokens = inputs["tokens"]
@@ -37,11 +37,11 @@ def random_segments(config: TrainConfig, inputs: Inputs) -> str | None:
 
 
 def untrained_memory(config: TrainConfig) -> str | None:
-    """Warning that a method reads every segment by itself, so that layers with a memory find it empty in training."""
+    """Warning if a method reads each segment separately, so that memory layers are always empty in training."""
     model = config.model
     if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
         return None
-    # These load torch, which a command whose model is there does without.
+    # These load torch, which is not needed if the model exists already.
     from stages.methods import METHODS
     from stages.methods.method import SideInputs
 
@@ -56,7 +56,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
 
 
 def unlearned_memory(config: TrainConfig) -> str | None:
-    """Warning that what writes the slots of a memformer never learns: a later segment of an update would teach it."""
+    """Warning if the slot writer of a memformer never learns, since an update has no later segment to train it."""
     if not isinstance(config.model, MemformerConfig) or not config.model.slots or config.accumulate > 1:
         return None
     return (
@@ -66,11 +66,11 @@ def unlearned_memory(config: TrainConfig) -> str | None:
 
 
 def more_blocks_than_usual(model: BackboneConfig) -> str | None:
-    """Warning about a layer in more blocks than its paper has it in; None: it is in no more."""
+    """Warning about a layer in more blocks than in its paper; None: it is not in more."""
     if not isinstance(model, AttentionConfig):
         return None
     chosen = model.attention
-    # No list of the blocks: a model that is refused for its size may ask for very many.
+    # No list of the blocks: a model that is then refused for its size may have very many.
     usual, taken = chosen.usual_blocks(model.layers), len(chosen.layers or range(model.layers))
     if usual is None or taken <= len(usual):
         return None
@@ -82,7 +82,7 @@ def more_blocks_than_usual(model: BackboneConfig) -> str | None:
 
 
 def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
-    """Warning that a norm over all positions of a batch counts padding, where examples differ in length."""
+    """Warning if examples differ in length and a norm over all positions of a batch counts padding."""
     layer = getattr(config.model, "feed_forward", None)
     padded = inputs["tokens"].metrics.get("examples", STREAMS) != STREAMS
     if not padded or config.method_settings.reads_background or getattr(layer, "query_norm", None) != "batch":
@@ -94,7 +94,7 @@ def statistics_of_padding(config: TrainConfig, inputs: Inputs) -> str | None:
 
 
 def cost_of_vocabulary(model: BackboneConfig) -> str | None:
-    """Warning about the cost of a full softmax over many types; None for few, or for an adaptive one."""
+    """Warning about the cost of a full softmax over many types; None for few types or an adaptive softmax."""
     from stages.models.language_model import unfilled_model
     from stages.text.tokenizer import MANY_TYPES, vocabulary_cost
 

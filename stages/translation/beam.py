@@ -1,4 +1,4 @@
-"""Beam search for all sentences of a batch at once; a row is one live hypothesis."""
+"""Beam search for all sentences of a batch together; a row is one live hypothesis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class BeamSettings(NamedTuple):
     """Settings of the search and of the score."""
 
     beam: int = 4
-    """B, the live hypotheses of a sentence; 1 is greedy search."""
+    """B, maximum number of live hypotheses of a sentence; 1 is greedy search."""
     length_penalty: float = 0.6
     """α of score = log p / length^α. Larger favours longer translations; 0 chooses the most probable."""
 
@@ -34,7 +34,7 @@ class Hypothesis(NamedTuple):
     log_prob: float
     """Natural log of its probability, end token included."""
     cut: bool
-    """Whether it reached the longest length without an end token."""
+    """Whether it reached the maximum length without an end token."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Sentence:
 
     @property
     def best(self) -> Hypothesis:
-        """The hypothesis with the best score; of equal ones, the first that finished."""
+        """The hypothesis with the best score; ties go to the first that finished."""
         return max(self.finished, key=lambda one: one.score)
 
 
@@ -60,7 +60,7 @@ class Candidates(NamedTuple):
 
 
 def best_tokens(log_probs: Float[Tensor, "R V"], sums: Float[Tensor, " R"], count: int) -> Candidates:
-    """The best `count` continuations of each row; of equal ones, the smaller token comes first.
+    """The best `count` continuations of each row; ties in order of token id.
 
     `topk` alone breaks ties in any way. So a row is sorted completely if not all ties for its last place fit.
 
@@ -86,16 +86,16 @@ def beam_search(
     settings: BeamSettings = DEFAULT,
     memory: ReadMemory | None = None,
 ) -> list[Hypothesis]:
-    """Translate N sentences; a translation depends on its own sentence alone.
+    """Translate N sentences; a translation depends only on its own sentence.
 
     An end token among the best B continuations of a sentence finishes a hypothesis. The best B other continuations
     stay live. A sentence is done when B hypotheses are finished, or when no live one can beat the best of them. At
-    the longest length live hypotheses are finished without an end token. Rows of finished sentences leave the batch.
+    the maximum length, live hypotheses are finished without an end token. Rows of finished sentences leave the batch.
 
     Args:
         source: tokens, padded.
         mask: tokens that count, bool [N, S].
-        longest: most tokens of each sentence's translation, end token included.
+        longest: maximum number of tokens in each sentence's translation, end token included.
         memory: computes log-probabilities with memory; None: the model alone.
     Raises: ArtifactError if no token has a probability.
     Source: Wu et al. 2016 (arXiv:1609.08144), section 7, with length^α for their penalty, as fairseq has it.
@@ -137,7 +137,7 @@ def _advance(
     eos: int,
     settings: BeamSettings,
 ) -> list[_LiveRow]:
-    """Finish hypotheses that end, and return the rows that stay live, sentence by sentence."""
+    """Finish hypotheses that end, and return the rows that stay live, in order of sentence."""
     length = history.shape[1]
     going: list[_LiveRow] = []
     for number, candidates in _by_sentence(of_row, found):
@@ -177,7 +177,7 @@ def _finished(tokens: Tensor, log_prob: float, length: int, settings: BeamSettin
 def _is_settled(sentence: _Sentence, best_live: float, settings: BeamSettings) -> bool:
     """Whether no live hypothesis can beat the best finished one.
 
-    Its log p can only fall, and the longest length is the largest divisor.
+    The log p of a live one can only fall, and the maximum length is the largest divisor.
     """
     if not sentence.finished or settings.length_penalty < 0:
         return False

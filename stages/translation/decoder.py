@@ -1,4 +1,4 @@
-"""Decoders: a source sentence is read once, then the target token by token; a language model as one."""
+"""Decoders, which read a source sentence once, then its target token by token; a language model as a decoder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ S = TypeVar("S")
 
 
 class Step(NamedTuple):
-    """The next token of R rows, each a translation so far."""
+    """Distributions of the next token for R rows, each of which is a partial translation."""
 
     tokens: Tensor
-    """The tokens before, int64 [R]; `<eos>` before the first, whatever the model reads there."""
+    """Previous token of each row, int64 [R]; `<eos>` at the start, even if the model reads another token there."""
     log_probs: Tensor
     """Log-probabilities of every token, natural log, [R, V]."""
     log_z: Tensor | None
-    """Log of the sum of exp of the vocabulary's scores, [R]; None: nobody asked."""
+    """Logsumexp of the vocabulary's scores, [R]; None: not computed."""
     key: Tensor
-    """Representation that memory is searched with, [R, d_k]."""
+    """Representations that are the queries of a memory, [R, d_k]."""
     state: Any
-    """The decoder's state behind the tokens that were read."""
+    """The decoder's state after the tokens that were read."""
 
 
 class Decoder(Protocol[S]):
-    """A model that translates. A row's numbers depend neither on other rows nor on padding."""
+    """Interface of a translation model. Results of a row depend neither on other rows nor on padding."""
 
     @property
     def start(self) -> int:
-        """The first input of every target, which is none of its tokens."""
+        """The first input of every target, which is not one of its tokens."""
 
     @property
     def eos(self) -> int:
@@ -42,32 +42,32 @@ class Decoder(Protocol[S]):
 
     @property
     def never(self) -> tuple[int, ...]:
-        """Tokens that no target holds, such as `<unk>` and padding."""
+        """Tokens that never appear in a target, such as `<unk>` and padding."""
 
     def begin(self, source: Tensor, mask: Tensor) -> S:
-        """The state of N rows that have read their source sentences and no target.
+        """State of N rows after their source sentences, and before any target.
 
         Args:
-            source: tokens, int64 [N, S]; those that are masked may be any.
-            mask: tokens that count, bool [N, S], a first part of each row.
+            source: tokens, int64 [N, S]; masked ones may have any value.
+            mask: tokens that count, bool [N, S], at the start of each row.
         """
 
     def step(self, tokens: Tensor, state: S) -> Step:
         """Read one more token of each row, int64 [R]."""
 
     def select(self, state: S, rows: Tensor) -> S:
-        """The state of some rows, int64 [R'], each as often as it is named."""
+        """Select rows of a state by index, int64 [R']; an index may be repeated."""
 
 
 ReadMemory = Callable[[Step, Tensor], Tensor]
-"""Log-probabilities [R, V] with memory on top, of a step and of the sentence that each row translates, int64 [R].
+"""Function from a step, and the sentence that each row translates, to log-probabilities [R, V] with memory read.
 
-Sentences are numbers within the batch. All rows come in one call, so that a step is one search.
+Sentences are indices within the batch, int64 [R]. All rows come in one call, so that a step needs one search.
 """
 
 
 def select_rows(state: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
-    """Rows of a state whose tensors begin with a dimension of rows."""
+    """Select rows of a state; rows are the first dimension of all its tensors."""
     return {name: tensor.index_select(0, rows) for name, tensor in state.items()}
 
 
@@ -76,18 +76,18 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class ModelDecoder:
-    """A model in evaluation mode, whose backbone reads sources."""
+    """Decoder of a language model in evaluation mode, whose backbone reads sources."""
 
     model: LanguageModel
     eos: int
-    """Ends source and target, and is the first input of a target unless the model wants another."""
+    """Token that ends sources and targets; it is also the first input of a target, unless the model has a prompt."""
     key: str = "hidden"
-    """Representation that memory is searched with: `ffn-input` or `hidden`."""
+    """Representation that is the query of a memory: `ffn-input` or `hidden`."""
     never: tuple[int, ...] = ()
     precision: str = "fp32"
     """Precision of the forward pass, `fp32` or `bf16`."""
     scores: bool = False
-    """Whether log-normalizers are computed, for memory that is read by `joint`."""
+    """Whether to compute log-normalizers, which the reader `joint` needs."""
 
     @property
     def start(self) -> int:
@@ -102,12 +102,12 @@ class ModelDecoder:
         return self._steps(tokens[:, None], state)
 
     def steps(self, target: Tensor, source: Tensor) -> Step:
-        """All steps of one translation, its tokens int64 [n]; row i is the one that token i follows."""
+        """All steps of one translation with tokens int64 [n]; row i predicts token i."""
         inputs = torch.cat((target.new_tensor([self.start]), target[:-1]))
         return self._steps(inputs[None], self.begin(source[None], torch.ones_like(source[None], dtype=torch.bool)))
 
     def _steps(self, tokens: Tensor, state: State) -> Step:
-        """Read tokens [B, L]; the steps of all, [B · L]."""
+        """Read tokens [B, L]; the result has a row for each, B · L in all."""
         with torch.no_grad(), autocast(tokens.device, self.precision):
             encoding = self.model.encode(tokens, state)
         hidden, key = encoding.hidden.flatten(0, 1), encoding.key(self.key).flatten(0, 1)

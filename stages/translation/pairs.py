@@ -1,4 +1,4 @@
-"""Pairs of sentences that rows of a memory are of, as text."""
+"""Text of the sentence pairs to which rows of a memory belong."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from stages.text.excerpt import TokenText
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The text of rows, pair by pair: row i is token i of `ids`, and pair p is the rows from `offsets[p]` on.
+    """Text of rows by pair: row i is token i of `ids`, and pair p has the rows from `offsets[p]` to `offsets[p + 1]`.
 
-    `sources`: tokens of the source side, and where its sentences begin; None where they are not known any more.
+    `sources`: tokens of the source side, and offsets of its sentences; None if they are not known any more.
     """
 
     ids: Any
@@ -25,7 +25,7 @@ class PairTexts:
     text: TokenText
 
     def of_row(self, row: int) -> dict[str, Any]:
-        """The pair that a row is a token of: its number, both sides, and how much of the target stands before it."""
+        """The pair that has a row as a token: its number, both sides, and the part of the target before the token."""
         pair = int(np.searchsorted(self.offsets, row, side="right")) - 1
         begin, end = self.offsets[pair : pair + 2].tolist()
         ids = np.asarray(self.ids[begin:end]).tolist()
@@ -42,7 +42,7 @@ class PairTexts:
 
 
 def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
-    """The pairs that a translation's neighbours are rows of: those that are found, else the datastore's.
+    """Texts of the pairs to which neighbours belong: those of `similar-pairs`, if it is read, else the datastore's.
 
     Args:
         read: artifacts by role.
@@ -53,7 +53,7 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
         return PairTexts(arrays[f"{PAIRS_SPLIT}/ids"], offsets, _sources(read[PAIRS], PAIRS_SPLIT), text)
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
-    known = not is_updated(datastore)  # else rows are of several splits
+    known = not is_updated(datastore)  # after an update, rows come from several splits
     sources = _sources(datastore.input("corpus"), split_of(datastore)) if known else None
     return PairTexts(rows.text.ids, rows.doc_offsets, sources, text)
 

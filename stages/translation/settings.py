@@ -1,4 +1,4 @@
-"""How translations are searched for. Free of torch."""
+"""Settings of translation and of its beam search. Free of torch."""
 
 from collections.abc import Sized
 from typing import Annotated, NamedTuple, Self
@@ -10,7 +10,7 @@ from stages.errors import UsageError
 
 
 class Longest(NamedTuple):
-    """Length of the longest translation of a source of S tokens: factor · S + more, its end included."""
+    """Maximum length of the translation of S tokens: factor · S + more, end token included."""
 
     factor: float
     more: int
@@ -28,7 +28,7 @@ class Longest(NamedTuple):
         return found
 
     def of(self, source: Sized) -> int:
-        """The longest translation of a source, in tokens: at least a token and an end.
+        """Maximum length of the translation of a source, in tokens; at least 2, for a token and an end.
 
         >>> Longest.parse("1.2,10").of(range(5))
         16
@@ -43,12 +43,12 @@ def _checked(text: str) -> str:
 
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPenalty = Annotated[float, Field(ge=-10, le=10)]
-"""Powers of lengths stay numbers."""
+"""Bounded so that powers of lengths are finite numbers."""
 MaxLength = Annotated[str, AfterValidator(_checked), Spelling("FACTOR,MORE")]
 
 
 class DecodingSettings(Settings):
-    """How translations are searched for."""
+    """Settings of the search for translations."""
 
     beam: Beam = 4
     """Hypotheses a sentence; 1 is greedy."""

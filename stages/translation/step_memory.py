@@ -1,4 +1,4 @@
-"""Memory that is read at every step of a search: one search in the datastore for the rows of all sentences."""
+"""Memory that is read at every step of beam search, with one retrieval for the rows of all sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,21 +25,22 @@ class StepSearch(Protocol):
     """Finds neighbours for the rows of a batch of sentences."""
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Name the sentences of the next batch, by their numbers in the split, and their tokens."""
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
 
     def search(self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None) -> FoundNeighbors:
-        """Neighbours of queries float32 [R, d], or of those of them in rows, bool [R]; of the others none.
+        """Find neighbours of queries float32 [R, d].
 
         Args:
-            sentences: of each query within the batch, int64 [R].
+            sentences: sentence of each query, as an index within the batch, int64 [R].
+            rows: queries to search for, bool [R]; the others get no neighbours. None: all.
         """
 
 
 @dataclass
 class IndexSteps:
-    """Searches an index for all rows at once.
+    """Searches an index for all rows together.
 
-    `own`: rows of the split that is translated, if the datastore was made of it: a sentence does not find its own.
+    `own`: rows of the translated split, if the datastore was built from it: a sentence must not find its own rows.
     """
 
     index: IndexSearch
@@ -53,7 +54,7 @@ class IndexSteps:
         return self.index.search(queries, self._forbidden(sentences), rows)
 
     def _forbidden(self, sentences: np.ndarray) -> np.ndarray | None:
-        """Rows of each row's own sentence, int64 [R, 2]."""
+        """Range of datastore rows that belong to each query's own sentence, int64 [R, 2]; None: no range."""
         if self.own is None:
             return None
         firsts = self.own.doc_offsets[self._numbers[sentences]].tolist()
@@ -63,9 +64,9 @@ class IndexSteps:
 
 @dataclass
 class PairSteps:
-    """Searches the pairs of each row's sentence.
+    """Searches the similar pairs of each row's sentence.
 
-    `own`: whether sentences are of the split of the pairs, where none finds itself.
+    `own`: whether sentences come from the split of the pairs; then a sentence must not find itself.
     """
 
     pairs: PairSearch
@@ -81,7 +82,11 @@ class PairSteps:
 
 
 def step_search(retrieval: Retrieval, split: str | None = None) -> StepSearch | None:
-    """The searches of an evaluation's memory, for sentences of a split, or of none; None: no step can search it."""
+    """Search for an evaluation's memory; None if the memory cannot be searched at every step.
+
+    Args:
+        split: split of the sentences; None: they are from no split.
+    """
     if isinstance(retrieval, IndexSearch):
         return IndexSteps(retrieval, retrieval.own.get(split) if split is not None else None)
     if isinstance(retrieval, PairSearch):
@@ -93,21 +98,21 @@ NOWHERE = Places(np.zeros(0, np.int64), [])
 
 
 class Evidence(NamedTuple):
-    """Who gave the tokens of a translation their probability, [n] each."""
+    """Sources of the probabilities of a translation's tokens, [n] each."""
 
     log_p_model: Tensor
     """Log-probability by the model alone, in nats."""
     log_p: Tensor
     """Log-probability with memory read."""
     row: Tensor
-    """The neighbour that holds the token and weighs most, as a row of the datastore; -1 where none does."""
+    """Datastore row of the neighbour with the largest weight that holds the token; -1 if no neighbour holds it."""
     share: Tensor
-    """Its share of the weight of all neighbours that hold the token."""
+    """Share of that neighbour in the weight of all neighbours that hold the token."""
 
 
 @dataclass
 class StepMemory:
-    """Neighbours of each row's key, read as a policy says.
+    """Reads the neighbours of each row's key, with weights from a policy.
 
     Source: Khandelwal et al. 2021 (kNN-MT, arXiv:2010.00710), section 2.
     """
@@ -115,12 +120,12 @@ class StepMemory:
     policy: WeightPolicy
     search: StepSearch
     dtype: torch.dtype
-    """Type of the stored keys, which queries are rounded to."""
+    """Dtype of the stored keys, to which queries are rounded."""
     searches: int = field(default=0, init=False)
-    """Queries so far."""
+    """Number of queries so far."""
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        """Name the sentences of the next batch, by their numbers in the split, and their tokens."""
+        """Set the sentences of the next batch: their numbers in the split, and the tokens of their sources."""
         self.search.begin(numbers, sources)
 
     def __call__(self, step: Step, sentences: Tensor) -> Tensor:
@@ -128,7 +133,7 @@ class StepMemory:
         return self.policy.dense(self._retrieve(step, sentences), step.log_probs.float())
 
     def evidence(self, step: Step, sentences: Tensor, targets: Tensor) -> Evidence:
-        """Probabilities of the tokens that follow each row, int64 [R], and the neighbours that hold them."""
+        """Evidence for the tokens `targets`, int64 [R], that follow each row."""
         block, point, parts = self._retrieve(step, sentences, targets), self.policy.points[-1], []
         for rows, retrieved in self.policy.reading_row.retrieve(block):
             log_p = self.policy.read(block, rows, retrieved).log_p
@@ -142,7 +147,7 @@ class StepMemory:
         return Evidence(block.lm.log_p, *map(torch.cat, zip(*parts, strict=True)))
 
     def _retrieve(self, step: Step, sentences: Tensor, targets: Tensor | None = None) -> ScoredRange:
-        """Search for all rows at once."""
+        """Search for all rows together."""
         queries = search_keys(step.key.to(self.dtype))
         context, where = self._context(step) if self.policy.needs.context else None, self.policy.searches_where
         opened = None if where is None or context is None else where.worth(context.cpu()).numpy()

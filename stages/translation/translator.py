@@ -1,4 +1,4 @@
-"""Translations of sentences by a model and the memory that it reads, batch by batch."""
+"""Translation of sentences by a model and its memory, batch by batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from stages.translation.settings import DecodingSettings
 from stages.translation.step_memory import Evidence, StepMemory
 
 SENTENCES, PROBABILITIES = (32, 128), 1 << 22
-"""Minimum and maximum sentences of a batch; in between, its rows give about PROBABILITIES probabilities a step.
+"""Minimum and maximum number of sentences in a batch, and the number of probabilities for a step in between.
 
-Many rows share the lists of a search; of a large vocabulary, few fit into memory."""
+Many rows share the lists of a search, but with a large vocabulary few rows fit into memory."""
 
 
 @dataclass(frozen=True)
 class Translator:
-    """A model that translates, the way it searches, and what it reads at every step; None: no memory."""
+    """A translation model, the settings of its search, and the memory that it reads at every step; None: no memory."""
 
     decoder: ModelDecoder
     settings: DecodingSettings
@@ -33,14 +33,14 @@ class Translator:
     text: TokenText
     memory: StepMemory | None = None
     most: int = 1 << 20
-    """Tokens of the longest translation that the model can write."""
+    """Maximum length of a translation by the model, in tokens."""
 
     def translate(self, sources: Sequence[np.ndarray], first: int = 0) -> list[Hypothesis]:
-        """Translations of sentences in their order; those of alike length are searched together.
+        """Translate sentences; results are in their order. Sentences of similar length are searched together.
 
         Args:
-            sources: tokens of each, `<eos>` at its end.
-            first: number in its split of the first.
+            sources: tokens of each sentence, with `<eos>` at the end.
+            first: number of the first sentence in its split.
         """
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
         found: dict[int, Hypothesis] = {}
@@ -52,7 +52,7 @@ class Translator:
 
     @property
     def batch(self) -> int:
-        """Sentences that are searched together."""
+        """Number of sentences that are searched together."""
         least, most = SENTENCES
         return min(most, max(least, PROBABILITIES // (self.settings.beam * self.text.vocabulary_size)))
 
@@ -68,9 +68,9 @@ class Translator:
         return found.tokens if found.cut else [*found.tokens, self.decoder.eos]
 
     def evidence(self, source: np.ndarray, found: Hypothesis, number: int = 0) -> Evidence:
-        """Who gave the tokens that were `written` their probability; `number`: of the sentence in its split.
+        """Evidence for the tokens that `written` gives; `number` is that of the sentence in its split.
 
-        Only of a translator with a memory.
+        Only for a translator with a memory.
         """
         assert self.memory is not None, "evidence is of a memory"
         self.memory.begin([number], [source])
@@ -83,7 +83,7 @@ class Translator:
         return self.text.decoded(list(tokens)).replace("\n", " ").strip()
 
     def _padded(self, sources: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-        """Tokens int64 [N, S], and which of them count."""
+        """Tokens, int64 [N, S], and the mask of those that count, bool [N, S]."""
         rows, mask = (torch.from_numpy(one).to(self.device) for one in padded(sources, self.decoder.eos))
         return rows, mask
 
@@ -97,11 +97,11 @@ def open_translator(
     memory: StepMemory | None = None,
     key: str | None = None,
 ) -> Translator:
-    """A model over the vocabulary of tokens as a translator.
+    """Create the translator of a model over the vocabulary of `tokens`.
 
     Args:
-        memory: read at every step.
-        key: representation that the memory is searched with; None: there is none.
+        memory: memory that is read at every step; None: no memory.
+        key: representation that is the query of the memory; None: no memory.
     """
     text = token_text(tokens)
     beyond = range(text.vocabulary_size, model.config.vocab_size or 0)  # rows of an imported model without a type

@@ -1,1 +1,1 @@
-"""A datastore made into another: whose rows stay, which are encoded again, which are added, and how all lie on disk."""
+"""Changes of a datastore: rows that stay, are encoded again, or are added, and their layout on disk."""

@@ -1,4 +1,4 @@
-"""A change of a datastore: the documents that go, the split that is added, and whose the rows are afterwards."""
+"""A change of a datastore: forgotten documents, the added split, and the origins of rows afterwards."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,19 +24,19 @@ from stages.text.tokens import open_split
 from stages.updating.config import UpdateConfig
 
 NAMED = "name:"
-"""Before a name that looks like numbers or a file of them."""
+"""Prefix for a name that would read as numbers or as a file of them."""
 SHOWN = 3
 
 
 def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int) -> np.ndarray:
-    """Numbers of the documents that are meant, int64 [F], rising, each once.
+    """Numbers of the given documents, int64 [F], sorted and distinct.
 
     Args:
-        words: `12`; `3-7`, the last one included; a name, which means all documents that are called so; `name:12`,
-            where a name would read as something else; `@FILE`, with one of these on each line.
-        names: of the documents, in order.
-        total: how many documents there are.
-    Raises: UsageError for what is not there, with what comes near, and for a file that cannot be read.
+        words: `12`; `3-7`, the last one included; a name, for all documents with this name; `name:12` for a name that
+            would read as a number; `@FILE`, with one of these on each line.
+        names: names of the documents, in order.
+        total: number of documents.
+    Raises: UsageError for unknown documents, with similar names, and for a file that cannot be read.
     """
     ends = [0, *accumulate(run.documents for run in names)]
     chosen = np.zeros(total, bool)
@@ -58,7 +58,7 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
 
 
 def spelled_numbers(documents: np.ndarray) -> tuple[str, ...]:
-    """Numbers in the fewest words, as `documents_meant` reads them.
+    """Document numbers in the fewest words that `documents_meant` reads.
 
     >>> spelled_numbers(np.array([1, 4, 5, 6]))
     ('1', '4-6')
@@ -94,7 +94,7 @@ def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
 
 
 def _stem(name: str) -> str:
-    """The last part of a path less its endings, in lower case: that of `doc/A.rst` is that of `a.md`."""
+    """The last part of a path without endings, in lower case: `doc/A.rst` and `a.md` have the same stem."""
     return PurePath(name).name.partition(".")[0].lower()
 
 
@@ -105,7 +105,7 @@ def _some(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class RowTables:
-    """Origins of some rows: everything about them but keys and values.
+    """Origins of rows: all their data except keys and values.
 
     `doc_offsets` int64 [D + 1]; `paragraph_ends` int64 [P]; `paragraph_hashes` uint64 [P]; `names` of the D documents.
     """
@@ -127,7 +127,7 @@ class RowTables:
 
     @property
     def run_table(self) -> np.ndarray:
-        """First row, source and place there of each run, int64 [R, 3]."""
+        """First row, source and place in the source of each run, int64 [R, 3]."""
         return np.stack([self.runs.starts[:-1], self.runs.sources, self.runs.places], axis=1)
 
     @classmethod
@@ -139,7 +139,7 @@ class RowTables:
         return cls(sources, rows.runs, rows.doc_offsets, *rows.paragraphs(), names)
 
     def without(self, forgotten: np.ndarray) -> "RowTables":
-        """The same without some documents, given by their numbers, int64 [F]."""
+        """The same tables without some documents, given by their numbers, int64 [F]."""
         if not len(forgotten):
             return self
         kept = KeptRows.of_documents(self.doc_offsets, forgotten)
@@ -147,7 +147,7 @@ class RowTables:
         stays[forgotten] = False
         begins = np.concatenate([[0], self.paragraph_ends[:-1]])
         lengths = kept.before(self.paragraph_ends) - kept.before(begins)
-        # A paragraph that lost some rows is no longer the text that its hash is of.
+        # The hash of a paragraph that lost rows no longer fits its text.
         whole = (lengths > 0) & (lengths == self.paragraph_ends - begins)
         runs = self.runs.kept(kept)
         left = np.unique(runs.sources)
@@ -161,13 +161,13 @@ class RowTables:
         )
 
     def _source_left(self, number: int, runs: Runs) -> RowSource:
-        """A source whose paragraphs are no longer known by one digest if rows of it are gone."""
+        """A source after the change; it loses the digest of its paragraphs if some of its rows are gone."""
         (before, end), (first, last) = self.runs.block(number), runs.block(number)
         source = self.sources[number]
         return source if last - first == end - before else source.model_copy(update={"paragraphs": None})
 
     def followed_by(self, tokens: Artifact, split: str) -> "RowTables":
-        """The same with all rows of a split behind them."""
+        """The same tables, followed by all rows of a split."""
         added, path = open_split(tokens.zarr("tokens.zarr"), split), tokens.path / names_file(split)
         offsets = np.asarray(added.doc_offsets[:])
         names = list(read_runs(path)) if path.is_file() else []
@@ -182,11 +182,11 @@ class RowTables:
 
 
 def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarray:
-    """How many rows at the start of each range that stays had rows in their window that go, int64 [K].
+    """For each range that stays, number of rows at its start that had forgotten rows in their window, int64 [K].
 
     Args:
-        runs: of all rows, which were encoded in windows over their sources.
-        kept: what stays.
+        runs: runs of all rows, which were encoded in windows over their sources.
+        kept: the rows that stay.
     """
     context, stride = windows.context, windows.stride
     found = []
@@ -202,13 +202,13 @@ def seen_behind(runs: Runs, kept: KeptRows, windows: WindowSettings) -> np.ndarr
 
 
 def _as_many(names: Sequence[NamedRun], documents: int) -> list[NamedRun]:
-    """Names of exactly so many documents; those beyond the known have none."""
+    """Names of exactly `documents` documents; those beyond the known ones have no name."""
     unknown = documents - sum(run.documents for run in names)
     return [*names, NamedRun(unknown, None)] if unknown > 0 else list(names)
 
 
 def _names_left(names: Sequence[NamedRun], stays: np.ndarray) -> Iterator[NamedRun]:
-    """The names of the documents that stay, bool [D]."""
+    """The names of the documents that stay; `stays`: bool [D]."""
     kept = np.concatenate([[0], np.cumsum(stays)])
     ends = list(accumulate((run.documents for run in names), initial=0))
     for run, begin, end in zip(names, ends, ends[1:], strict=False):
@@ -219,25 +219,25 @@ def _names_left(names: Sequence[NamedRun], stays: np.ndarray) -> Iterator[NamedR
 
 @dataclass(frozen=True)
 class Change:
-    """Tables of a datastore's rows before and after a change; arrays are computed when they are asked for."""
+    """Tables of a datastore's rows before and after a change; arrays are computed on demand."""
 
     before: RowTables
     forgotten: np.ndarray
-    """Numbers of the documents that go, int64 [F]."""
+    """Numbers of the forgotten documents, int64 [F]."""
     tokens: Artifact | None
-    """Tokens with the split that is added; None: none is."""
+    """Tokens with the added split; None: nothing is added."""
     split: str | None
 
     @classmethod
     def of(cls, config: UpdateConfig, inputs: Inputs) -> "Change":
-        """The one that resolved settings ask for."""
+        """The change that resolved settings request."""
         before = RowTables.of(DatastoreRows(inputs[PREVIOUS]))
         forgotten = documents_meant(config.forget, (), before.documents)
         return cls(before, forgotten, inputs.artifacts.get(ADDED), config.split)
 
     @cached_property
     def kept(self) -> KeptRows:
-        """Which rows stay."""
+        """The rows that stay."""
         return KeptRows.of_documents(self.before.doc_offsets, self.forgotten)
 
     @cached_property
@@ -247,7 +247,7 @@ class Change:
 
     @cached_property
     def after(self) -> RowTables:
-        """Tables of all rows: those that stay, then those that are added."""
+        """Tables of all rows: first those that stay, then the added ones."""
         if self.tokens is None:
             return self.left
         assert self.split is not None
@@ -256,7 +256,7 @@ class Change:
 
 @dataclass(frozen=True)
 class UnchangedKeys:
-    """Rows that stay with the keys that they had; rows that are encoded again stay, but with other keys.
+    """Rows that stay with unchanged keys. Rows that are encoded again stay too, but with new keys.
 
     `kept`: rows that stay, in K ranges. `reread` int64 [K]: rows at the start of each range that are encoded again.
 
@@ -272,25 +272,25 @@ class UnchangedKeys:
 
     @property
     def rows(self) -> int:
-        """How many keys stay as they are."""
+        """Number of unchanged keys."""
         return self._unchanged.rows
 
     def contains(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows of the datastore before stay with their key, bool of their shape."""
+        """Whether each given row of the previous datastore stays with its key, bool of the same shape."""
         return self._unchanged.contains(rows)
 
     def before(self, rows: np.ndarray) -> np.ndarray:
-        """New numbers of old rows that stay, int64 of their shape."""
+        """New numbers of old rows that stay, int64 of the same shape."""
         return self.kept.before(rows)
 
     def are_new(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows of the changed datastore have new keys, bool of their shape."""
+        """Whether each given row of the changed datastore has a new key, bool of the same shape."""
         starts = self.kept.new_starts
         range_ = np.searchsorted(starts, rows, side="right") - 1
         return (range_ == len(self.reread)) | (rows - starts[range_] < np.append(self.reread, 0)[range_])
 
     def shards_of_new(self, rows: int, rows_per_shard: int) -> list[int]:
-        """Numbers of the shards, of a datastore with `rows` rows, that hold new keys; they rise.
+        """Numbers of the shards that hold new keys, sorted, for a datastore with `rows` rows.
 
         >>> UnchangedKeys(KeptRows(np.array([[0, 3], [5, 9]])), np.array([0, 2])).shards_of_new(9, 2)
         [1, 2, 3, 4]
@@ -307,9 +307,9 @@ class UnchangedKeys:
 
 
 def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
-    """The rows of a changed datastore that have the keys of the datastore before.
+    """The rows of a changed datastore whose keys are those of the previous datastore.
 
-    Raises: ArtifactError if the one before is gone, or does not have those rows.
+    Raises: ArtifactError if the previous datastore is gone, or lacks these rows.
     """
     before = DatastoreRows(datastore.input(PREVIOUS))
     forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)

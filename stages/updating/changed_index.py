@@ -1,4 +1,4 @@
-"""Indexes that are changed from the one of the datastore before: what stays of it, and whether its lists still fit."""
+"""Indexes changed from that of the previous datastore: the settings that stay, and whether its lists still fit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,13 +13,13 @@ from stages.search.config import IndexConfig, check_probe
 
 
 def can_become(previous: Artifact, datastore: Artifact) -> bool:
-    """Whether the index of the datastore before can become that of this one."""
+    """Whether the index of the previous datastore can be changed into that of `datastore`."""
     keys, config = described_keys(datastore), IndexConfig(**previous.config)
     return can_change(config, keys.dim, keys.dtype, removes=bool(datastore.config["forget"]))
 
 
 def why_not(previous: Artifact, datastore: Artifact) -> str:
-    """Why it cannot, and what to do."""
+    """Reason why it cannot, and what to do."""
     if previous.config["index"] == "flat":
         return "a flat index is a copy of the keys: leave --update out"
     if datastore.config["forget"]:
@@ -28,7 +28,8 @@ def why_not(previous: Artifact, datastore: Artifact) -> str:
 
 
 def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexConfig:
-    """Settings of a changed index: what it learned stays; lists to probe, and queries to measure, may be others."""
+    """Settings of a changed index: learned parts stay; the number of probed lists, and of queries to measure, may
+    change."""
     probe = before["probe"] if config.probe in ("auto", None) else config.probe
     assert isinstance(probe, int)
     check_probe(probe, before["lists"], before["index"])
@@ -39,12 +40,12 @@ def settings_as_before(config: IndexConfig, before: Mapping[str, Any]) -> IndexC
 def compared(
     job: Job[IndexConfig], merge: str, recall: Mapping[str, float], error: Mapping[str, float]
 ) -> dict[str, Any]:
-    """How a changed index compares with the one whose lists were learned; nothing of one that was built anew.
+    """Comparison of a changed index with the one whose lists were learned; empty for an index built anew.
 
     Args:
-        merge: key of the shard whose record tells how even the lists are.
-        recall: found of exact search, by k.
-        error: of these shares.
+        merge: key of the shard whose record has the evenness of the lists.
+        recall: share of the results of exact search that is found, by k.
+        error: standard errors of these shares.
     """
     if PREVIOUS not in job.inputs:
         return {}

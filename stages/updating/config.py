@@ -1,4 +1,4 @@
-"""Settings of update-datastore, and which of them are those of the datastore before."""
+"""Settings of update-datastore, and those that are taken from the previous datastore."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from stages.errors import UsageError
 from stages.examples.cutting import WindowedConfig
 
 TAKEN_OVER = ("key", "dtype", "reset", *WindowedConfig.model_fields)
-"""Settings of the datastore before, which its rows, old and new, are made with."""
+"""Settings of the previous datastore that apply to both old and new rows."""
 
 
 class UpdateConfig(WindowedConfig):
@@ -35,7 +35,7 @@ class UpdateConfig(WindowedConfig):
 
 
 def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
-    """Settings of the datastore before. Raises: UsageError if others are asked for."""
+    """Settings of the previous datastore. Raises: UsageError if others are requested."""
     previous = inputs[PREVIOUS]
     own = {name: previous.config[name] for name in TAKEN_OVER}
     for name, value in own.items():

@@ -1,4 +1,4 @@
-"""How the work of a change is cut, and the tables of a datastore: whose rows it has, without the rows themselves."""
+"""Plan of a change: its shards, and the tables with the origins of a datastore's rows."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,16 +31,16 @@ COUNTED = {
     "paragraph_ends": "paragraphs",
     "paragraph_hashes": "paragraphs",
 }
-"""Tables of a datastore's rows, and what each has a row of."""
+"""Tables of a datastore's rows, and the unit of one row of each."""
 
 
 def stored_tables(rows: RowTables) -> list[Table]:
-    """The tables of some rows, and how they lie on disk."""
+    """The tables of rows, with their layouts on disk."""
     return [(_layout(name, array.shape, array.dtype), array) for name, array in _arrays(rows).items()]
 
 
 def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout]:
-    """How the tables of some rows lie on disk once there are `more` runs, documents and paragraphs."""
+    """Layouts of the tables of rows on disk with `more` runs, documents and paragraphs."""
     return [
         _layout(name, (len(array) + more[COUNTED[name]], *array.shape[1:]), array.dtype)
         for name, array in _arrays(rows).items()
@@ -48,14 +48,14 @@ def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout
 
 
 def write_tables(tables: Sequence[Table], output: ShardOutput) -> None:
-    """All tables, as one shard of the stage."""
+    """Write all tables, as one shard of the stage."""
     for layout, table in tables:
         for number in range(layout.shards):
             output.write(layout, number, table[layout.rows(number)])
 
 
 def write_sources_and_names(rows: RowTables, draft: Draft) -> None:
-    """Sources, and names of documents, which are files of their own, unless they are there."""
+    """Write sources, and names of documents, to their own files, unless these exist."""
     if not draft.done(SOURCES):
         draft.add(SOURCES).write_text(dump_sources(rows.sources), encoding="utf-8")
         with draft.add(names_file(ROWS)).open("w", encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def write_sources_and_names(rows: RowTables, draft: Draft) -> None:
 
 
 def bytes_of_sources_and_names(rows: RowTables, added: Artifact | None, split: str | None) -> dict[str, int]:
-    """Sizes of the files of sources and names, by name, once a split is added behind some rows; None: none is."""
+    """Sizes, in bytes, of the files of sources and names, after a split is added; `added` None: none is."""
     sources, names = rows.sources, sum(len(run.dumps()) for run in rows.names)
     if added is not None and split is not None:
         sources = [*sources, RowSource.of(added, split)]
@@ -83,29 +83,30 @@ def _layout(name: str, shape: tuple[int, ...], dtype: Any) -> ArrayLayout:
 
 
 TABLES = "documents"
-"""Key of the shard that says whose rows they are; each of the others is a range of rows."""
+"""Key of the shard with the origins of rows; each other shard is a range of rows."""
 
 
 @dataclass(frozen=True)
 class Plan(ShardPlan[Shard]):
-    """The changed rows, and how they are cut into shards."""
+    """The changed rows, and their division into shards."""
 
     layouts: RowLayouts
     tables: list[Table]
-    """Tables that say whose rows they are, as they will lie on disk."""
+    """Tables of the origins of rows, with their layouts on disk."""
     documents: int
     kept: KeptRows
     reread: np.ndarray
-    """Rows at the start of each range that stays which are encoded again, since they had seen what goes; int64 [K]."""
+    """For each range that stays, rows at its start that are encoded again because their windows had forgotten rows;
+    int64 [K]."""
     carries_state: bool
 
     def added(self, number: int) -> TokenRange:
-        """Tokens of the added split that a shard of rows holds, perhaps none."""
+        """Tokens of the added split in a shard of rows, perhaps none."""
         rows = self.layouts.keys.rows(number)
         return TokenRange(_key(number), max(0, rows.start - self.kept.rows), max(0, rows.stop - self.kept.rows))
 
     def added_before(self, number: int) -> Iterator[TokenRange]:
-        """The tokens of the added split that the shards before one hold, the last first."""
+        """Tokens of the added split in the shards before shard `number`, in reverse order."""
         for earlier in map(self.added, reversed(range(number))):
             if earlier.start == earlier.stop:
                 return
@@ -113,7 +114,7 @@ class Plan(ShardPlan[Shard]):
 
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan:
-    """Plan a change of the rows, with the model of their keys."""
+    """Plan a change of the rows; `encoder`: the model of their keys."""
     carries, layouts = model_of(encoder).carries_state, row_layouts(config, encoder, change.after.rows)
     tables = stored_tables(change.after)
     return Plan(
@@ -130,20 +131,21 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Plan
 
 
 def shards_of_rows(keys: ArrayLayout, kept: int, *, carries_state: bool) -> list[Shard]:
-    """Shards of keys and values, the first `kept` rows of which stay: those behind them may carry a state."""
+    """Shards of keys and values. The first `kept` rows stay; shards after them may carry a state."""
     ends = [keys.rows(number).stop for number in range(keys.shards)]
-    # Rows that stay are copied in any order; only a state makes shards wait for each other.
+    # Rows that stay are copied in any order; only a carried state makes shards depend on each other.
     return [Shard(_key(n), chain=ADDED if carries_state and end > kept else None) for n, end in enumerate(ends)]
 
 
 def row_layouts(config: UpdateConfig, encoder: Artifact, rows: int) -> RowLayouts:
-    """The arrays of this many rows, by resolved settings."""
+    """Layouts of the arrays of `rows` rows, by resolved settings."""
     assert config.dtype is not None
     return RowLayouts.of(encoder, rows, config.dtype, config.stride or 1)
 
 
 def _seen_what_goes(config: UpdateConfig, change: Change, carries_state: bool) -> np.ndarray:
-    """`Plan.reread`: what was read in windows; not by document, nor what a state carried, which cannot be undone."""
+    """Value of `Plan.reread`: rows encoded in windows. None by document, and none with a state, which cannot be
+    undone."""
     if carries_state or config.reset == "document":
         return np.zeros(len(change.kept.ranges), np.int64)
     return seen_behind(change.before.runs, change.kept, config.windows)

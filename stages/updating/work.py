@@ -1,4 +1,4 @@
-"""The rows of a shard of a changed datastore: copied, encoded again, or encoded as those of the added split."""
+"""Computes the rows of a shard of a changed datastore: copied, encoded again, or encoded from the added split."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Work:
-    """Everything that computing shards needs."""
+    """Open inputs for computing shards."""
 
     plan: Plan
     keys: "StoredKeys"
-    """Keys of the datastore before."""
+    """Keys of the previous datastore."""
     values: Any
-    """int32 [T], of the datastore before."""
+    """Values of the previous datastore, int32 [T]."""
     encoder: "Callable[[Corpus], KeyEncoder]"
-    """Reads the splits of a corpus with the model of the keys, which is loaded when the first rows are encoded."""
+    """Makes the encoder for the splits of a corpus. The model of the keys is loaded when the first rows are encoded."""
     states: "StateStore"
 
 
 def open_work(job: ShardJob[UpdateConfig], plan: Plan) -> Work:
-    """Open the datastore before."""
+    """Open the previous datastore."""
     from stages.encoding.carried_state import StateStore
     from stages.lineage.rows import stored_keys
     from stages.machine import return_large_blocks
@@ -72,8 +72,8 @@ def _encoders(job: ShardJob[UpdateConfig]) -> "Callable[[Corpus], KeyEncoder]":
 
 
 def copy_rows(work: Work, rows: slice, keys: np.ndarray, values: np.ndarray) -> None:
-    """Fill in those of the new `rows` that stay, in `keys` [n, d] and `values` [n]; reads each old shard once."""
-    # Ranges that stay often lie in one old shard, which is read once for all of them.
+    """Copy the old rows among the new `rows` into `keys` [n, d] and `values` [n]; reads each old shard once."""
+    # Several ranges that stay often lie in one old shard, which is read only once.
     step, held = work.keys.rows_per_shard, -1
     for first, old, stop in work.plan.kept.between(rows.start, rows.stop):
         for begin in range(old // step * step, stop, step):
@@ -87,7 +87,7 @@ def copy_rows(work: Work, rows: slice, keys: np.ndarray, values: np.ndarray) -> 
 def encode_added(
     job: ShardJob[UpdateConfig], work: Work, number: int, keys: np.ndarray, values: np.ndarray, output: ShardOutput
 ) -> None:
-    """Fill in the rows of a shard that are tokens of the added split, the last of `keys` [n, d] and `values` [n]."""
+    """Fill in the last rows of `keys` [n, d] and `values` [n]: those of a shard that come from the added split."""
     tokens, split = work.plan.added(number), job.config.split
     count = tokens.stop - tokens.start
     if not count:
@@ -102,7 +102,7 @@ def encode_added(
 
 
 def encode_again(job: ShardJob[UpdateConfig], work: Work, rows: slice, keys: np.ndarray) -> int:
-    """Fill in those of the new `rows` that had seen what goes, in `keys` [n, d]; returns how many."""
+    """Fill in keys [n, d] of those new `rows` whose windows had forgotten rows; returns their number."""
     pieces = [
         (first, old, stop)
         for first, old, stop in _reread(work.plan)
@@ -122,7 +122,7 @@ def encode_again(job: ShardJob[UpdateConfig], work: Work, rows: slice, keys: np.
 
 
 def _reread(plan: Plan) -> Iterator[tuple[int, int, int]]:
-    """Rows to encode again, in pieces: the first new row of one, and its first and last old row, exclusive."""
+    """Rows to encode again, in pieces: (first new row, first old row, old row after the last)."""
     starts, ranges = plan.kept.new_starts[:-1].tolist(), plan.kept.ranges.tolist()
     for first, (old, stop), count in zip(starts, ranges, plan.reread.tolist(), strict=True):
         if count:
@@ -130,10 +130,10 @@ def _reread(plan: Plan) -> Iterator[tuple[int, int, int]]:
 
 
 def _encoded_alone(work: Work, eos: int, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Keys of short texts, each of which begins behind a lone `<eos>`: [n, d] of each text [n]."""
+    """Keys of short texts, each of which begins after a single `<eos>`: [n, d] for each text [n]."""
     from stages.examples.examples import Corpus
 
-    # As documents of one split they are encoded together, each behind the `<eos>` of the one before.
+    # They are encoded together as documents of one split, each after the `<eos>` of the previous one.
     ids = np.concatenate([part for text in texts for part in (text, np.array([eos]))])
     ends = np.cumsum([len(text) + 1 for text in texts])
     group = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": np.concatenate([[0], ends])}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,7 @@ def test_what_shares_of_several_memories_are_is_said_on_the_page_too():
     found = Inspected("model/0123456789ab", "test", 0, memories, [token])
     said = "share of datastore and cache: of the final probabilities, the rest is the model"
     assert said in inspected_text(found, terminal=False) and said in page(found)
-    alone = Inspected("model/0123456789ab", "test", 0, [], [token])
+    alone = Inspected("model/0123456789ab", "test", 0, [], [replace(token, memories=[])])
     assert "share" not in inspected_text(alone, terminal=False)
 
 

@@ -1,1 +1,1 @@
-"""Where the shards of a stage are computed: in this process, or in several; a module each."""
+"""Executors of a stage's shards: in this process, in several processes, or on a cluster; one module each."""

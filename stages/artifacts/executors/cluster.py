@@ -1,8 +1,7 @@
-"""Shards are computed by actors on a Ray cluster; this process hands them out and commits what they wrote.
+"""Computes shards with actors on a Ray cluster; this process distributes shards and commits the results.
 
-Every machine sees the store under the same path, and has the same memlm installed. Through Ray go settings and
-records, never data. A worker that is lost, with its machine or alone, costs the shard that it computed: another
-computes it again.
+Every machine sees the store under the same path, and has the same memlm installed. Ray transfers settings and records,
+never data. If a worker is lost, with its machine or alone, another worker computes its shard again.
 """
 
 import hashlib
@@ -40,15 +39,15 @@ from stages.reporting import Reporter
 
 
 class ShardActor:
-    """A process of the cluster, which holds models and inputs open from one shard to the next."""
+    """A process of the cluster that keeps models and inputs open between shards."""
 
     def __init__(self, task: bytes, place: Place) -> None:
-        """`task`: a pickled `ShardTask`, which another version might not even be able to read."""
+        """`task`: a pickled `ShardTask`; `ready` unpickles it, because another version of memlm may fail to."""
         self._task, self._place = task, place
         self._written: list[Written] = []
 
     def ready(self) -> Failed | None:
-        """Open the task; what is wrong with this machine, if something is."""
+        """Open the task. Returns: the fault of this machine, if any."""
         try:
             self._place.enter()
             task: ShardTask = pickle.loads(self._task)
@@ -69,10 +68,10 @@ class ShardActor:
 
 
 class Slot:
-    """The place of one worker, which is started again where it is lost.
+    """Handle of one worker, which is started again if it is lost.
 
-    Ray can do that by itself (max_task_retries), but then the shard waits for that very worker, for which the cluster
-    may have no room any more, while others are idle.
+    Ray can restart it (max_task_retries), but then the shard waits for the same worker. The cluster may have no more
+    room for it, while other workers are idle.
     """
 
     def __init__(self, name: str, start: Callable[[str], Any]) -> None:
@@ -81,23 +80,23 @@ class Slot:
         self.begin()
 
     def begin(self) -> None:
-        """Start a worker. Once it answers `awaited`, it can be fed."""
+        """Start a worker. Once `awaited` is answered, it can be fed."""
         end_actor(self.name)
         self._actor = self._start(self.name)
         self.is_ready, self.awaited = False, self._actor.ready.remote()
 
     def feed(self) -> None:
-        """Hand over the next shard of the chain, which stays there until it is written."""
+        """Send the next shard of the chain, which stays in the chain until it is written."""
         self.awaited = self._actor.compute.remote(self.chain[0])
 
     @property
     def task(self) -> str:
-        """Present task, for counting losses."""
+        """Name of the current work, for counting losses."""
         return self.chain[0].key if self.is_ready and self.chain else f"start of {self.name}"
 
 
 class RayExecutor(Executor):
-    """As many actors as there are workers, if the cluster has room; those that find none wait for it."""
+    """Executor with an actor per worker. Actors for which the cluster has no room wait."""
 
     def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
         super().__init__(task, commit, reporter)
@@ -152,7 +151,7 @@ class RayExecutor(Executor):
                 slot.feed()
 
     def _next(self) -> Slot:
-        """The slot of a worker that has answered, or is lost. Raises: what a signal asks for, within a second."""
+        """The slot of a worker that has answered, or is lost. Raises: the exception of a signal, within a second."""
         by_answer = {slot.awaited: slot for slot in self._slots if slot not in self._idle}
         self._patience = time.monotonic() + SECONDS_OF_PATIENCE
         while not (done := answered(by_answer, self._report_waiting)):
@@ -165,7 +164,7 @@ class RayExecutor(Executor):
             self.reporter.info(NO_ROOM)
 
     def _answer(self, slot: Slot) -> Any:
-        """Answer of a worker. LOST if it is gone: its chain waits for others, and it is started again.
+        """Answer of a worker. LOST if it is gone: then it is started again, and others may take its chain.
 
         Raises: ResourceError if that happens too often.
         """
@@ -183,7 +182,7 @@ class RayExecutor(Executor):
             return LOST
 
     def _commit_delivered(self, failed: Slot) -> None:
-        """Commit the results that others have written and not reported yet."""
+        """Commit results that other workers have written but not reported yet."""
         waiting = [slot.awaited for slot in self._slots if slot is not failed and slot not in self._idle]
         done, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
         for answer in done:
@@ -204,19 +203,19 @@ LOST = object()
 
 
 def draft_name(folder: Path) -> str:
-    """How the names of all workers begin that write into a draft: its own, and where on the disk it lies."""
+    """Prefix for names of all workers that write into a draft, made of the draft's name and its place on disk."""
     place = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
     return f"{folder.parent.name}-{folder.name}-{place}-"
 
 
 def left_behind(beginning: str) -> list[str]:
-    """Workers of a command that was killed, whose names begin so."""
+    """Names of workers with this prefix that a killed command left."""
     actors = ray.util.list_named_actors(all_namespaces=True)
     return [a["name"] for a in actors if a["namespace"] == NAMESPACE and a["name"].startswith(beginning)]
 
 
 def end_actor(name: str) -> None:
-    """End a worker of this name, if there is one, and wait until it is gone: nothing may write after it.
+    """End a worker of this name, if any, and wait until it is gone, so that it writes nothing more.
 
     Raises: ResourceError if it does not end.
     """
@@ -224,7 +223,7 @@ def end_actor(name: str) -> None:
     while time.monotonic() < deadline:
         try:
             ray.kill(ray.get_actor(name, namespace=NAMESPACE))
-        except (ValueError, RayError):  # there is none, or it has just ended
+        except (ValueError, RayError):  # no worker has this name, or it has just ended
             return
         time.sleep(0.05)
     raise ResourceError(f"The worker {name} of the cluster does not end; run the same command again.")

@@ -1,6 +1,6 @@
-"""The interface of an executor of shards, and the one that computes them in this process.
+"""Interface of an executor of shards, and the one that computes them in this process.
 
-A worker computes shards in whatever process; an error travels from there to the process that raises it.
+A worker computes shards in any process. Errors are passed to the main process, which raises them.
 """
 
 import pickle
@@ -19,13 +19,13 @@ from stages.reporting import Reporter
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A stage, its run and its plan, from which shards are computed anywhere; all of it can be pickled."""
+    """A stage, its run and its plan: all that is needed to compute shards anywhere. It can be pickled."""
 
     stage: ShardedStage[Any, Any, Any, Any]
     job: ShardJob[Any]
     plan: Any
     stages: Mapping[str, Any] = field(default_factory=lambda: dict(STAGES.targets))
-    """Stages that this process knows: those from outside made inputs, and a worker is told of them."""
+    """Stages known to this process. Workers get them, because stages from outside may have made inputs."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         STAGES.targets |= state["stages"]
@@ -33,13 +33,13 @@ class ShardTask:
 
 
 class ShardWorker:
-    """Computes shards one after the other; each is written while the next is computed, so two are in memory at most.
+    """Computes shards one after the other. Each is written while the next is computed, so at most two are in memory.
 
     Models and inputs are opened for the first shard.
     """
 
     def __init__(self, task: ShardTask, deliver: Callable[[Written], None]) -> None:
-        """`deliver`: called in a background thread with what each shard wrote."""
+        """`deliver`: called in a background thread with the result of each shard."""
         self._task = task
         self._deliver = deliver
         self._background = Background("write")
@@ -49,15 +49,15 @@ class ShardWorker:
         return self._task.stage.open(self._task.job, self._task.plan)
 
     def run(self, shard: Shard) -> None:
-        """Compute a shard and begin to write it; what it wrote goes to `deliver`. Call `flush` behind the last.
+        """Compute a shard and start writing it; the result goes to `deliver`. Call `flush` after the last one.
 
-        Raises: what went wrong with it, or with writing the one before.
+        Raises: the error of this shard, or of writing the previous one.
         """
         output = self._task.stage.run_shard(self._task.job, self._work, shard)
         self._background.run(lambda: self._deliver(output.written(shard.key)))
 
     def flush(self) -> None:
-        """Wait until the last shard is delivered. Raises what went wrong with it."""
+        """Wait until the last shard is delivered. Raises: its error."""
         self._background.flush()
 
     def close(self) -> None:
@@ -66,13 +66,13 @@ class ShardWorker:
 
 
 class Failed(NamedTuple):
-    """An error, and what that came of, the nearest first; it can be pickled."""
+    """An error and its causes, the nearest first; it can be pickled."""
 
     errors: list[BaseException]
 
     @classmethod
     def of(cls, error: BaseException) -> "Failed":
-        """As it leaves a worker process."""
+        """The error in the form that leaves a worker process."""
         error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
         return cls(list(_portable(error)))
 
@@ -84,11 +84,11 @@ class Failed(NamedTuple):
 
 
 def _portable(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it came of, each able to leave the process."""
+    """An error and its causes, each replaced by a text if it cannot be pickled."""
     link: BaseException | None = error
     while link is not None:
         try:
-            # There and back: some errors can be pickled, but not be made again from that.
+            # Pickled and unpickled: some errors can be pickled, but not unpickled.
             yield pickle.loads(pickle.dumps(link))
         except Exception:
             yield RuntimeError(f"{type(link).__name__}: {link}")
@@ -96,12 +96,12 @@ def _portable(error: BaseException) -> Iterator[BaseException]:
 
 
 class Executor(ABC):
-    """Decides where shards are computed; what they wrote is committed by the process that made it.
+    """Decides where shards are computed. The process with the executor commits the results.
 
     Args:
-        task: what the shards belong to.
-        commit: called with every shard as soon as it is durable, one after the other.
-        reporter: hears of what the user should know while it computes.
+        task: the stage and run of the shards.
+        commit: called with every shard once it is durable, one at a time.
+        reporter: receives messages for the user during the computation.
     """
 
     def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
@@ -111,18 +111,18 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
-        """Compute the shards of each chain in order, in one place; returns when all are committed.
+        """Compute all shards, those of a chain in order; returns when all are committed.
 
-        Raises: what a shard raised; those committed before stay so.
+        Raises: the error of a shard; shards committed before stay committed.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End what was begun, finished or not."""
+        """End all workers, finished or not."""
 
 
 class LocalExecutor(Executor):
-    """One shard after the other, here; writing one overlaps computing the next."""
+    """Executor in this process: one shard after the other. Writing one overlaps computing the next."""
 
     def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
         super().__init__(task, commit, reporter)

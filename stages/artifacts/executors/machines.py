@@ -1,4 +1,4 @@
-"""The machines of a Ray cluster: how a process joins them, what its workers must find there, and what they take."""
+"""Machines of a Ray cluster: joining them, requirements of workers, and resources that workers take."""
 
 import logging
 import os
@@ -30,10 +30,10 @@ __all__ = ["RayActorError", "RayError", "ray"]
 T = TypeVar("T")
 NAMESPACE = "memlm"
 MOST_LOSSES = 3
-"""Maximum number of workers lost at the same work: more are no accident."""
+"""Maximum number of workers lost at the same work; more are not by chance."""
 SECONDS_TO_END = 30
 SECONDS_OF_PATIENCE = 20
-"""After which it is said that the cluster has no room."""
+"""Seconds after which a message says that the cluster has no room."""
 NO_ROOM = "waiting until the cluster has room, or a process has started"
 
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     """Requirements that a worker checks on its machine."""
 
     folder: str
-    """The working folder of the command, from which the paths of the store are read."""
+    """Working folder of the command; relative paths of the store start here."""
     memlm: str
 
     @classmethod
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         return cls(os.getcwd(), version("memlm"))
 
     def enter(self) -> None:
-        """Go to the folder, if this machine has it. Raises: ResourceError if this machine has another memlm."""
+        """Change to the folder, if this machine has it. Raises: ResourceError if this machine has another memlm."""
         if version("memlm") != self.memlm:
             raise ResourceError(
                 f"{os.uname().nodename} has memlm {version('memlm')}, and this command runs {self.memlm}: "
@@ -70,7 +70,7 @@ def require_shared(folder: Path) -> None:
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Inside, this process belongs to the cluster that RAY_ADDRESS names, or that runs on this machine.
+    """Connect to the cluster named by RAY_ADDRESS, or the one on this machine, inside the block.
 
     Raises: ResourceError if there is none.
     """
@@ -87,7 +87,7 @@ def joined() -> Iterator[None]:
                 f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
                 "is (RAY_ADDRESS). On one machine --workers N does the same without."
             ) from error
-    with redirect_stdout(sys.stderr):  # where Ray writes what machines have to say, until its threads have ended
+    with redirect_stdout(sys.stderr):  # Ray prints output of machines there until its threads end
         try:
             yield
         finally:
@@ -95,7 +95,7 @@ def joined() -> Iterator[None]:
 
 
 def require_answer(address: str) -> None:
-    """Raises: ConnectionError if nothing listens at HOST:PORT, for which Ray itself would wait for minutes."""
+    """Raises: ConnectionError if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
         return
@@ -107,7 +107,7 @@ def require_answer(address: str) -> None:
 
 @contextmanager
 def _handlers_kept() -> Iterator[None]:
-    """Ray puts its own in the place of handlers of signals, which save progress."""
+    """Keep our signal handlers, which save progress: Ray replaces them with its own."""
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -117,19 +117,19 @@ def _handlers_kept() -> Iterator[None]:
 
 
 def pinned(stage: Stage[Any], execution: Execution) -> Execution:
-    """The same, with the device of this machine: where it is cpu, Ray would not hide the GPUs of others."""
+    """The execution with the device of this machine fixed: for a cpu, Ray would not hide GPUs of other machines."""
     return replace(execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda")
 
 
 def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
-    """Resources of a worker, such that all workers fit side by side on the machines.
+    """Resources to request for a worker, so that all workers fit on the machines at once.
 
-    Memory is the least that can do, of the largest machine at the most: there is no other.
-    Of a GPU's memory Ray knows nothing.
+    Memory is the minimum that a shard needs, but at most that of the largest machine.
+    Ray does not track the memory of a GPU.
 
     Args:
         config: resolved.
-        execution: says how many workers there are.
+        execution: contains the number of workers.
     """
     machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
     if execution.device_of(stage.Config) != "cpu":
@@ -146,13 +146,13 @@ def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution:
 
 
 def answered(calls: Mapping[Any, T], meanwhile: Callable[[], object]) -> list[T]:
-    """Values of the calls that the cluster has answered, or lost, within a second; there may be none yet.
+    """Values, in `calls`, of the calls answered or lost within a second; perhaps none.
 
     Args:
         meanwhile: called once.
-    Raises: what a signal asks for.
+    Raises: the exception of a signal.
     """
-    with deferred_signals() as request:  # Ray calls handlers, and drops what they raise
+    with deferred_signals() as request:  # Ray calls signal handlers, but drops their exceptions
         done, _ = ray.wait(list(calls), timeout=1)
         meanwhile()
         request.check()
@@ -160,10 +160,10 @@ def answered(calls: Mapping[Any, T], meanwhile: Callable[[], object]) -> list[T]
 
 
 class Losses(Counter[str]):
-    """How often processes were lost, by what they worked at."""
+    """Numbers of lost processes, by the work that they did."""
 
     def note(self, work: str, error: Exception) -> None:
-        """Count another one. Raises: ResourceError if these are too many for accidents."""
+        """Count another loss. Raises: ResourceError if there are more than MOST_LOSSES."""
         self[work] += 1
         if self[work] > MOST_LOSSES:
             raise ResourceError(
@@ -173,5 +173,5 @@ class Losses(Counter[str]):
 
 
 def last_line(error: Exception) -> str:
-    """Where Ray puts the reason."""
+    """Last line of an error, where Ray puts the reason."""
     return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)

@@ -1,7 +1,7 @@
-"""Shards are computed in several processes of this machine.
+"""Computes shards in several processes of this machine.
 
-Each process is started afresh (spawn: neither torch nor OpenMP survives a fork), opens models and inputs by itself,
-and is handed one shard at a time. A process never outlives the one that started it.
+Each process is spawned, because neither torch nor OpenMP survives a fork. It opens models and inputs itself, and gets
+one shard at a time. A process never outlives its parent.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ Chains = deque[deque[Shard]]
 
 
 class Ready:
-    """Message of a worker: it can be handed a shard."""
+    """Message of a worker: it is ready for a shard."""
 
 
 class Worker:
@@ -39,12 +39,12 @@ class Worker:
         self._process: SpawnProcess = spawn.Process(target=serve, args=(theirs, task), daemon=True)
         with _interrupts_held_back():
             self._process.start()
-        # While this side holds it open, too, the end of the process would not end the pipe.
+        # If this side kept it open, the pipe would not close when the process ends.
         theirs.close()
         self._chain: deque[Shard] = deque()
 
     def feed(self, chains: Chains) -> bool:
-        """Hand over the next shard of the chain under way, else of a new one. Returns: whether there was one left."""
+        """Send the next shard of the current chain, else of a new one. Returns: whether a shard was left."""
         if not self._chain and chains:
             self._chain = chains.popleft()
         shard = self._chain.popleft() if self._chain else None
@@ -55,14 +55,14 @@ class Worker:
         return shard is not None
 
     def receive(self) -> Any:
-        """The next message. Raises ResourceError or RuntimeError if the process has died."""
+        """The next message. Raises: ResourceError or RuntimeError if the process has died."""
         try:
             return self.connection.recv()
         except (EOFError, ConnectionResetError):
             raise self._death() from None
 
     def delivered(self) -> Iterator[Written]:
-        """Results that it wrote and has not reported yet."""
+        """Results that the process has sent but that were not received yet."""
         with suppress(EOFError, OSError):
             while self.connection.poll():
                 message = self.connection.recv()
@@ -80,7 +80,7 @@ class Worker:
         return RuntimeError(f"a worker process ended with exit code {code}")
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, even while it works."""
         self._process.terminate()
         self._process.join(SECONDS_TO_END)
         if self._process.is_alive():
@@ -90,7 +90,7 @@ class Worker:
 
 
 class ProcessExecutor(Executor):
-    """As many processes as there are workers, or chains to compute if these are fewer."""
+    """Executor with a process per worker, but no more than there are chains."""
 
     def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
         super().__init__(task, commit, reporter)
@@ -106,7 +106,7 @@ class ProcessExecutor(Executor):
                 worker = self._workers[ready]  # type: ignore[index]
                 message = worker.receive()
                 if isinstance(message, Failed):
-                    # Others have written shards meanwhile, which need not be computed again.
+                    # Other processes may have written shards meanwhile; these need not be computed again.
                     self._commit_delivered()
                     raise message.error()
                 if isinstance(message, Written):
@@ -134,7 +134,7 @@ class ProcessExecutor(Executor):
 
 
 def serve(parent: connection.Connection, task: ShardTask) -> None:
-    """Compute the shards that arrive; None stands for: none for now, so finish the last."""
+    """Compute the shards that arrive. None means that there is none for now: finish the last one."""
     _end_with_parent()
     lock = threading.Lock()
 
@@ -160,12 +160,12 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
 def _next_shard(parent: connection.Connection) -> Shard | None:
     try:
         return cast("Shard | None", parent.recv())
-    except EOFError:  # as in `_end_with_parent`: nothing may be written any more
+    except EOFError:  # as in `_end_with_parent`: nothing more may be written
         os._exit(1)
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent is gone, killed perhaps, would write into a draft that is no longer its own."""
+    """End this worker when its parent dies: it must not write into a draft that it no longer owns."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -178,8 +178,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """A process started inside never hears of Ctrl-C, which goes to all: its parent decides what then happens."""
-    # Starting the tracker ends by letting SIGINT through again, so it must not happen inside.
+    """Processes started inside the block ignore Ctrl-C, which the terminal sends to all: their parent handles it."""
+    # Start the tracker before: its start unblocks SIGINT at the end.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

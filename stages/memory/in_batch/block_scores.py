@@ -1,16 +1,16 @@
-"""Scores of blocks of cells, one block after the other in the same memory.
+"""Scores of blocks of cells, computed one after the other in the same buffers.
 
 Shapes: N queries, K keys, d width; n rows and m keys a block.
 
-Three rooms are as large as the largest block, and serve every block:
+Three buffers have the size of the largest block, and serve every block:
 
-- `scores`, in the type of sums: the scores of a block, n x m;
-- `mirrored`, if a block has a mirror, in the type of sums: the scores of the mirror, as it lies, n x m too;
-- `products`, if products have a narrower type than sums: products before they are widened into the other two,
-  and gradients after they are narrowed. Otherwise it is `scores`, where products are made in place.
+- `scores`, in the dtype of sums: the scores of a block, n x m;
+- `mirrored`, if a block has a mirror, in the dtype of sums: the scores of the mirror, stored as n x m too;
+- `products`, if products have a narrower dtype than sums: products before they are widened into the other two,
+  and gradients after they are narrowed. Otherwise it is `scores`, and products are computed in place.
 
-`sides` writes all three anew. The scores that it returns, one room each, are then the caller's to overwrite, until it
-asks for the next block. `narrowed` writes `products` alone, which holds nothing that is still needed by then."""
+`sides` overwrites all three. The caller may overwrite the scores that it returns, until it asks for the next block.
+`narrowed` overwrites only `products`, which is free by then."""
 
 import math
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class BlockScores:
     """Inner products of queries and keys as scores of base 2, because exp2 takes half the time of exp.
 
     Attributes:
-        sums: type of scores: float64 if the queries are, else float32.
-        queries, keys: as they are multiplied for gradients, [N, d] and [K, d], in the type of products.
+        sums: dtype of scores: float64 if the queries are, else float32.
+        queries, keys: unscaled factors of gradients, [N, d] and [K, d], in the dtype of products.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class BlockScores:
         """Args:
         queries: [N, d].
         keys: [K, d]; None: the queries.
-        visible: of N queries, on the device of the queries.
-        blocks: those that are asked for.
-        scale: of inner products, for natural scores.
-        dtype: of products.
+        visible: keys that each of the N queries reads, on the device of the queries.
+        blocks: all blocks that `sides` will get.
+        scale: factor of the inner products in natural scores.
+        dtype: dtype of products.
         """
         self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
         self.queries = queries.to(dtype)
@@ -62,9 +62,9 @@ class BlockScores:
         self._products = self._scores if dtype == self.sums else queries.new_empty(cells, dtype=dtype)
 
     def sides(self, block: Block) -> list[tuple[Block, Tensor]]:
-        """The block and its mirror, if it has one; with the scores [n, m] of each, exactly -inf where not visible.
+        """The block and its mirror, if it has one, each with its scores [n, m]; -inf where not visible.
 
-        Those of a mirror are a transposed matrix.
+        The scores of a mirror are a transposed view.
         """
         queries, keys = self._scaled[block.rows], self.keys[block.keys]
         products = torch.mm(queries, keys.T, out=_matrix(self._products, len(queries), len(keys)))
@@ -75,7 +75,7 @@ class BlockScores:
         ]
 
     def narrowed(self, gradient: Tensor) -> Tensor:
-        """The gradient [n, m] of a block's scores, in the type of products."""
+        """The gradient [n, m] of a block's scores, in the dtype of products."""
         return gradient if self._products is self._scores else _copied(gradient, self._products)
 
     def _masked(self, block: Block, scores: Tensor) -> Tensor:
@@ -87,19 +87,19 @@ def _copied(matrix: Tensor, room: Tensor) -> Tensor:
 
 
 def _matrix(room: Tensor, rows: int, columns: int) -> Tensor:
-    """The beginning of a room as a matrix."""
+    """The beginning of a buffer as a matrix."""
     return room[: rows * columns].view(rows, columns)
 
 
 class Matches(NamedTuple):
-    """The cells of a block that hold their row's target, visible or not: row, and place in memory; int64 [h]."""
+    """Row and memory offset, int64 [h] each, of the cells in a block that hold their row's target, visible or not."""
 
     rows: Tensor
     cells: Tensor
 
 
 class _Runs(NamedTuple):
-    """Runs of a block's rows among the sorted keys: first key, length, int64 [n] each; and the number of matches."""
+    """Runs of matching keys among the sorted keys: first key and length for each row, int64 [n], and their total."""
 
     first: Tensor
     counts: Tensor
@@ -109,16 +109,16 @@ class _Runs(NamedTuple):
 class TargetMatches:
     """Finds the target cells of blocks.
 
-    Keys are sorted by token, then place, so that the keys of a token within a block are a run. Runs are found
-    for all blocks at once: the host waits for the device once, to learn how many matches each block has.
-    Holds 8 bytes a key, and 16 a row of each block: 1/128 byte a cell where blocks are 2,048 keys wide.
+    Keys are sorted by token, then index. So the keys of a token within a block are consecutive. Runs are found for all
+    blocks together. So the host waits for the device once, for the number of matches of each block. This takes 8 bytes
+    for each key, and 16 for each row of a block: 1/128 byte per cell if blocks are 2,048 keys wide.
     """
 
     def __init__(self, targets: Int64[Tensor, " N"], values: Int64[Tensor, " K"], blocks: Sequence[Block]) -> None:
         """Args:
         targets: the token that each query predicts, int64 [N].
         values: the token that followed each key, int64 [K].
-        blocks: those that `matches` is asked for, with their mirrors.
+        blocks: all blocks that `matches` will get; their mirrors are included.
         """
         places = torch.arange(len(values), device=values.device)
         ordered, self._order = (values * len(values) + places).sort()
@@ -131,7 +131,7 @@ class TargetMatches:
         }
 
     def matches(self, block: Block, strides: tuple[int, ...]) -> Matches:
-        """The matches of a block whose matrix has these strides, row by row."""
+        """Matches of a block in order of row; `strides` are those of its matrix of scores."""
         first, counts, matches = self._runs[_corner(block)]
         rows = torch.repeat_interleave(counts, output_size=matches)
         before = counts.cumsum(0) - counts
@@ -144,7 +144,7 @@ class TargetMatches:
 def _run(
     ordered: Int64[Tensor, " K"], wanted: Int64[Tensor, " n"], keys: slice
 ) -> tuple[Int64[Tensor, " n"], Int64[Tensor, " n"]]:
-    """Beginning and length of the runs of wanted tokens [n] among the sorted keys, of the places `keys` alone."""
+    """Start and length of the run of each wanted token among the sorted keys, for the range `keys` only; [n] each."""
     first = torch.searchsorted(ordered, wanted + keys.start)
     return first, torch.searchsorted(ordered, wanted + keys.stop) - first
 

@@ -1,4 +1,4 @@
-"""The blocks of cells in which queries see keys: what is computed at once, and what is never computed.
+"""Blocks of the [queries, keys] matrix that have visible cells; the rest of the matrix is never computed.
 
 Shapes: N queries, K keys; n rows (queries) and m keys a block.
 """
@@ -20,9 +20,9 @@ SQUARE_AT_ONCE = {"cpu": 1024, "cuda": 4096}
 
 
 class Block(NamedTuple):
-    """Entries of some queries and keys of which at least one is visible; `whole`: all are.
+    """A range of queries and a range of keys with at least one visible cell; `whole`: all cells are visible.
 
-    `mirror`: the cells of the keys' positions as queries and the queries' as keys, whose products are the same.
+    `mirror`: the block with queries and keys exchanged, which has the same products.
     """
 
     rows: slice
@@ -37,19 +37,20 @@ class Block(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Products that the block takes."""
+        """Number of cells, and so of inner products."""
         return (self.rows.stop - self.rows.start) * (self.keys.stop - self.keys.start)
 
 
 def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) -> list[Block]:
-    """The blocks that hold all visible cells, cut in the way that takes the fewest products.
+    """The blocks that hold all visible cells, cut so that they take the fewest products.
 
     Args:
+        visible: the keys that each query reads.
         keys: K.
-        own_keys: whether the keys are the queries, so that blocks can be mirrored.
-        device: the kind that computes, which says how large blocks are.
+        own_keys: whether the keys are the queries, so that blocks can have mirrors.
+        device: type of the device, which determines the size of blocks.
 
-    Each of three positions sees those before it: one block of 9 cells, or squares that hold a cell and its mirror.
+    Each of three positions sees those before it, which takes one block of 6 cells:
 
     >>> own, none = torch.arange(3), torch.zeros(3, dtype=torch.int64)
     >>> sum(block.cells for block in fewest_products(Visible(none, own, none, none), 3, own_keys=False, device="cpu"))
@@ -57,7 +58,7 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
     """
     kind = device if device in ROWS_AT_ONCE else "cpu"
     visible = visible.to("cpu")
-    # Mirrors halve the products, but their squares hold more cells that nobody sees: batches differ in which is less.
+    # Mirrors halve the products, but squares hold more invisible cells: it depends on the batch which takes fewer.
     ways = [visible_blocks(visible, keys, ROWS_AT_ONCE[kind], KEYS_AT_ONCE[kind])]
     if own_keys:
         ways.append(mirrored_blocks(visible, SQUARE_AT_ONCE[kind]))
@@ -67,9 +68,9 @@ def fewest_products(visible: Visible, keys: int, own_keys: bool, device: str) ->
 def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once: int) -> list[Block]:
     """The blocks that hold all visible cells, at most rows_at_once x keys_at_once each, in the order of their rows.
 
-    Rows are cut where memory begins elsewhere, keys where visibility begins and ends: few blocks are mixed.
+    Rows are cut where their first visible key changes, keys where visibility begins and ends. So most blocks are whole.
 
-    Two segments of two positions that each read all of their own: two blocks of four, of which the rest is never made.
+    Two segments of two positions, each of which reads its own segment, take two blocks of four cells:
 
     >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
     >>> blocks = visible_blocks(Visible(*bounds, bounds[0], bounds[0]), keys=4, rows_at_once=2, keys_at_once=4)
@@ -84,9 +85,9 @@ def visible_blocks(visible: Visible, keys: int, rows_at_once: int, keys_at_once:
 
 
 def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
-    """The same where queries are the keys, in squares: of two that mirror each other one is multiplied.
+    """Square blocks that hold all visible cells, if the queries are the keys; of two mirrors, one is multiplied.
 
-    Four positions that read all, in squares of two: two on the diagonal, and one with its mirror.
+    Four positions that read all, in squares of size two: two on the diagonal, and one with its mirror.
 
     >>> everything = Visible(*(torch.full((4,), n) for n in (0, 4, 0, 0)))
     >>> [(block.rows.start, block.keys.start, block.mirror is not None) for block in mirrored_blocks(everything, 2)]
@@ -113,7 +114,7 @@ def mirrored_blocks(visible: Visible, at_once: int) -> list[Block]:
 
 
 def _row_cuts(start: Tensor, at_once: int) -> list[int]:
-    """Where blocks of rows begin and end: where start changes, unless the block would be less than half a full one."""
+    """Bounds of blocks of rows: where `start` changes, unless a block would have less than half the maximum size."""
     changes = (start.diff() != 0).nonzero().squeeze(1).add(1).tolist()
     cuts = [0]
     for change in (*changes, len(start)):

@@ -1,6 +1,6 @@
-"""Which keys of a forward batch each of its positions reads.
+"""The keys of a forward batch that each of its positions reads.
 
-Shapes: N queries, K keys; key j of the batch itself is the position that it stands for, `own` the key of a query.
+Shapes: N queries, K keys; key j belongs to position j of the batch, and `own` is the key of a query's own position.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Visible:
-    """Query i reads the keys [start, stop) without those of the hole [hole_start, hole_stop); all int64 [N].
+    """Bounds of the keys that each query reads: [start, stop) without the hole [hole_start, hole_stop); int64 [N].
 
-    No hole: `hole_start` and `hole_stop` are the same. Nothing to read: `stop` is not above `start`.
+    The hole is empty if `hole_start` equals `hole_stop`. A query reads nothing if `stop` is not above `start`.
     """
 
     start: Int64[Tensor, " N"]
@@ -30,7 +30,7 @@ class Visible:
         return Visible(self.start[rows], self.stop[rows], self.hole_start[rows], self.hole_stop[rows])
 
     def to(self, device: torch.device | str) -> "Visible":
-        """The same on a device."""
+        """Move the bounds to a device."""
         return Visible(*(bound.to(device) for bound in self._bounds))
 
     def within(self, first: Int64[Tensor, " N"], stop: Int64[Tensor, " N"]) -> "Visible":
@@ -40,9 +40,9 @@ class Visible:
         )
 
     def hides(self, keys: slice) -> Bool[Tensor, "N {keys.stop-keys.start}"]:
-        """Which of the keys [keys.start, keys.stop) each query does not read; bool [N, keys].
+        """Mask of the keys [keys.start, keys.stop) that each query does not read; bool [N, keys].
 
-        Takes 2 bytes a cell while it is made. Bounds are made narrow before they are compared, which is faster.
+        Takes 2 bytes for each cell during the computation. Bounds are compared as int32, which is faster.
         """
         key = torch.arange(keys.stop - keys.start, device=self.start.device, dtype=torch.int32)
         start, stop, hole_start, hole_stop = (
@@ -52,9 +52,9 @@ class Visible:
         return in_hole.logical_or_(key < start).logical_or_(key >= stop)
 
     def counts(self, starts: Int64[Tensor, " B"], stops: Int64[Tensor, " B"]) -> Int64[Tensor, "N B"]:
-        """How many keys of each of B ranges each query reads, int64 [N, B]; starts, stops int64 [B].
+        """Number of keys that each query reads in each of B ranges, int64 [N, B]; starts, stops int64 [B].
 
-        Two positions that see keys 0 to 3 without their own; of the ranges [0, 2) and [2, 4):
+        Two positions see keys 0 to 3 without their own. The ranges are [0, 2) and [2, 4):
 
         >>> n = torch.tensor
         >>> Visible(n([0, 0]), n([4, 4]), n([0, 3]), n([1, 4])).counts(n([0, 2]), n([2, 4])).tolist()
@@ -65,7 +65,7 @@ class Visible:
         return _shared(start, stop, starts, stops) - _shared(*hidden, starts, stops)
 
     def cuts(self, keys: int) -> list[int]:
-        """Keys, rising, between which rows whose bounds are the same all read everything or nothing."""
+        """Increasing keys; between two of them, rows that all have the same bounds read every key or none."""
         bounds = torch.stack(self._bounds).clamp(0, keys)
         return sorted({*bounds.amin(1).tolist(), *bounds.amax(1).tolist()})
 
@@ -75,12 +75,12 @@ class Visible:
 
 
 def earlier(start: Int64[Tensor, " N"], own: Int64[Tensor, " N"]) -> Visible:
-    """The keys [start, own): local memory if start is the segment's, long memory if it lies before.
+    """The keys [start, own): local memory if `start` is the start of the segment, long memory if it is earlier.
 
     Args: int64 [N] each.
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 3.2.
 
-    Two segments of two positions; each reads what stands before it in its own (1: hidden):
+    Two segments of two positions; each position reads the earlier ones of its segment (1: hidden):
 
     >>> earlier(torch.tensor([0, 0, 2, 2]), torch.arange(4)).hides(slice(0, 4)).int()
     tensor([[1, 1, 1, 1],
@@ -98,16 +98,16 @@ def others(
     keys: int,
     local: bool | Bool[Tensor, " N"],
 ) -> Visible:
-    """Every key but those of the query's own segment; with `local`, the earlier ones of that too.
+    """All keys outside of the query's own segment; with `local`, also the earlier ones of that segment.
 
     Args:
         segment_starts, segment_stops: bounds of each query's own segment among the keys, int64 [N].
         own: the query's own key, int64 [N].
         keys: K.
-        local: for all queries, or bool [N].
+        local: one value for all queries, or bool [N].
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), section 4.3.
 
-    The same two segments; each position reads the other one, with `local` the past of its own too:
+    The segments of `earlier`; each position reads the other segment and, with `local`, the past of its own:
 
     >>> bounds = torch.tensor([0, 0, 2, 2]), torch.tensor([2, 2, 4, 4])
     >>> others(*bounds, own=torch.arange(4), keys=4, local=True).hides(slice(0, 4)).int()
@@ -116,11 +116,11 @@ def others(
             [0, 0, 1, 1],
             [0, 0, 0, 1]], dtype=torch.int32)
     """
-    # With `local` the hole begins at the query's own key, which it must not read either.
+    # With `local` the hole begins at the query's own key, which the query must not read either.
     hole_start = torch.where(torch.as_tensor(local, device=own.device), own, segment_starts)
     return Visible(torch.zeros_like(own), torch.full_like(own, keys), hole_start, segment_stops)
 
 
 def _shared(start: Tensor, stop: Tensor, starts: Tensor, stops: Tensor) -> Tensor:
-    """Length of what two ranges have in common."""
+    """Length of the intersection of two ranges."""
     return (torch.minimum(stop, stops) - torch.maximum(start, starts)).clamp_(min=0)

@@ -1,4 +1,4 @@
-"""How memory is read: readers and their settings, a line each here."""
+"""Registry of readers, which combine the distributions of model and memory."""
 
 from stages.registry import Part, Registry
 

@@ -1,4 +1,4 @@
-"""Readers: from log-sums of a memory to log-probabilities of tokens."""
+"""Readers, which combine log-probabilities of tokens with the log-sums of a memory."""
 
 from abc import ABC, abstractmethod
 from typing import final
@@ -11,17 +11,17 @@ from stages.memory.entries import HeldTokens, LogSums
 
 
 class Reader(ABC):
-    """Puts a memory on top of a distribution. Elementwise, so that all shapes broadcast."""
+    """Interface that adds a memory to a distribution. Works elementwise, so all shapes broadcast."""
 
     @final
     def read(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
-        """log p of the targets with the memory read; where the memory is empty, log_p as it was.
+        """log p of the targets with the memory read; where the memory is empty, `log_p` unchanged.
 
         Args:
-            log_p: of the targets as it stands so far, [..., n], natural log.
-            log_z: log of the sum of exp of the vocabulary's scores, [n].
-            memory: of the targets, [..., n].
-            weight: one number, or numbers that broadcast against [..., n].
+            log_p: log-probabilities of the targets before this reading, [..., n], natural log.
+            log_z: logsumexp of the vocabulary's scores, [n].
+            memory: log-sums of the targets, [..., n].
+            weight: one number, or a tensor that broadcasts against [..., n].
         """
         return torch.where(memory.empty, log_p, self._blend(log_p, log_z, memory, weight))
 
@@ -29,12 +29,12 @@ class Reader(ABC):
     def read_dense(self, log_p: Tensor, log_z: Tensor, memory: HeldTokens, weight: float | Tensor) -> Tensor:
         """log p of every token with the memory read, [n, V].
 
-        All tokens that the memory lacks become less likely by one factor.
+        The probabilities of all tokens that the memory lacks change by the same factor.
 
         Args:
-            log_p: of every token as it stands so far, [n, V], natural log.
+            log_p: log-probabilities of every token before this reading, [n, V], natural log.
             log_z: as for `read`.
-            memory: the tokens that it holds.
+            memory: log-sums of the tokens that it holds.
             weight: one number, or [n, 1].
         """
         sums, log_z = memory.log_sums, log_z[:, None]
@@ -45,7 +45,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
-        """As `read`; what is given for empty memories is not used. Linear in the probability of a token."""
+        """Combine as `read` does; values at empty memories are ignored. Must be linear in the token's probability."""
 
 
 def interpolate(
@@ -53,17 +53,17 @@ def interpolate(
 ) -> Float[Tensor, "..."]:
     """Blend two next-token distributions: p = (1 - lam) p_lm + lam p_mem.
 
-    Stays in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), never NaN.
+    Computed in log space: a token absent from the memory (-inf) costs exactly log(1 - lam), and is never NaN.
 
     Args:
-        log_p_lm: the model alone, natural log, any shape that goes with `log_p_mem`.
-        log_p_mem: the memory, natural log; -inf is allowed.
-        lam: weight of the memory, 0 <= lam < 1; zero switches it off. A tensor broadcasts.
+        log_p_lm: log-probability by the model, natural log; the shape broadcasts with `log_p_mem`.
+        log_p_mem: log-probability by the memory, natural log; -inf is allowed.
+        lam: weight of the memory, 0 <= lam < 1; 0 switches it off. A tensor broadcasts.
     Returns: natural log, dtype of the inputs, shape after broadcasting.
     Raises: ValueError if lam is outside [0, 1).
     Source: Khandelwal et al. 2020 (kNN-LM, arXiv:1911.00172), section 2.
 
-    The model gives two tokens a half each, the memory has seen the first alone; λ = 1/4:
+    The model gives 1/2 to each of two tokens, the memory has only seen the first; λ = 1/4:
 
     >>> model, memory = torch.tensor([0.5, 0.5]), torch.tensor([1.0, 0.0])
     >>> interpolate(model.log(), memory.log(), 0.25).exp()  # 3/4 · 1/2 + 1/4 · 1, and 3/4 · 1/2
@@ -76,7 +76,7 @@ def interpolate(
 
 
 class Interpolate(Reader):
-    """The weight is λ; log Z is not needed."""
+    """Linear interpolation; the weight is λ, and log Z is not needed."""
 
     def _blend(self, log_p: Tensor, log_z: Tensor, memory: LogSums, weight: float | Tensor) -> Tensor:
         return interpolate(log_p, memory.log_prob, weight)
@@ -85,12 +85,12 @@ class Interpolate(Reader):
 class Joint(Reader):
     """p(w) ∝ exp(log_z + log p(w)) + Σ_{j: v_j = w} exp(s_j/τ + α); the weight is α.
 
-    The larger of both sides' scales is taken out first, so that large scores keep their digits.
+    The larger scale of the two sides is subtracted first, so that large scores keep their digits.
 
     Source: "global normalization" of Grave et al. 2017 (neural cache, arXiv:1612.04426), equation 4;
     Zhong et al. 2022 (TRIME, arXiv:2205.12674), equations 5-6.
 
-    Two tokens of score 0, so Z = 2; one entry holds the first, of score log 2: (1 + 2) / (2 + 2).
+    Two tokens have score 0, so Z = 2. One entry of score log 2 holds the first: (1 + 2) / (2 + 2).
 
     >>> two = torch.tensor(2.0).log()
     >>> entry = LogSums(target=torch.tensor(0.0), total=torch.tensor(0.0), max_score=two)

@@ -1,4 +1,4 @@
-"""Settings of readers: the keys that each adds to a reading. Free of torch."""
+"""Settings of readers, which are the keys that each adds to a reading. Free of torch."""
 
 from typing import Annotated, ClassVar
 
@@ -8,15 +8,15 @@ from stages.memory.hyperparameter import Choice, Hyperparameter, PolicyName, Rea
 
 
 class ReaderSettings(ReadingOptions):
-    """The keys that a reader adds to a reading: one, the weight of the memory, under the name that papers give it."""
+    """The one key that a reader adds to a reading: the weight of the memory, under its name in papers."""
 
     means: ClassVar[str] = ""
     """How the two distributions are combined, in a few words."""
     needs_scores: ClassVar[bool] = False
-    """Whether it needs the vocabulary's scores as the model gives them, which only a first reading has."""
+    """Whether it needs the original scores of the vocabulary, which only the first reading has."""
     temperatures: ClassVar[tuple[float, ...]] = ()
-    """τ that `tune` chooses from where scores are compared as in training, in units of the model's own; empty: they
-    are measured in a sample."""
+    """Candidates of `tune` for τ, in units of the model's own τ, if scores are those of training; empty: they are
+    measured in a sample."""
     weight: Choice[float] | PolicyName | None = None
 
 
@@ -26,7 +26,7 @@ GRID = (
     *(0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 0.95),
 )
 LAMBDA = Hyperparameter("λ", grid=GRID, off=0.0, example="0.25", means="weight of the memory", untuned=(0.25, 0.1))
-"""Untuned it is near what WikiText-2 is tuned to."""
+"""The untuned values are near those tuned on WikiText-2."""
 
 
 class InterpolateSettings(ReaderSettings):
@@ -42,7 +42,7 @@ JOINT_GRID = (
     *(-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0),
 )
 JOINT_TEMPERATURES = (0.7, 0.85, 1, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 2.5, 3, 4, 6, 10, 20, 50)
-"""τ around the model's own, which the best lie near; models trained without memory are best, and flat, at the end."""
+"""τ near the model's own, where the best values are; models trained without memory are best, and flat, at the end."""
 
 
 class JointSettings(ReaderSettings):

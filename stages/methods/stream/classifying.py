@@ -21,7 +21,7 @@ T = TypeVar("T", bound=TaskSettings)
 
 
 class Classifying(Method[T]):
-    """Mean of -log p(y | x) over the documents of a batch; nothing happens between tasks."""
+    """Mean of -log p(y | x) over the documents of a batch; no action between tasks."""
 
     def parameter_groups(self, model: LanguageModel) -> list[ParameterGroup]:
         return [ParameterGroup([weight for weight in model.parameters() if weight.requires_grad])]
@@ -35,7 +35,7 @@ class Classifying(Method[T]):
 
 
 def document_losses(model: LanguageModel, batch: LabelledBatch) -> Tensor:
-    """-log p(y | x) of each document of a batch, float [B], in nats; of a span the mean of its two ends.
+    """-log p(y | x) of each document of a batch, float [B], in nats; for a span the mean over its two ends.
 
     Their mean is the loss of `Classifying`. A method that weighs documents overrides `loss` with a mean of its own.
     """
@@ -56,9 +56,9 @@ def add_gradients(update: Update) -> tuple[Tensor, list[LabelledBatch]]:
 
 
 class Plain(Classifying[PlainSettings], LearnsTasks):
-    """Nothing but the loss: sequential and multitask learning differ in the order of the examples.
+    """The plain loss: sequential and multitask learning differ only in the order of the examples.
 
-    Where answers are words, it is that of each answer and its `<eos>`.
+    If answers are words, the loss is over the tokens of each answer and its `<eos>`.
     """
 
     _spelling: Spelling | None = None
@@ -68,10 +68,10 @@ class Plain(Classifying[PlainSettings], LearnsTasks):
             self._spelling = Spelling.of(head, cast(Documents, tasks[0].examples))
 
     def begin_task(self, task: Task) -> None:
-        """Nothing begins."""
+        """Do nothing."""
 
     def end_task(self, task: Task) -> None:
-        """Nothing ends."""
+        """Do nothing."""
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         read = super().batch(examples, which, index)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 Positive = Annotated[int, Field(gt=0)]
 MOST_STEPS = 10**6
-"""Updates that a task may begin with: more would never end."""
+"""Maximum number of updates at the start of a task: with more it would hardly end."""
 MOST_ATTEMPTS = 1000
-"""Times that a sample may be written: a model that writes none would never stop."""
+"""Maximum number of attempts at a sample: a model that never succeeds must stop."""
 
 
 class TaskSettings(WithoutNeighbors):
@@ -63,7 +63,7 @@ class TaskSettings(WithoutNeighbors):
         return records
 
     def sizes_in(self, model: BackboneConfig, place: int) -> BackboneConfig:
-        """The model as it is in the task at a place in the stream, from 0; `model`: as it is in the last.
+        """The sizes of the model in the task at a place in the stream, from 0; `model`: its sizes in the last.
 
         Models of most methods keep their size.
         """
@@ -75,7 +75,7 @@ class TaskSettings(WithoutNeighbors):
 
 
 class PlainSettings(TaskSettings):
-    """Nothing but the loss; what is answered in words is learnt by the vocabulary itself."""
+    """The plain loss; answers in words are learnt by the vocabulary's own softmax."""
 
     learns_from: ClassVar[frozenset[Records]] = frozenset({"labels", "spans", "answers"})
 
@@ -99,7 +99,7 @@ class MultitaskConfig(PlainSettings):
 
 
 class BoundedSettings(TaskSettings):
-    """A memory that keeps a number of documents of each task, at most."""
+    """A memory with a maximum number of documents of each task."""
 
     size: Positive | None = None
     """Documents of a task that are kept, the first that are written; None: all."""
@@ -107,7 +107,7 @@ class BoundedSettings(TaskSettings):
     def for_tasks(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
         """Raises: UsageError also for a size that no task has."""
         most, usual = max(tokens.metrics["splits"][TRAIN]["task_documents"]), type(self).model_fields["size"].default
-        # A size that nobody asked for may be more than there is.
+        # A default size may be more than a task has.
         if self.size is not None and self.size > most and self.size != usual:
             raise UsageError(
                 f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {most:,} documents."
@@ -280,7 +280,7 @@ class LamolConfig(TaskSettings):
 
 
 def writing(model: BackboneConfig, tokens: "Artifact", settings: TaskSettings) -> BackboneConfig:
-    """The model that answers in its own words; its vocabulary gains `<ans>`, `<gen>`, and a token for each task.
+    """The model that writes its answers; its vocabulary gains `<ans>`, `<gen>`, and a token for each task.
 
     Raises: UsageError for records that the method does not learn, and for labels that cannot be written.
     """

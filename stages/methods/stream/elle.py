@@ -20,13 +20,13 @@ from stages.models.growth import grown, grown_config
 from stages.models.language_model import LanguageModel
 
 RECOVER = KEEP + 1
-"""Purpose of random numbers, beside those of `memory`."""
+"""Purpose of random numbers, in addition to those of `memory`."""
 
 
 class Elle(KeepsDocuments[ElleConfig], Grows):
-    """Before each domain but the first the model grows; then it learns memory alone, then the domain beside memory.
+    """Before each domain but the first the model grows. It then learns memory alone, then the domain with memory.
 
-    A prompt of the domain, one token, begins each document in place of `<eos>`. The optimizer begins anew.
+    A prompt of the domain, one token, begins each document instead of `<eos>`. The optimizer starts afresh.
 
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), sections 3.2 and 3.3.
     """
@@ -34,7 +34,7 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
     def __init__(self, settings: ElleConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._recovers = False
-        """Whether the model has grown and not recovered."""
+        """Whether the model has grown and not yet recovered."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
@@ -47,7 +47,7 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
         self._recovers = self.task > 0
 
     def end_task(self, task: Task) -> None:
-        """Some documents of the domain are kept."""
+        """Keep some documents of the domain."""
         examples, random = task.examples, self.random(KEEP, self.task)
         assert isinstance(examples, Documents)
         chosen = random.choice(examples.count, math.ceil(self.settings.kept * examples.count), replace=False)
@@ -58,9 +58,9 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
             grow(model, *self.settings.times(task), 0.0, 0)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        """Documents of a domain, and drawn ones of memory."""
+        """Documents of a domain, and documents drawn from memory."""
         assert isinstance(examples, Documents)
-        # The share is counted over all batches so far: of small ones some read none, but together they read it.
+        # The share is counted over all batches so far: a small batch may read none.
         before, after = (int(self.settings.mixed * len(which) * number) for number in (index.number, index.number + 1))
         drawn = self.memory.draw(after - before, self.random(DRAW, index.number))
         return self._prompted(np.concatenate((examples.chosen[which], drawn)))
@@ -91,7 +91,7 @@ class Elle(KeepsDocuments[ElleConfig], Grows):
 
 
 def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int) -> None:
-    """Let a model become so many times as wide and as deep, where it is; see `grown`."""
+    """Make a model wider and deeper by these factors, in place; see `grown`."""
     if wider == deeper == 1:
         return
     plain = model.config.model_copy(update={"head": None})
@@ -102,7 +102,7 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
 
 
 def spelling_of(model: LanguageModel, examples: Examples) -> Spelling:
-    """The tokens that a model of domains has beside those of the text."""
+    """The tokens that a model of domains has in addition to those of the text."""
     assert isinstance(examples, Documents)
     if model.config.head is None:
         raise UsageError("The model has learnt no domains.")
@@ -110,7 +110,7 @@ def spelling_of(model: LanguageModel, examples: Examples) -> Spelling:
 
 
 def prompted(batch: LabelledBatch, spelling: Spelling, domains: np.ndarray) -> LabelledBatch:
-    """The same documents, each begun with the prompt of its domain, by number, int [B]."""
+    """The documents, each beginning with the prompt of its domain; `domains`: their numbers, int [B]."""
     inputs = batch.inputs.clone()
     inputs[:, 0] = torch.tensor([spelling.task(int(one)) for one in domains])
     return replace(batch, inputs=inputs)

@@ -21,15 +21,15 @@ from stages.models.heads import Matcher
 from stages.models.language_model import LanguageModel, evaluating
 
 BESIDE, AGAIN = KEEP + 1, KEEP + 2
-"""Purposes of random numbers, beside those of `memory`."""
+"""Purposes of random numbers, in addition to those of `memory`."""
 
 
 class Emar(KeepsDocuments[EmarConfig]):
-    """The first pass over a task learns it beside M, then some of it is written: the next ones to K-means' centres.
+    """The first pass learns a task together with M. Then the documents nearest to K-means' centres are written to M.
 
-    Weights of labels begin at their encoded names, if the head has these.
-    Each further pass is a round: activation, the task beside M; then reconsolidation, a pass over M in which the
-    encoder learns to be near the prototypes of the pass before.
+    Weights of labels begin at their encoded names, if the head has these. Each further pass is a round. Activation
+    learns the task together with M. Reconsolidation is a pass over M that draws the encoder to the prototypes of the
+    previous pass.
 
     Source: Han et al. 2020 (ACL 2020, aclanthology.org/2020.acl-main.573), algorithm 1; softmax over known labels as in
     the paper, inner products and one pass on the task and M as in its code.
@@ -38,13 +38,13 @@ class Emar(KeepsDocuments[EmarConfig]):
     def __init__(self, settings: EmarConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._batches = self._ended = 0
-        """Forward batches of the task that were learnt, and passes over it that have ended."""
+        """Forward batches of the task that were learnt, and completed passes over it."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
         self._tasks = tasks
         names = cast(MatcherSettings, model.config.head).names
-        if names and not self._head.seen.any():  # a stream that goes on has learnt its weights
+        if names and not self._head.seen.any():  # a resumed stream has learnt its weights
             with torch.no_grad():
                 self._head.weight.copy_(self._represent([batch_of_names(names, self._split).to(self._device)]))
 
@@ -54,9 +54,9 @@ class Emar(KeepsDocuments[EmarConfig]):
         self._head.seen[torch.from_numpy(self._labels(task)).to(self._device)] = True
 
     def end_task(self, task: Task) -> None:
-        """The pass under way ends if half of it was read: updates of several batches need not end with a pass.
+        """End the current pass if half of it was read: updates of several batches need not end with a pass.
 
-        A task is written even if less of it was read. Prototypes are those of the weights that are left.
+        A task is written even if less of it was read. Prototypes are computed with the final weights.
         """
         update, of_pass = self._latest
         self._end_passes(update, (2 * self._batches + of_pass) // (2 * of_pass))
@@ -90,7 +90,7 @@ class Emar(KeepsDocuments[EmarConfig]):
         return cast(Documents, self._tasks[self.task].examples).count // size
 
     def _beside_memory(self, update: Update, batch: LabelledBatch) -> Tensor:
-        """The mean loss of a batch and of its share of M, all of which comes once in a pass."""
+        """The mean loss of a batch and its share of M; one pass reads all of M once."""
         loss, size = update.loss(batch), len(batch.labels)
         place, within = divmod(self._batches, self._of_pass(size))
         order = self.random(BESIDE, self.task, place).permutation(self.memory.rows)
@@ -101,7 +101,7 @@ class Emar(KeepsDocuments[EmarConfig]):
         return (size * loss + (stop - first) * update.loss(others)) / (size + stop - first)
 
     def _end_passes(self, update: Update, number: int) -> None:
-        """End passes until so many have ended; an update may end more than one."""
+        """End passes until `number` are complete; an update may complete several."""
         while self._ended < number:
             self._ended += 1
             if self._is_written:
@@ -116,7 +116,7 @@ class Emar(KeepsDocuments[EmarConfig]):
         return self.task in self.memory.tasks
 
     def _select(self) -> None:
-        """Write the documents of the task that are next to the centres of K-means."""
+        """Write the documents of the task nearest to the centres of K-means."""
         rows = cast(Documents, self._tasks[self.task].examples).chosen
         random = self.random(KEEP, self.task)
         chosen = representatives(self.represented(rows).double().cpu().numpy(), self.settings.size, random)
@@ -145,7 +145,7 @@ class Emar(KeepsDocuments[EmarConfig]):
 
     @torch.no_grad()
     def made_prototypes(self) -> Tensor:
-        """p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y of memory with the label y, [|Y|, d]."""
+        """Prototypes p_y = (r_y + Σ h(x)) / (1 + |M_y|) over the documents M_y in memory with label y, [|Y|, d]."""
         rows, sums = self.memory.rows, self._head.weight.detach().clone()
         if not len(rows):
             return sums

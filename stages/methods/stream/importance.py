@@ -1,4 +1,4 @@
-"""EWC and MAS hold weights that tasks before need: a quadratic penalty by the importance of each."""
+"""EWC and MAS: a quadratic penalty holds each weight by its importance for earlier tasks."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ IMPORTANCE, OWN = "importance/", "own/"
 
 
 class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
-    """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the task before, Ω their importance.
+    """The loss is ℓ + (λ / 2) Σ Ω (θ - θ*)²: θ* are the weights after the previous task, Ω their importance.
 
     The penalty's gradient is added before the optimizer's step. The loss that is reported is ℓ.
     """
@@ -48,7 +48,7 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
         )
 
     def begin_task(self, task: Task) -> None:
-        """Nothing begins: what was learnt before is held already."""
+        """Do nothing: the penalty for earlier tasks is in place already."""
 
     def end_task(self, task: Task) -> None:
         """Ω ← ρ Ω + the mean importance of some examples, one at a time; θ* ← θ."""
@@ -95,7 +95,7 @@ class Anchored(Classifying[A], OwnsStep, Remembers, LearnsTasks):
 
 
 class Ewc(Anchored[EwcConfig]):
-    """Ω is the mean of (∂ log p(y | x))² with the true labels: the empirical Fisher information, its diagonal.
+    """Ω is the mean of (∂ log p(y | x))² with the true labels: the diagonal of the empirical Fisher information.
 
     Source: Kirkpatrick et al. 2017 (arXiv:1612.00796); online as in Schwarz et al. 2018 (arXiv:1805.06370), section 3.
     """
@@ -108,14 +108,14 @@ class Ewc(Anchored[EwcConfig]):
 
 
 class Mas(Anchored[MasConfig]):
-    """Ω is the mean of the absolute gradient of |o(x)|², o being the scores before the softmax.
+    """Ω is the mean of the absolute gradient of |o(x)|²; o are the scores before the softmax.
 
     Source: Aljundi et al. 2018 (arXiv:1711.09601), equation 3 with the squared norm of section 4.1.
     """
 
     def value(self, model: LanguageModel, batch: LabelledBatch) -> Tensor:
         scores = model.label_scores(batch)
-        # A position that cannot be an answer has -inf, whatever the weights are.
+        # A position that cannot be an answer has -inf for any weights.
         return scores[scores.isfinite()].square().sum()
 
     def weighed(self, gradient: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""LAMOL: a language model answers, and before each task writes examples of the tasks before, which it learns again."""
+"""LAMOL: a language model answers; before each task it writes examples of earlier tasks, and learns them again."""
 
 import json
 import math
@@ -26,7 +26,7 @@ ROWS = 256
 
 
 class Samples(NamedTuple):
-    """Examples of the tasks before that a task is learnt with, and how many were written to get them."""
+    """Examples of earlier tasks for the current one, and the number of attempts at writing them."""
 
     examples: list[Example]
     asked: int = 0
@@ -34,9 +34,9 @@ class Samples(NamedTuple):
 
 
 class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
-    """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given a token that begins it.
+    """L = L_answer + λ L_text: -log p of the answer given the text, and of the whole given its first token.
 
-    Each batch has as large a part of the samples as of its task. The optimizer runs on from task to task.
+    Each batch has the same share of the samples as of its task. The optimizer continues from task to task.
 
     Source: Sun et al. 2020 (arXiv:1909.03329), section 3.
     """
@@ -53,7 +53,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         self._spelling = Spelling.of(model.config.head, first)
 
     def begin_task(self, task: Task) -> None:
-        """Write the samples that the task is learnt with."""
+        """Write the samples for the task."""
         self._place = [one.name for one in self._tasks].index(task.name)
         before = self._tasks[: self._place]
         wanted = math.ceil(self.settings.gamma * task.examples.count)
@@ -62,7 +62,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         if self.settings.samples == "real":
             self._samples[self._place] = self._real(before, wanted)
             return
-        begins = list(dict.fromkeys(map(self._begin, before)))  # one that all tasks share, or one of each
+        begins = list(dict.fromkeys(map(self._begin, before)))  # one shared by all tasks, or one for each
         parts = [self._written(begin, math.ceil(wanted / len(begins))) for begin in begins]
         self._samples[self._place] = Samples(
             [example for part in parts for example in part.examples],
@@ -71,17 +71,17 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         )
 
     def end_task(self, task: Task) -> None:
-        """Nothing ends."""
+        """Do nothing."""
 
     def _begin(self, task: Task) -> int:
-        """The token that examples of a task are written from."""
+        """The first token of written examples of a task."""
         assert isinstance(task.examples, Documents)
         if self.settings.samples == "gen":
             return self._spelling.any_task
         return self._spelling.task(int(task.examples.task_numbers[task.examples.chosen[0]]))
 
     def _written(self, begin: int, wanted: int) -> Samples:
-        """Examples that the model writes; what is none is written again, a few times."""
+        """Examples that the model writes; an invalid one is written again, a few times."""
         kept, written = list[Example](), 0
         for attempt in range(1 + self.settings.resample):
             if (missing := wanted - len(kept)) == 0:
@@ -96,7 +96,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         return Samples(kept, wanted, written)
 
     def _real(self, before: Sequence[Task], wanted: int) -> Samples:
-        """Examples of the tasks before, equal shares: the bound of what samples can do."""
+        """Real examples of earlier tasks, in equal shares: an upper bound for samples."""
         each, kept = math.ceil(wanted / len(before)), list[Example]()
         for place, task in enumerate(before):
             random = np.random.default_rng([self._seed, REAL, self._place, place])
@@ -115,7 +115,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         samples = self._samples.get(self._place, Samples([])).examples
         if not samples:
             return []
-        count = -(-size * len(samples) // of)  # in whole numbers: rounding of floats would add a sample
+        count = -(-size * len(samples) // of)  # in integers: rounding of floats would add a sample
         cycles, within = np.divmod(np.arange(number * count, (number + 1) * count), len(samples))
         orders = {
             cycle: np.random.default_rng([self._seed, ORDER, self._place, cycle]).permutation(len(samples))
@@ -132,7 +132,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         return loss, Carried()
 
     def _of_text(self, model: LanguageModel, hidden: Tensor, batch: SpelledBatch) -> Tensor:
-        """The mean over all tokens, of which `<ans>` weighs more."""
+        """Mean loss over all tokens; `<ans>` has a larger weight."""
         assert batch.mask is not None
         border = batch.mask & (batch.targets == self._spelling.answer)
         others, weight = batch.mask & ~border, self.settings.ans_weight
@@ -140,7 +140,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
         return (sums[0] + weight * sums[1]) / (others.sum() + weight * border.sum())
 
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
-        """Write the samples of each task as text, with the token that each was begun with."""
+        """Write the samples of each task as text, with the first token of each."""
         names = {self._begin(task): f"<task:{task.name}>" for task in self._tasks} | {self._spelling.any_task: "<gen>"}
         for place, samples in self._samples.items():
             lines = [
@@ -168,7 +168,7 @@ class Lamol(Classifying[LamolConfig], Remembers, LearnsTasks, WritesFiles):
 
 
 def _examples(rows: np.ndarray) -> list[Example]:
-    """Examples from the numbers of a checkpoint: text, -1, answer, -1 - begin, and so on."""
+    """Examples from the integers of a checkpoint: text, -1, answer, -1 - first token, and so on."""
     borders = np.flatnonzero(rows < 0).tolist()
     starts = [0, *(one + 1 for one in borders[1::2])]
     return [

@@ -1,4 +1,4 @@
-"""OML-ER and ANML-ER: fast weights learn a support, and all weights learn from a query how that went."""
+"""OML-ER and ANML-ER: fast weights learn a support; then all weights learn from a query."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ FAST = "fast/"
 
 
 def replay_interval(every: int, size: int, support: int) -> int:
-    """Episodes from one query of memory to the next, R_F = ⌈(R_I / b + 1) / (m + 1)⌉.
+    """Number of episodes between two queries from memory, R_F = ⌈(R_I / b + 1) / (m + 1)⌉.
 
     >>> replay_interval(9600, 16, 5), replay_interval(1600, 4, 5)
     (101, 67)
@@ -42,13 +42,13 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
     def __init__(self, settings: EpisodeSettings, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._fast = dict[str, Tensor]()
-        """W', where an episode has begun."""
+        """W' during an episode."""
         self._support = self._episodes = 0
         """Batches of the support that W' has learnt, and episodes that have ended."""
         self._ends = False
 
     def is_fast(self, name: str) -> bool:
-        """Whether a weight of this name is of W."""
+        """Whether the weight with this name belongs to W."""
         return name.startswith("head.")
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
@@ -88,7 +88,7 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
             update.backward(update.loss(batch) * len(batch.labels) / sum(len(one.labels) for one in drawn))
 
     def _adapt(self, update: Update) -> None:
-        """W' ← W' - α ∇_W ℓ(φ, W'); W' = W where an episode begins."""
+        """W' ← W' - α ∇_W ℓ(φ, W'); W' = W at the beginning of an episode."""
         for name, weight in self._own.items():
             if weight.grad is not None:
                 before = self._fast.get(name, weight.detach())
@@ -98,14 +98,14 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
         self._support += 1
 
     def _learn(self, update: Update) -> None:
-        """θ learns from the gradients of a query; the episode ends, and W' is forgotten."""
+        """Update θ by the gradients of a query; the episode ends, and W' is discarded."""
         update.change_weights()
         self._fast.clear()
         self._support, self._episodes = 0, self._episodes + 1
 
     @contextmanager
     def _adapted(self) -> Iterator[None]:
-        """Have W' in the place of W."""
+        """Context with W' in place of W."""
         slow = {name: self._own[name].data for name in self._fast}
         for name, fast in self._fast.items():
             self._own[name].data = fast
@@ -126,7 +126,7 @@ class OmlEr(DrawsDocuments[EpisodeSettings]):
 
 
 class AnmlEr(OmlEr):
-    """W is encoder and head; φ gates the features by what a frozen copy of the encoder sees.
+    """W is encoder and head; φ gates the features by the output of a frozen copy of the encoder.
 
     Source: Holla et al. 2020 (arXiv:2009.04891), section 4.2; its code leaves the copy trainable.
     """
@@ -136,8 +136,8 @@ class AnmlEr(OmlEr):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        if not self._read:  # nothing is learnt yet: the copy is of what training begins from
+        if not self._read:  # nothing is learnt yet: the copy is of the initial weights
             assert model.frozen is not None
             own, copy = model.state_dict(), model.frozen.state_dict()
-            # A matrix with factors beside it (LoRA) has another name; the copy has it from the model to begin from.
+            # A matrix with LoRA factors has another name here than in the initial model, which the copy comes from.
             model.frozen.load_state_dict({name: own.get(name, one) for name, one in copy.items()})

@@ -1,4 +1,4 @@
-"""Meta-MbPA: weights learn to be good after a step on the neighbours in memory."""
+"""Meta-MbPA: weights are trained to be good after a step on their neighbours in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,10 +20,10 @@ from stages.models.language_model import LanguageModel
 
 
 def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random: np.random.Generator) -> np.ndarray:
-    """Draw this many places, none twice, with weights 1 - exp(-d² / β); uniformly where too few have a weight.
+    """Draw `count` places, none twice, with weights 1 - exp(-d² / β); uniformly if too few have a weight.
 
     The weight grows with the distance from memory and saturates. The paper prints a log-probability of -d² / β, which
-    prefers what is near, and says that diversity is wanted.
+    prefers near examples, and says that diversity is wanted.
 
     >>> far_ones(np.array([0.0, 9.0, 0.0, 9.0]), 2, 1.0, np.random.default_rng(0))
     array([1, 3])
@@ -35,7 +35,7 @@ def far_ones(distances: Float[np.ndarray, " n"], count: int, beta: float, random
 
 
 class _Loss(nn.Module):
-    """The loss as the forward pass of a module, so that it can be asked for with other weights."""
+    """The loss as the forward pass of a module, so that it can be computed with other weights."""
 
     def __init__(self, method: "MetaMbpa", model: LanguageModel) -> None:
         super().__init__()
@@ -46,10 +46,10 @@ class _Loss(nn.Module):
 
 
 class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
-    """θ̃ = θ - α ∇ℓ(θ; N), N being neighbours of a batch in memory; θ learns from the gradient of ℓ(θ̃) on the batch.
+    """θ̃ = θ - α ∇ℓ(θ; N), where N are a batch's neighbours in memory; θ follows the gradient of ℓ(θ̃) on the batch.
 
-    The same follows with each draw from memory. While memory has fewer than k examples the loss is plain. Losses are
-    computed in the weights' own precision.
+    Draws from memory are learnt in the same way. While memory has fewer than k examples the loss is plain. Losses are
+    computed in the precision of the weights.
 
     Source: Wang et al. 2020 (arXiv:2010.02500), section 3.
     """
@@ -59,7 +59,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
     def __init__(self, settings: MetaMbpaConfig, side_inputs: SideInputs | None = None) -> None:
         super().__init__(settings, side_inputs)
         self._waiting = np.empty((0, 2), np.int64)
-        """Documents of the block that is read, and the places of their tasks."""
+        """Documents of the current block, and the places of their tasks."""
         self._beta = settings.beta
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
@@ -92,7 +92,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         return torch.stack(losses).sum()
 
     def _parts(self, batch: LabelledBatch) -> Iterator[tuple[LabelledBatch, float]]:
-        """The documents that share a step on neighbours, and their share of the batch."""
+        """Groups of documents with a common step on neighbours, and the share of each in the batch."""
         if self.settings.adapt == "batch":
             yield batch, 1.0
             return
@@ -132,7 +132,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         self._write_blocks(self.settings.block, self.random(WRITE, update.number))
 
     def end_task(self, task: Task) -> None:
-        """Behind the last task, what waits is a block, so that a short stream, too, leaves something in memory."""
+        """After the last task, treat the rest as a block, so that a short stream also leaves examples in memory."""
         if self.task == len(self._names) - 1 and len(self._waiting):
             self._write_blocks(len(self._waiting), self.random(KEEP))
 
@@ -143,7 +143,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
                 self.memory.write(np.array([document]), int(task), 1.0, random, self.settings.size)
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Examples of a block that are written, [n, 2]."""
+        """Examples of a block to write, [n, 2]: document and place of its task."""
         count, stored = max(1, round(self.settings.write * len(block))), self._keys[self.memory.rows]
         if not len(stored):
             return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]

@@ -18,11 +18,11 @@ from stages.methods.stream.config import AGemConfig, GemConfig
 from stages.methods.stream.memory import KEEP, DrawsDocuments, KeepsDocuments, learnt
 
 JITTER = 1e-10
-"""Added to the diagonal of the products of gradients, as a share of its mean: gradients may depend on each other."""
+"""Share of the mean diagonal of G Gᵀ that is added to it, since gradients may be linearly dependent."""
 
 
 def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """The gradient less its part against a reference, if the two point apart: the nearest one that does not.
+    """The gradient without its part against a reference: the nearest one whose product with it is not negative.
 
     Source: Chaudhry et al. 2019 (A-GEM, arXiv:1812.00420), equation 11.
 
@@ -37,11 +37,11 @@ def beside(gradient: Float[Tensor, " n"], reference: Float[Tensor, " n"]) -> Flo
 
 
 def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: float) -> Float[Tensor, " n"]:
-    """The gradient nearest to one that points apart from none of some others, for a margin of 0.
+    """The nearest gradient whose inner product with each of the others is not negative (for a margin of 0).
 
     With Gᵀ's columns the others, v = argmin of ½ |Gᵀ v + g|² over v ≥ margin, and Gᵀ v + g is returned: a larger margin
-    goes along with the others more. As v = margin + w, w ≥ 0, this is non-negative least squares of size k on the
-    Cholesky factor of G Gᵀ. Where nothing points apart the gradient stays as it is.
+    follows the others more. As v = margin + w, w ≥ 0, this is non-negative least squares of size k on the
+    Cholesky factor of G Gᵀ. If no product is negative, the gradient stays as it is.
 
     Raises: UsageError for gradients that are not finite.
     Source: Lopez-Paz and Ranzato 2017 (GEM, arXiv:1706.08840), equation 11.
@@ -63,7 +63,7 @@ def among(gradient: Float[Tensor, " n"], others: Float[Tensor, "k n"], margin: f
 
 
 def take_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """The gradients of parameters as one vector, zeros where there is none; they are forgotten."""
+    """The gradients of parameters as one vector, zeros if one has none; the parameters' own are cleared."""
     flat = [torch.zeros_like(one).flatten() if one.grad is None else one.grad.flatten().clone() for one in parameters]
     for one in parameters:
         one.grad = None
@@ -77,7 +77,7 @@ def put_gradient(parameters: Sequence[nn.Parameter], gradient: Tensor) -> None:
 
 
 class AGem(DrawsDocuments[AGemConfig]):
-    """A-GEM; the paper's with `every` 1, which projects at each step; else sparse, as papers on language use it.
+    """A-GEM. With `every` 1 it projects at each step, as in the paper; else rarely, as in papers on language.
 
     Source: Chaudhry et al. 2019 (arXiv:1812.00420), algorithm 2.
     """
@@ -119,7 +119,7 @@ class Gem(KeepsDocuments[GemConfig]):
         return loss
 
     def _of_task(self, update: Update, weights: list[nn.Parameter], task: int, size: int) -> Tensor:
-        """The gradient of the mean loss on what is kept of one task."""
+        """The gradient of the mean loss on the kept documents of one task."""
         rows = self.memory.rows[self.memory.tasks == task]
         for batch in self.batches(np.asarray(rows), size):
             update.backward(update.loss(batch) * len(batch.labels) / len(rows))

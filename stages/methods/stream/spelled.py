@@ -18,7 +18,7 @@ from stages.models.language_model import LanguageModel, evaluating
 
 
 class Example(NamedTuple):
-    """A text, the answer to it, int64 [n] both, and the token that it is written from."""
+    """A text and its answer, both int64 [n], and the first token for writing the example."""
 
     text: np.ndarray
     answer: np.ndarray
@@ -27,12 +27,12 @@ class Example(NamedTuple):
 
 @dataclass(kw_only=True)
 class SpelledBatch(Batch):
-    """Inputs begin with `<eos>`, as of a question that is asked; targets are those of both formats."""
+    """Inputs begin with `<eos>`, as in answering; both formats have the same targets."""
 
     answered: Tensor
-    """Targets that are of an answer, `<eos>` included, bool [B, L]."""
+    """Targets that belong to an answer, `<eos>` included, bool [B, L]."""
     begins: Tensor
-    """First input where the whole is written, int64 [B]."""
+    """First input of the second format, which writes whole examples, int64 [B]."""
 
     @property
     def written(self) -> Tensor:
@@ -42,7 +42,7 @@ class SpelledBatch(Batch):
 
 @dataclass(frozen=True)
 class Spelling:
-    """The tokens between text and answer, and how much text there is room for in `length` inputs."""
+    """The tokens between text and answer, and the room for text in `length` inputs."""
 
     head: LanguageSettings
     eos: int
@@ -75,17 +75,17 @@ class Spelling:
 
     @property
     def longest(self) -> int:
-        """Tokens of an answer, at most; where each document has its own, no more than half of all."""
+        """Maximum tokens of an answer; if each document has its own, at most half of the length."""
         longest = self.head.longest_answer
         return longest if self.head.answers else min(longest, self.length // 2)
 
     @property
     def room(self) -> int:
-        """Tokens of a text, at most."""
+        """Maximum tokens of a text."""
         return self.length - 2 - self.longest
 
     def texts(self, batch: LabelledBatch) -> list[np.ndarray]:
-        """The texts of documents, cut at the end, without their `<eos>`; behind each its question, which is not cut."""
+        """The texts of documents, cut at the end, without `<eos>`; the question after each is not cut."""
         if isinstance(batch, QuestionBatch):
             asked = [one.question[: self.room] for one in batch.questions]
             texts = (one.text[: self.room - len(own)] for own, one in zip(asked, batch.questions, strict=True))
@@ -95,7 +95,7 @@ class Spelling:
         return [row[row != self.eos][: self.room] for row in rows]
 
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
-        """Documents with their labels, or what is answered, as answers."""
+        """Documents as examples; the answers are their labels or their own answers."""
         if isinstance(batch, QuestionBatch):
             answers = [one.answer[: self.longest] for one in batch.questions]
         else:
@@ -124,9 +124,9 @@ class Spelling:
         )
 
     def parsed(self, tokens: np.ndarray, begin: int) -> Example | None:
-        """The example in what was written, `<eos>` included; None where it is none.
+        """The example in a written sequence, `<eos>` included; None if it is not a valid one.
 
-        It has one `<ans>` and no other token behind those of the text, text before it and an answer behind.
+        A valid one has text, a single `<ans>`, and an answer; no other token beyond those of the text occurs.
         """
         (places,) = np.nonzero(tokens >= self.head.first)
         if len(tokens) == 0 or tokens[-1] != self.eos or len(places) != 1 or tokens[places[0]] != self.answer:
@@ -172,7 +172,7 @@ def write(
 def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spelling) -> list[tuple[int, ...]]:
     """Answer each text by the most probable tokens, one after the other, up to `<eos>` or the longest answer.
 
-    Raises: ArtifactError where a token has no probability that is a number.
+    Raises: ArtifactError if the probability of a token is not a number.
     """
     longest, device = spelling.longest, next(model.parameters()).device
     lengths = np.array([len(text) + 2 for text in texts])
@@ -184,7 +184,7 @@ def answers(model: LanguageModel, texts: Sequence[np.ndarray], spelling: Spellin
         read = torch.from_numpy(rows[:, : lengths.max() + step]).to(device)
         last = model.encode(read).hidden[torch.arange(len(rows)), torch.from_numpy(lengths + step - 1)]
         scores = model.log_probs(last)
-        if scores.isnan().any():  # the largest of them would be the first token that has none
+        if scores.isnan().any():  # argmax would return the first NaN
             raise ArtifactError("The model gives tokens no probability that is a number: train it again.")
         found[:, step] = scores.argmax(1).cpu().numpy()
         if (found[:, : step + 1] == spelling.eos).any(1).all():

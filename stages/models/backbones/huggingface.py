@@ -1,4 +1,4 @@
-"""Models of the package transformers as backbones: windows of embeddings in, representations out."""
+"""Models of the package transformers as backbones, from windows of embeddings to representations."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,15 +14,16 @@ from stages.models.backbone import Backbone, Encoding, Inputs, ReadsSource
 from stages.models.backbones.window_configs import HuggingFaceConfig, HuggingFaceEncoderDecoderConfig, TextEncoderConfig
 
 CAUSAL, TRANSLATES, ENCODES = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModel"
-"""Classes of transformers, which choose their own by the settings of a model."""
+"""Auto classes of transformers, which select the class of a model by its settings."""
 
 
 def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
-    """A model of such settings, weights undefined, buffers (rotations, masks) as they are to be.
+    """Build a model from its settings; buffers (rotations, masks) are set, weights are undefined.
 
     Args:
-        kind: one of these classes.
-    Raises: UsageError without transformers.
+        architecture: settings, `config.json` of transformers.
+        kind: name of an auto class.
+    Raises: UsageError if transformers is not installed.
     """
     try:
         import transformers
@@ -32,13 +33,13 @@ def model_of_settings(architecture: dict[str, Any], kind: str) -> Any:
         raise UsageError("Imported models need the package transformers: pip install 'memlm[hf]'.") from None
     logging.set_verbosity_error()
     settings = transformers.AutoConfig.for_model(**_with_infinities(architecture))
-    # Weights are loaded later: to draw them would take longer than all else.
+    # Weights are loaded later, and drawing them would take longer than everything else.
     with torch.device("cpu"), no_init_weights():
         return getattr(transformers, kind).from_config(settings, dtype=torch.float32, trust_remote_code=False)
 
 
 def _with_infinities(settings: Any) -> Any:
-    """Settings read from JSON, with the numbers that JSON lacks, which transformers writes as objects.
+    """Settings read from JSON, with infinities and NaN, which JSON lacks and transformers writes as objects.
 
     >>> _with_infinities({"time_step_limit": [0.0, {"__float__": "Infinity"}]})
     {'time_step_limit': [0.0, inf]}
@@ -51,7 +52,7 @@ def _with_infinities(settings: Any) -> Any:
 
 
 def blocks_of(model: Any) -> nn.Module:
-    """The part of a model between its embeddings and its head, if it has one; the embeddings are taken out."""
+    """The part of a model between its embeddings and its head; the embeddings are replaced by the identity."""
     blocks: Any = model.base_model
     blocks.set_input_embeddings(nn.Identity())
     return blocks
@@ -59,9 +60,9 @@ def blocks_of(model: Any) -> nn.Module:
 
 @contextmanager
 def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
-    """Inputs of a module of a model, call by call, while inside; none where no module is named."""
+    """Collect the inputs of a module, call by call; an empty list if `name` is None."""
     seen = list[Tensor]()
-    # A hook, for the code between is that of transformers: it hands nothing of this out.
+    # A hook, because the code of transformers does not return these inputs.
     modules = [] if name is None else [model.get_submodule(name)]
     hooks = [one.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0])) for one in modules]
     try:
@@ -72,10 +73,9 @@ def inputs_seen(model: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
 
 
 class HuggingFace(Backbone):
-    """The blocks of an imported model, without its embeddings and its softmax, which are the vocabulary's.
+    """The blocks of an imported model; its embeddings and softmax belong to the vocabulary.
 
-    Windows are read without padding, mask or cache, so that every one is exactly causal. Weights begin undefined:
-    they are loaded.
+    Windows are read without padding, mask or cache, so each is exactly causal. Weights are undefined until loaded.
     """
 
     def __init__(self, config: HuggingFaceConfig) -> None:
@@ -93,14 +93,14 @@ class HuggingFace(Backbone):
 
 
 LAYER = ("keys", "values", "source_keys", "source_values")
-"""Tensors that attention of a decoder layer keeps, [B, heads, length, d_head] each."""
+"""Tensors in the cache of a decoder layer, [B, heads, length, d_head] each."""
 
 
 class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
-    """The encoder and the decoder of an imported model, without its embeddings and its softmax.
+    """The encoder and the decoder of an imported model; its embeddings and softmax belong to the vocabulary.
 
-    The encoder reads a source once. The state then holds its outputs, and keys and values of every decoder layer.
-    Targets are read without mask, as padding stands behind them. Weights begin undefined: they are loaded.
+    The encoder reads a source once. The state then has its outputs, and the keys and values of every decoder layer.
+    Targets need no mask, because their padding is at the end. Weights are undefined until loaded.
     """
 
     def __init__(self, config: HuggingFaceEncoderDecoderConfig) -> None:
@@ -114,7 +114,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         self._cache = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.23
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
-        """Outputs of the encoder, and 1 where they count, int64 [B, S]."""
+        """Outputs of the encoder, [B, S, d], and their mask, int64 [B, S]: 1 for positions that count."""
         self._require_places(source)
         counted = source.new_ones(source.shape[:2], dtype=torch.long) if mask is None else mask.long()
         encoded = self.model.encoder(inputs_embeds=self.input_scale * source, attention_mask=counted, return_dict=True)
@@ -147,7 +147,7 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
 
 
 def sides_of(model: Any) -> nn.ModuleDict:
-    """The encoder and the decoder of a model; their embeddings are taken out."""
+    """The encoder and the decoder of a model; their embeddings are replaced by the identity."""
     sides = {"encoder": model.base_model.encoder, "decoder": model.base_model.decoder}
     for side in sides.values():
         side.set_input_embeddings(nn.Identity())
@@ -162,7 +162,7 @@ def _layers(cache: Any) -> dict[str, Tensor]:
 
 
 def _kept(state: Mapping[str, Tensor]) -> Any:
-    """The cache of transformers that `_layers` took apart; None: no target was read."""
+    """Rebuild the cache of transformers from the tensors of `_layers`; None: no target was read yet."""
     from transformers import EncoderDecoderCache
 
     layers = range((len(state) - 2) // len(LAYER))
@@ -171,10 +171,10 @@ def _kept(state: Mapping[str, Tensor]) -> Any:
 
 
 class TextEncoder(Backbone):
-    """The blocks of an imported encoder, between the tokens that its tokenizer puts around a text.
+    """The blocks of an imported encoder; its special tokens are put around each text.
 
-    Every input sees all others, so a window makes one row, which knows nothing of the token behind it. Windows are
-    read without padding and mask, documents with both. Weights begin undefined: they are loaded.
+    Every input sees all others, so a window gives one pooled vector, which has not seen the next token. Windows are
+    read without padding and mask, documents with both. Weights are undefined until loaded.
     """
 
     def __init__(self, config: TextEncoderConfig) -> None:
@@ -185,9 +185,9 @@ class TextEncoder(Backbone):
         self.model = encoder_blocks(model_of_settings(config.architecture, ENCODES))
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, 1, d], the pooled hidden states of all inputs, [CLS] and [SEP] among them.
+        """Embeddings [B, L, d] -> hidden [B, 1, d], pooled over all inputs, including [CLS] and [SEP].
 
-        Of documents, which have a mask, hidden is [B, L, d].
+        For documents, which have a mask, hidden is [B, L, d].
 
         Source: mean pooling as in Reimers and Gurevych 2019 (Sentence-BERT, arXiv:1908.10084), section 3.
         """
@@ -199,9 +199,9 @@ class TextEncoder(Backbone):
         return Encoding(pooled(hidden, self.pooling, self.normalize)[:, None], None)
 
     def _documents(self, embedded: Tensor, mask: Tensor) -> Tensor:
-        """Hidden states of the inputs of documents, [B, L, d]; those of padding mean nothing.
+        """Hidden states of the inputs of documents, [B, L, d]; those of padding are undefined.
 
-        [CLS] stands in place of `<eos>`, the first input, and [SEP] behind the last one that counts.
+        [CLS] replaces `<eos>`, the first input. [SEP] follows the last input that counts.
         """
         rows, length = mask.shape
         first = self.before.expand(rows, -1, -1) if len(self.before) else embedded[:, :1]
@@ -216,7 +216,7 @@ class TextEncoder(Backbone):
 
 
 def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Tensor:
-    """One vector a window, [B, d], of hidden states [B, L, d]; `unit`: made 1 long.
+    """Pool hidden states [B, L, d] to one vector for each window, [B, d]; `unit` scales it to length 1.
 
     >>> pooled(torch.tensor([[[0.0, 4.0], [6.0, 4.0]]]), "mean", unit=True)
     tensor([[0.6000, 0.8000]])
@@ -232,7 +232,7 @@ def pooled(hidden: Tensor, how: Literal["mean", "cls", "max"], unit: bool) -> Te
 
 
 def encoder_blocks(model: nn.Module) -> nn.Module:
-    """The blocks of an encoder, its embeddings taken out, and the layer above [CLS], which no key reads."""
+    """The blocks of an encoder, without its embeddings, and without the layer above [CLS], which keys do not use."""
     blocks = blocks_of(model)
     if getattr(blocks, "pooler", None) is not None:
         blocks.pooler = None  # type: ignore[assignment]

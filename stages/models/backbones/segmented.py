@@ -1,4 +1,4 @@
-"""The walk over a stream in segments: blocks attend to cached inputs before the segment, and may remember more."""
+"""Recurrence over a stream in segments: blocks attend to cached inputs before the segment, and may have more memory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -17,24 +17,24 @@ from stages.models.layers.sublayer import Attended, Passage, Span
 
 
 class StreamBlock(nn.Module, ABC):
-    """A block of such a network."""
+    """Interface of a block in a segmented network."""
 
     keeps_graph: bool
-    """Whether a loss reaches through its memory into the segments before, of the same update."""
+    """Whether gradients flow through its memory into earlier segments of the same update."""
 
     @abstractmethod
     def begin(self, x: Tensor) -> NamedTuple:
-        """The memory of a new stream; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory of a new stream; inputs [B, n, d] give its B, dtype and device."""
 
     def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
-        """The block's input [B, n, d] as it is cached, and the memory after that; a block may look tokens up."""
+        """The block's input [B, n, d] after its lookup of tokens, if it has one, and the memory; it is cached so."""
         return x, memory
 
     @abstractmethod
     def forward(
         self, past: Tensor, x: Tensor, passage: Passage, memory: Any
     ) -> tuple[Tensor, Tensor | None, Attended[Any]]:
-        """Cached [B, m, d] and present [B, n, d] -> the next layer's input, the feed-forward input, attention's."""
+        """Cached inputs [B, m, d] and inputs [B, n, d] -> output, feed-forward input, and result of attention."""
 
 
 class Carried(NamedTuple):
@@ -43,20 +43,20 @@ class Carried(NamedTuple):
     cached: Tensor
     """Inputs of each layer at the latest m positions, [layers, B, m, d]."""
     place: int
-    """How many positions of the segment under way they end with."""
+    """Number of these positions, at the end, that belong to the current segment."""
     memories: list[NamedTuple]
     """Memory of each block."""
 
 
 class Segmented(Backbone):
-    """Embeddings -> (f, g); carries the inputs of each layer, where in a segment they end, and memories of blocks.
+    """Embeddings -> (f, g); carries the inputs of each layer, their place in the segment, and the blocks' memories.
 
-    A position of a segment may attend to the M positions before its segment, without gradient, and to those of its
-    own segment up to itself. However a stream is cut into calls, the numbers are the same.
+    A position attends to the M positions before its segment, without gradient, and to its own segment up to itself.
+    Results do not depend on how a stream is cut into calls.
     """
 
     reads_segments_apart: ClassVar[bool] = False
-    """Whether blocks need passages of one segment, though they remember nothing."""
+    """Whether blocks need passages within one segment even if they have no memory."""
 
     def __init__(self, config: SegmentedConfig) -> None:
         super().__init__()
@@ -67,23 +67,23 @@ class Segmented(Backbone):
         self.memories = [config.memory_spec(n + 1, self.length) for n in range(config.layers)]
         self.keeps_graph = any(block.keeps_graph for block in self.blocks)
         self.leading: nn.Parameter | None = None
-        """Rows that stand before the positions of every passage, [m, d]: not cached, and no position of the output."""
+        """Rows put before the positions of every passage, [m, d]; they are not cached, and not part of the output."""
 
     @abstractmethod
     def made_blocks(self, config: Any) -> list[StreamBlock]:
-        """The blocks, their weights as they begin."""
+        """Create the blocks, with initialized weights."""
 
     @abstractmethod
     def block_input(self, embedded: Tensor) -> Tensor:
-        """The first block's input [B, n, d] of embeddings [B, n, d]."""
+        """Compute the first block's input [B, n, d] from embeddings [B, n, d]."""
 
     @abstractmethod
     def distances(self, longest: int, like: Tensor) -> Tensor:
-        """`Passage.distances` of the distances `longest` … 0; inputs [B, n, d] give type and device."""
+        """`Passage.distances` for the distances `longest` … 0; inputs [B, n, d] give dtype and device."""
 
     @abstractmethod
     def left(self, x: Tensor) -> Tensor:
-        """f [B, n, d] of the last block's output [B, n, d]."""
+        """Compute f [B, n, d] from the last block's output [B, n, d]."""
 
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the state after them.
@@ -113,16 +113,17 @@ class Segmented(Backbone):
         return Carried(state["cached"], int(state["place"]), memories)
 
     def _state(self, carried: Carried) -> dict[str, Tensor]:
-        # The place stays on the CPU, where reading it waits for no GPU.
+        # The place stays on the CPU, so that reading it does not wait for a GPU.
         state = {"cached": carried.cached, "place": torch.tensor([carried.place])}
         for block, memory in enumerate(carried.memories, 1):
             state |= {f"{in_block(block)}{name}": part for name, part in present(memory).items()}
         return state
 
     def _borders(self, number: int, place: int) -> list[int]:
-        """Where to cut what is read at once: at segments where gradients are wanted, for those before are to have none.
+        """Positions at which to cut a call into passages: the ends of segments, if they cannot be read together.
 
-        Or where a layer remembers, for what it writes at the end of a segment the next one reads.
+        With gradients they cannot, because earlier segments must have none. With memory they cannot, because a segment
+        reads what the previous one wrote at its end.
         """
         together = not self.reads_segments_apart and not any(present(spec) for spec in self.memories)
         if not torch.is_grad_enabled() and together:
@@ -130,7 +131,7 @@ class Segmented(Backbone):
         return list(range(self.length - place, number, self.length))
 
     def _read(self, inputs: Inputs, carried: Carried) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
-        """As `read`, of positions read at once; and the auxiliary losses of layers."""
+        """f, g and the state for positions that are read together, and the auxiliary losses of layers."""
         embedded, rows, ffn_input = inputs.embedded, 0, None
         number = embedded.shape[1]
         if self.leading is not None:
@@ -140,12 +141,12 @@ class Segmented(Backbone):
         passage = self._passage(x, number, carried)
         passage = passage._replace(document_offset=inputs.document_offset, tokens=inputs.tokens)
         after = (carried.place + number) % self.length
-        # The cache grows with the segment under way, and is cut back to M positions before it when that ends.
+        # The cache grows during a segment. At its end it is cut to M positions before the next one.
         forget = max(0, passage.cached + number - self.memory - after)
         kept, memories, losses = [], [], []
         for block, past, memory in zip(self.blocks, carried.cached.to(x.dtype), carried.memories, strict=True):
             x, memory = cast(StreamBlock, block).looked_up(x, passage, memory)
-            # Detached: a cache with a graph would hold all earlier segments in memory.
+            # Detached, because a cache with a graph would keep all earlier segments in memory.
             kept.append(torch.cat((past, x[:, rows:].detach()), 1)[:, forget:])
             x, ffn_input, attended = block(past, x, passage, memory)
             memories.append(attended.memory if block.keeps_graph else _constant(attended.memory))
@@ -153,21 +154,21 @@ class Segmented(Backbone):
         return self.left(x[:, rows:]), ffn_input, Carried(torch.stack(kept), after, memories), losses
 
     def _passage(self, x: Tensor, number: int, carried: Carried) -> Passage:
-        """A passage of `number` positions behind what is carried; inputs give type and device."""
+        """The passage of the next `number` positions; inputs give dtype and device of its distances."""
         cached, place = carried.cached.shape[2], carried.place
         spans = self._spans(cached, number, place)
         distances = self.distances(max(span.stop - span.begin for span in spans), x)
         return Passage(cached, place, spans, distances, (place + number) % self.length == 0)
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
-        """The segments' parts of `number` positions behind the cached ones."""
+        """Spans by segment of the `number` positions after the cached ones."""
         end = cached + number
         starts = range(cached - place, end, self.length)
         return [Span(max(0, s - self.memory), max(s, cached), min(s + self.length, end)) for s in starts]
 
 
 def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
-    """Inputs [B, n] in pieces, which end at the borders."""
+    """Cut inputs [B, n, d] at the borders."""
     offset, tokens = inputs.document_offset, inputs.tokens
     for start, stop in pairwise((0, *borders, inputs.embedded.shape[1])):
         yield inputs._replace(
@@ -178,7 +179,7 @@ def _cut(inputs: Inputs, borders: list[int]) -> Iterator[Inputs]:
 
 
 class SegmentedByDistance(Segmented):
-    """Positions are known by their distances, as sinusoids; embeddings enter, and the last norm leaves."""
+    """Network with relative positions, given by sinusoids of distances; the last block's output is normalized."""
 
     def __init__(self, config: DistancesConfig) -> None:
         super().__init__(config)
@@ -198,5 +199,5 @@ class SegmentedByDistance(Segmented):
 
 
 def _constant(memory: Any) -> Any:
-    """A layer's memory without its gradient."""
+    """The memory of a layer, detached."""
     return memory_of({name: part.detach() for name, part in present(memory).items()}, memory)

@@ -1,4 +1,4 @@
-"""Attention to the positions before, and to a continuous signal that all earlier ones were fitted to."""
+"""Attention to earlier positions, and to a continuous signal that was fitted to all positions before those."""
 
 from functools import lru_cache
 from math import pi
@@ -15,19 +15,19 @@ from stages.models.layers.settings import AttentionConfig, RelativeSettings
 from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
 
 CONSTANTS = 32
-"""Most constants of a kind that are kept: one for each basis, number of positions and type of numbers."""
+"""Size of each cache of constants; an entry belongs to one basis or fit, dtype and device."""
 
 
 class Basis(NamedTuple):
-    """N functions: normal densities, one of each width at each of N / len(widths) equally spaced centres."""
+    """N normal densities: one of each width at each of N / len(widths) equally spaced centres on [0, 1]."""
 
     number: int
     widths: tuple[float, ...]
 
     def at(self, places: Tensor) -> Tensor:
-        """ψ of places [...], [..., N].
+        """Compute ψ at places [...]; result [..., N].
 
-        A density of width 1/2 is 0.798 at its centre, and exp(-2) of that one unit away; centres are 0 and 1:
+        A density of width 1/2 is 0.798 at its centre. One unit away it is smaller by exp(-2). Centres are 0 and 1:
 
         >>> Basis(2, (0.5,)).at(torch.tensor([0.0]))
         tensor([[0.7979, 0.1080]])
@@ -35,12 +35,12 @@ class Basis(NamedTuple):
         return self.expected(places, torch.zeros_like(places))
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """E[ψ(t)] of t that is normally distributed, mean and variance [...], [..., N].
+        """E[ψ(t)] for normally distributed t; mean and variance [...], result [..., N].
 
-        The product of two normal densities integrates to a normal density of the distance of their means, the variance
-        of which is the sum of theirs.
+        The integral of the product of two normal densities is a normal density of the distance of their means. Its
+        variance is the sum of both variances.
 
-        A density of width 3/5 at 0, and t of mean 0 and variance 16/25: a density of width 1 at 0.
+        The density has width 3/5, and t mean 0 and variance 16/25. The result is a density of width 1 at its centre:
 
         >>> Basis(1, (0.6,)).expected(torch.tensor([0.0]), torch.tensor([0.64]))
         tensor([[0.3989]])
@@ -48,15 +48,14 @@ class Basis(NamedTuple):
         centres, squares = _centres_and_squares(self, mean.dtype, mean.device)
         spread = variance[..., None, None] + squares
         distance = (mean[..., None] - centres).square()[..., None]
-        height = (2 * pi * spread).log() / -2  # in logarithms there is one exponential for all
+        height = (2 * pi * spread).log() / -2  # in logarithms, one exponential is enough
         return torch.addcmul(height, distance, -0.5 / spread).exp().flatten(-2)
 
 
 @lru_cache(CONSTANTS)
 def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where functions stand, [N / widths], and their squared widths."""
-    # On the CPU whatever the usual device is: models are counted on the meta device, and what was made there would be
-    # kept.
+    """Centres of the functions, [N / widths], and the squared widths."""
+    # Always on the CPU: parameters are counted on the meta device, and the cache would keep tensors without values.
     centres = torch.linspace(0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu")
     squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
     return centres.to(device, dtype), squares.to(device, dtype)
@@ -65,7 +64,7 @@ def _centres_and_squares(basis: Basis, dtype: torch.dtype, device: torch.device)
 class Fit(NamedTuple):
     """A ridge regression of vectors at n positions on the basis.
 
-    The first `samples` positions are spread over (0, contraction], the other `new` ones over (contraction, 1].
+    The first `samples` positions are spread over (0, contraction], and the `new` ones over (contraction, 1].
     """
 
     basis: Basis
@@ -77,7 +76,7 @@ class Fit(NamedTuple):
     def positions(self) -> Float[Tensor, " n"]:
         """Positions of the vectors on [0, 1], float64.
 
-        Two of the old signal in the first half, and two new ones in the second:
+        Two samples of the old signal are in the first half, and two new vectors in the second:
 
         >>> Fit(Basis(1, (0.1,)), ridge=1.0, samples=2, new=2, contraction=0.5).positions().tolist()
         [0.25, 0.5, 0.75, 1.0]
@@ -87,13 +86,15 @@ class Fit(NamedTuple):
         return torch.cat((self.contraction * old, self.contraction + (1 - self.contraction) * added))
 
     def matrix(self, like: Tensor) -> Float[Tensor, "N n"]:
-        """Gᵀ: what vectors [n, d] are multiplied with to get coefficients [N, d]; made in float64."""
+        """Gᵀ, the matrix that turns vectors [n, d] into coefficients [N, d]; solved in float64."""
         return _matrix(self, like.dtype, like.device)
 
 
 @lru_cache(CONSTANTS)
 def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The matrix of a fit, which adds as many positions outside of [0, 1], with vectors of 0: the signal ends there.
+    """Solve the ridge regression of a fit.
+
+    As many positions again lie outside of [0, 1], half on each side, with zero vectors: there the signal ends.
 
     Source: Martins et al. 2022 (arXiv:2109.00301), equation 6; the padding is that of the authors' code.
     """
@@ -101,13 +102,13 @@ def _matrix(fit: Fit, dtype: torch.dtype, device: torch.device) -> Tensor:
     aside = torch.arange(1, (len(inside) + 1) // 2 + 1, dtype=torch.float64, device="cpu")
     aside = aside / (2 * len(aside))
     psi = fit.basis.at(torch.cat((inside, -aside, 1 + aside))).T
-    # Neighbouring functions are nearly alike, and so are rows of the matrix: float32 would lose the solution.
+    # Neighbouring functions, and so rows of the matrix, are nearly equal: in float32 the solution would be lost.
     gram = psi @ psi.T + fit.ridge * torch.eye(len(psi), dtype=torch.float64, device="cpu")
     return torch.linalg.solve(gram, psi[:, : len(inside)]).to(device, dtype)
 
 
 def even_places(samples: int, like: Tensor) -> Float[Tensor, "1 {samples}"]:
-    """m / S, m from 1 to S.
+    """Evenly spaced places m / S, for m from 1 to S.
 
     >>> even_places(4, torch.zeros(1))
     tensor([[0.2500, 0.5000, 0.7500, 1.0000]])
@@ -118,11 +119,11 @@ def even_places(samples: int, like: Tensor) -> Float[Tensor, "1 {samples}"]:
 def masses(
     mean: Float[Tensor, "B heads n"], variance: Float[Tensor, "B heads n"], bins: int
 ) -> Float[Tensor, "B {bins}"]:
-    """How much of normal densities lies in each of D equal parts of [0, 1], summed over heads and positions.
+    """Mass of normal densities in each of D equal parts of [0, 1], summed over heads and positions.
 
-    What lies outside counts for none: wide attention would else be attention to both ends.
+    Mass outside of [0, 1] is dropped. Otherwise wide attention would count as attention to both ends.
 
-    Narrow attention to the middle is shared by the two parts that meet there:
+    Narrow attention to the middle is shared by the two adjacent parts:
 
     >>> masses(torch.tensor([[[0.5]]]), torch.tensor([[[1e-4]]]), 4)
     tensor([[0.0000, 0.5000, 0.5000, 0.0000]])
@@ -135,10 +136,10 @@ def masses(
 def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tensor, "B {samples}"]:
     """The (m - 1/2) / S quantiles, m from 1 to S, of a density that is constant in each of D equal parts of [0, 1].
 
-    The samples of the paper are drawn; these have the same density, and are the same however often they are asked for.
-    Where all weights are 0, all places are alike.
+    The paper draws samples at random. These quantiles have the same density, but are deterministic. If all weights
+    are 0, the density is uniform.
 
-    Three quarters of the attention fell on the first half, which has three of four samples:
+    The first half received three quarters of the attention, so it has three of the four samples:
 
     >>> sticky_places(torch.tensor([[3.0, 1.0]]), 4)
     tensor([[0.0833, 0.2500, 0.4167, 0.7500]])
@@ -157,7 +158,7 @@ SMALLEST_VARIANCE = 1e-6
 
 
 class Look(NamedTuple):
-    """Read-outs of a signal by n queries, and the normal density on [0, 1] that each head read with."""
+    """Outputs of n queries that read a signal, and the normal density with which each head read it."""
 
     hidden: Float[Tensor, "B n d"]
     """0 where a query does not see the signal."""
@@ -166,9 +167,9 @@ class Look(NamedTuple):
 
 
 class SignalReader(nn.Module):
-    """z = E[V ψ(t)] by head, t normally distributed: its mean σ(a·s) and variance softplus(b·s) follow from s = K q.
+    """z = E[V ψ(t)] for each head; t is normal with mean σ(a·s) and variance softplus(b·s), where s = K q.
 
-    Keys K and values V are projections of the coefficients of the signal; a and b are shared by heads.
+    Keys K and values V are projections of the coefficients of the signal. All heads share a and b.
 
     Source: Martins et al. 2022 (arXiv:2109.00301), equations 8 to 12.
     """
@@ -184,7 +185,7 @@ class SignalReader(nn.Module):
     def forward(
         self, q: Float[Tensor, "B heads n d_head"], signal: Float[Tensor, "B N d"], seen: Bool[Tensor, "B n"]
     ) -> Look:
-        """`seen`: the queries that see the signal."""
+        """Read the signal; `seen` marks the queries that may see it, and the others get 0."""
         mean, variance = self._focused(q, signal)
         values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
         read = self.basis.expected(mean, variance) @ values
@@ -193,37 +194,37 @@ class SignalReader(nn.Module):
     def _focused(self, q: Tensor, signal: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [B, heads, n].
 
-        a·(K q) is (aᵀK)·q: no score of a query and a function is ever made.
+        a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
         """
         focused = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2)).unflatten(2, (self.heads, -1))
         place, spread = torch.einsum("bhne,bche->cbhn", q, focused) * q.shape[3] ** -0.5
-        # Softplus reaches 0, and the divergence holds the logarithm of the variance.
+        # Softplus may underflow to 0, but the divergence takes the logarithm of the variance.
         return place.sigmoid(), F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
 
 
 class Gate(nn.Module):
-    """σ(conv(x)) ⊙ x, a convolution of width 3 that sees zeros beyond the ends."""
+    """σ(conv(x)) ⊙ x, with a convolution of width 3 and zero padding."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.taps = nn.Linear(3 * width, width)
 
     def initialize(self) -> None:
-        """It begins half open on average."""
+        """Initialize the weights so that the gate is half open on average."""
         nn.init.xavier_uniform_(self.taps.weight)
         nn.init.zeros_(self.taps.bias)
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
-        """[B, n, d], n may be 0 -> [B, n, d]."""
+        """[B, n, d] -> [B, n, d]; n may be 0."""
         padded = F.pad(x, (0, 0, 1, 1))
         gate: Tensor = self.taps(torch.cat((padded[:, :-2], padded[:, 1:-1], padded[:, 2:]), 2))
         return gate.sigmoid() * x
 
 
 class SignalWriter(nn.Module):
-    """B = G [X̄(t_1) … X̄(t_S); gated new vectors]: the old signal X̄, sampled, on [0, τ], what is new behind it.
+    """B = G [X̄(t_1) … X̄(t_S); gated new vectors]: samples of the old signal X̄ on [0, τ], then the new vectors.
 
-    A signal that is zero holds nothing yet: what is new then takes all of [0, 1].
+    A zero signal is empty: then the new vectors take all of [0, 1].
 
     Source: Martins et al. 2022 (arXiv:2109.00301), sections 3.1 and 3.2.
     """
@@ -238,12 +239,12 @@ class SignalWriter(nn.Module):
         self, signal: Float[Tensor, "B N d"], new: Float[Tensor, "B n d"], weights: Tensor | None = None
     ) -> Float[Tensor, "B N d"]:
         """Args:
-        new: the latest vectors, the oldest first; none of them leave the signal as it is.
-        weights: how much attention each bin of the old signal had, [B, D]; None: it is sampled evenly.
+        new: the latest vectors, the oldest first; if there are none, the signal does not change.
+        weights: attention that each bin of the old signal received, [B, D]; None: samples are evenly spaced.
         """
         gated = self.gate(new)
         if not new.shape[1]:
-            return signal + gated.sum()  # 0, of which the gate is a part: data-parallel wrappers want it in every step
+            return signal + gated.sum()  # adds 0, but data-parallel wrappers need the gate in every step's graph
         places = even_places(self.samples, signal) if weights is None else sticky_places(weights, self.samples)
         fitted = Fit(self.basis, self.ridge, self.samples, new.shape[1], self.contraction).matrix(signal)
         old = fitted[:, : self.samples] @ (self.basis.at(places) @ signal)
@@ -255,8 +256,8 @@ class SignalWriter(nn.Module):
 class InfinityAttention(StreamAttention[Signal]):
     """Relative attention plus attention to a signal.
 
-    Inputs that left the cache when a segment ended enter the signal only when the next segment begins: so that this
-    segment's loss reaches the gate which they pass.
+    Inputs that leave the cache at the end of a segment enter the signal only when the next segment begins. So the loss
+    of that segment reaches the gate that they pass.
 
     Source: Martins et al. 2022 (∞-former, arXiv:2109.00301).
     """
@@ -278,7 +279,7 @@ class InfinityAttention(StreamAttention[Signal]):
 
     def begin(self, x: Tensor) -> Signal:
         rows, width = len(x), x.shape[2]
-        x = x.to(self.reader.out.weight.dtype)  # an adaptive vocabulary's may have less precision under autocast
+        x = x.to(self.reader.out.weight.dtype)  # autocast may lower the precision of adaptive embeddings
         signal, left = x.new_zeros(rows, self.reader.basis.number, width), x.new_empty(rows, 0, width)
         return Signal(signal, left, x.new_zeros(rows, BINS) if self.sticky else None)
 
@@ -294,7 +295,7 @@ class InfinityAttention(StreamAttention[Signal]):
         return Attended(local + look.hidden, after, loss)
 
     def _written(self, passage: Passage, memory: Signal) -> Tensor:
-        """Coefficients that the segment under way reads, [B, N, d]: with what left the cache, if it begins."""
+        """Coefficients that the current segment reads, [B, N, d]; at its start, inputs that left the cache enter."""
         signal, left = memory.coefficients, memory.left
         if passage.place:
             return signal
@@ -303,19 +304,19 @@ class InfinityAttention(StreamAttention[Signal]):
         return self.writer(signal, left, memory.attention)
 
     def _own(self, signal: Tensor, left: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """The same, 0 where they are of an earlier document than the segment's first position.
+        """Set signal and inputs to 0 where they are from an earlier document than the segment's first position.
 
-        A signal is of the document of the first position of the segment before.
+        A signal belongs to the document of the first position of the previous segment.
 
         Args:
-            before: positions of its own document before the segment's first, int64 [B, 1, 1].
+            before: offset of the segment's first position within its document, int64 [B, 1, 1].
         """
         number = left.shape[1]
         ages = self.cached + torch.arange(number, 0, -1, device=left.device)
         return signal * (before >= self.length), left * (before >= ages[:, None])
 
     def _seen(self, signal: Tensor, passage: Passage) -> Tensor:
-        """The queries that see the signal, bool [B, n]: those of the document of their segment's first position."""
+        """Whether each query sees the signal, bool [B, n]: if its document is that of its segment's first position."""
         holds = signal.detach().any(2).any(1)[:, None]
         if passage.document_offset is None or not self.by_document:
             return holds.expand(-1, passage.spans[0].stop - passage.cached)
@@ -323,7 +324,7 @@ class InfinityAttention(StreamAttention[Signal]):
         return holds & (passage.document_offset >= place)
 
     def divergence(self, look: Look, seen: Tensor) -> Tensor:
-        """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), a mean over layers, rows, heads and the segment's positions; 0 for unseen ones.
+        """w KL(N(μ, σ²) ‖ N(μ, σ_0²)), averaged over layers, rows, heads and positions; queries outside `seen` add 0.
 
         Source: Martins et al. 2022 (arXiv:2109.00301), equation 18, with the logarithm of the ratio of variances.
         """

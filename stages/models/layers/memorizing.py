@@ -1,4 +1,4 @@
-"""Attention to the positions before, and to what a search finds among the keys of many earlier ones."""
+"""Attention to earlier positions of the segment, and to the best of many keys from before it."""
 
 from functools import cache
 from math import log, log2
@@ -23,7 +23,7 @@ from stages.models.layers.sublayer import (
 
 
 class BucketBias(nn.Module):
-    """Learned bias of a score, by head and by how far back a position lies.
+    """Learned bias of attention scores, for each head and bucket of distances.
 
     Source: Raffel et al. 2020 (T5, arXiv:1910.10683), section 2.1.
     """
@@ -34,7 +34,7 @@ class BucketBias(nn.Module):
         self.longest = longest
 
     def forward(self, queries: int, keys: int) -> Float[Tensor, "heads queries keys"]:
-        """Biases of the last `queries` of `keys` positions for each of them; -inf for later positions."""
+        """Biases between the last `queries` positions and all `keys` positions; -inf for future positions."""
         device = self.bias.device
         own = torch.arange(keys - queries, keys, device=device)
         distance = own[:, None] - torch.arange(keys, device=device)
@@ -44,7 +44,9 @@ class BucketBias(nn.Module):
 
 @cache
 def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
-    """The bucket of each distance from 0 on, int64 [distances]: half of them one each, then by their logarithm.
+    """Bucket of each distance from 0, int64 [distances].
+
+    Half of the buckets hold one distance each; the others grow with the logarithm of the distance.
 
     >>> bucket_numbers(12, buckets=8, longest=16).tolist()
     [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6]
@@ -57,25 +59,25 @@ def bucket_numbers(distances: int, buckets: int, longest: int) -> Tensor:
 
 
 SCORES = 1 << 24
-"""Scores that are in memory together."""
+"""Maximum number of scores in memory at a time."""
 
 
 class Retrieved(NamedTuple):
-    """The k best memory entries of each head and query; fewer where fewer are visible."""
+    """The k best memory entries of each head and query; fewer if the memory has fewer."""
 
     read: Float[Tensor, "B heads n d_head"]
-    """0 where a query may see no entry."""
+    """Weighted mean of the values; 0 where a query sees no entry."""
     ages: Int64[Tensor, "B heads n k"]
-    """How many positions an entry lies before the query, the best entry first."""
+    """Distance from each entry to the query, in positions; the best entry first."""
     scores: Float[Tensor, "B heads n k"]
-    """-inf where there are fewer entries."""
+    """-inf for entries that the query may not see."""
     weights: Float[Tensor, "B heads n k"]
 
 
 class Search(nn.Module):
-    """Softmax over the k entries with the largest scores; they are consecutive positions, which end before the segment.
+    """Softmax over the k entries with the largest scores, of the consecutive positions just before the segment.
 
-    Gradients go to queries through the scores of what was found; the memory and the choice have none.
+    Queries get gradients through the scores of the chosen entries. The memory and the choice get none.
     """
 
     def __init__(self, neighbors: int) -> None:
@@ -86,10 +88,10 @@ class Search(nn.Module):
         """Args:
         q: scaled queries [B, heads, n, d_head].
         keys, values: [B, heads, N, d_head], the oldest first.
-        place: where the first query stands in its segment.
-        document_offset: int64 [B, n], how far back a query may see; None: to the oldest.
+        place: position of the first query within its segment.
+        document_offset: int64 [B, n], how many positions back a query may see; None: all.
 
-        Three entries that score 1, 3 and 2, the last of them one position back; the two best are read:
+        Three entries have scores 1, 3 and 2, and the last is one position back. The two best are read:
 
         >>> keys = torch.tensor([[[[1.0], [3.0], [2.0]]]])
         >>> found = Search(neighbors=2)(torch.ones(1, 1, 1, 1), keys, 10 * keys, place=0, document_offset=None)
@@ -98,22 +100,22 @@ class Search(nn.Module):
         >>> found.weights.flatten(), found.read.flatten()  # σ(1) of 30, the rest of 20
         (tensor([0.7311, 0.2689]), tensor([27.3106]))
         """
-        # The choice has no gradient. Scores of the chosen are made again, with one: those of all N entries would have
-        # to be kept for the backward pass.
+        # The choice has no gradient, and the chosen scores are computed again with one. Otherwise the scores of all N
+        # entries would be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
         scores = (_taken(keys, chosen) @ q[..., None])[..., 0]
         ages = self._ages(chosen, keys.shape[2], place)
         if document_offset is not None:
             scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
         sees = scores.isfinite().any(-1, keepdim=True)
-        # A softmax over -inf alone is no number, nor is its gradient, whatever it is multiplied with afterwards.
+        # A softmax over only -inf, and its gradient, are NaN, and stay so when multiplied by 0.
         weights = scores.masked_fill(~sees, 0.0).softmax(-1) * sees
         read = (weights[..., None, :] @ _taken(values, chosen))[..., 0, :]
         return Retrieved(read, ages, scores, weights)
 
     @torch.no_grad()
     def _best(self, q: Tensor, keys: Tensor, place: int, document_offset: Tensor | None) -> Tensor:
-        """Places of the best entries in memory, int64 [B, heads, n, k], some queries at a time."""
+        """Indices of the best entries, int64 [B, heads, n, k], computed for some queries at a time."""
         rows, heads, entries, _ = keys.shape
         step = max(1, SCORES // max(1, rows * heads * entries))
         number, found = torch.arange(entries, device=keys.device), []
@@ -127,34 +129,34 @@ class Search(nn.Module):
         return torch.cat(found, 2)
 
     def _hidden(self, document_offset: Tensor, entries: int, place: int) -> Tensor | None:
-        """How many of the oldest entries each query may not see, int64 [B, n]; None: all see all of them."""
+        """Number of oldest entries that each query may not see, int64 [B, n]; None: every query sees all."""
         number = (
             entries + place + torch.arange(document_offset.shape[1], device=document_offset.device) - document_offset
         )
         return number if bool((number > 0).any()) else None
 
     def _ages(self, chosen: Tensor, entries: int, place: int) -> Tensor:
-        """Distances of entries [B, heads, n, k] from n queries, the first of which is at `place` of the segment."""
+        """Distances from n queries to entries [B, heads, n, k]; the first query is at `place` of the segment."""
         queries = place + torch.arange(chosen.shape[2], device=chosen.device)
         return entries - chosen + queries[:, None]
 
 
 def _taken(memory: Tensor, chosen: Tensor) -> Tensor:
-    """Entries [B, heads, N, d_head] at places [B, heads, n, k] -> [B, heads, n, k, d_head]."""
+    """Gather entries [B, heads, N, d_head] at indices [B, heads, n, k]; result [B, heads, n, k, d_head]."""
     rows = chosen.flatten(2)[..., None].expand(-1, -1, -1, memory.shape[3])
     return memory.gather(2, rows).unflatten(2, chosen.shape[2:])
 
 
 LARGEST_SCALE = 100.0
 USUAL_LENGTH = 128
-"""Inputs of a segment, where the model says nothing of them."""
+"""Segment length that is assumed if the model has none."""
 
 
 class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
-    """A gate a head between local attention and attention to the best k of N entries.
+    """Local attention and attention to the best k of N entries, mixed by one gate for each head.
 
-    Queries and keys have length 1, and a learned scale a head. Keys and values of a segment are kept, as they are, when
-    it has ended.
+    Queries and keys are normalized to length 1, and each head has a learned scale. At the end of a segment its keys
+    and values enter the memory unchanged.
 
     Source: Wu et al. 2022 (arXiv:2203.08913), section 3; Henry et al. 2020 (QKNorm, arXiv:2010.04245) for the scale.
     """
@@ -173,14 +175,14 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         self.out = nn.Linear(config.width, config.width)
 
     def initialize(self, blocks: int) -> None:
-        """Gates begin where settings say; scales as they must be for one of L random keys to stand out."""
+        """Initialize the weights; scales are log2(L² - L) for segments of L inputs (QKNorm)."""
         initialize(self, self.out, blocks)
         nn.init.constant_(self.log_scale, log(max(1.0, log2(max(2, self.length**2 - self.length)))))
         nn.init.constant_(self.gate, self.gate_bias)
         nn.init.zeros_(self.distance.bias)
 
     def apart(self) -> Apart:
-        """The gates, if they have a rate of their own."""
+        """The gates, if they have a learning rate of their own."""
         return Apart([self.gate] if self.gate_lr else [], self.gate_lr)
 
     def begin(self, x: Tensor) -> KeysAndValues:
@@ -189,13 +191,13 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         return KeysAndValues(empty, empty)
 
     def gates(self) -> Tensor:
-        """How much of a head's attention goes to memory, [heads]."""
+        """Share of each head's attention that goes to memory, [heads]."""
         return self.gate.sigmoid()
 
     def scales(self) -> Tensor:
-        """Factors of each head's queries, at most LARGEST_SCALE, [heads].
+        """Factor of each head's queries, at most LARGEST_SCALE, [heads].
 
-        The gradient passes the bound as if it were not there: a head beyond it can come back.
+        The gradient ignores the bound, so a head above it can come back.
         """
         bounded = self.log_scale.clamp(max=log(LARGEST_SCALE))
         return (self.log_scale + (bounded - self.log_scale).detach()).exp()
@@ -203,7 +205,7 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
     def forward(self, inputs: StreamInputs, passage: Passage, memory: KeysAndValues) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
-        # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would tell few of them apart.
+        # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would not separate their scores.
         with torch.autocast(projected.device.type, enabled=False):
             q, k, v = projected.to(self.log_scale.dtype).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
             scale = self.scales()[:, None, None]
@@ -216,12 +218,12 @@ class MemorizingAttention(StreamAttention[KeysAndValues], LearnsApart):
         return Attended(hidden, memory)
 
     def _local(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attend to the positions of the segment up to each query's own, [B, heads, n, d_head]."""
+        """Causal attention within the segment, [B, heads, n, d_head]."""
         weights = (q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])).softmax(-1)
         return F.dropout(weights, self.dropout, self.training) @ v
 
     def _with_memory(self, q: Tensor, local: Tensor, passage: Passage, memory: KeysAndValues) -> Tensor:
-        """`local`, or, where a query may see an entry, its mean with what the memory gives, as the gate weighs them."""
+        """Mix `local` with what is read from memory, weighted by the gate; queries that see no entry keep `local`."""
         keys, values = (part.to(q.dtype) for part in memory)
         found = self.search(q, keys, values, passage.place, passage.document_offset if self.by_document else None)
         sees = found.scores.isfinite().any(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Product-key memory in the feed-forward place of a block, and Memory+, whose blocks share the values."""
+"""Product-key memory as the feed-forward layer of a block, and Memory+, whose blocks share the values."""
 
 from abc import ABC, abstractmethod
 from functools import cache
@@ -16,10 +16,10 @@ from stages.models.layers.sublayer import Apart, FeedForward, LearnsApart, Share
 
 
 class SharedBatchNorm(nn.BatchNorm1d):
-    """Normalizes [n, d] in training by mean and variance over the rows of all processes; one alone: `BatchNorm1d`.
+    """Batch norm of [n, d], with mean and variance over the rows of all processes in training.
 
-    All processes must ask, each with as many rows; their running means and variances stay the same to the bit.
-    Torch's `SyncBatchNorm` does it on GPUs alone.
+    All processes must call it, with the same number of rows. Their running means and variances stay equal to the bit.
+    With a single process it is `BatchNorm1d`. Torch's `SyncBatchNorm` works on GPUs only.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -27,14 +27,14 @@ class SharedBatchNorm(nn.BatchNorm1d):
             return super().forward(input)
         rows = len(input) * ranks.get_world_size()
         mean = _Sum.apply(input.sum(0)) / rows
-        # In two passes: E[x²] - E[x]² loses the digits of a small variance beside a large mean.
+        # Two passes: E[x²] - E[x]² would lose the digits of a variance that is small relative to the mean.
         centred = input - mean
         variance = _Sum.apply(centred.square().sum(0)) / rows
         self._follow(mean.detach(), variance.detach() * (rows / (rows - 1)))
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
 
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
-        """Let the running ones take a step towards a batch's mean and unbiased variance."""
+        """Move the running mean and variance towards a batch's mean and unbiased variance."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.momentum is not None
@@ -45,7 +45,7 @@ class SharedBatchNorm(nn.BatchNorm1d):
 
 
 class _Sum(torch.autograd.Function):
-    """The sum of a tensor over all processes, which is as much a part of the loss of each."""
+    """Sum of a tensor over all processes; the loss of each depends on it, so gradients are summed too."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor) -> Tensor:
@@ -67,17 +67,17 @@ class BestSlots(NamedTuple):
 
     scores: Float[Tensor, "*queries k"]
     slots: Int64[Tensor, "*queries k"]
-    """Slot a·n + b has the a-th key of the first half and the b-th of the second."""
+    """Slot a·n + b is the pair of key a of the first half and key b of the second."""
 
 
 def best_slots(first: Float[Tensor, "*queries n"], second: Float[Tensor, "*queries n"], k: int) -> BestSlots:
-    """The k slots with the largest first_a + second_b, exactly; gradients go to their scores, not through the choice.
+    """Exact search for the k slots with the largest first_a + second_b; only their scores have gradients.
 
-    Both halves of one of the k best are among the k best of their own. Of these pairs, the one of the i-th and the j-th
-    best (from 1) has i·j - 1 others that are as good or better: it is looked at if i·j <= k: about k log k are.
+    Both keys of such a slot are among the k best of their half. The pair of the i-th and the j-th best (from 1) is
+    no better than i·j - 1 other pairs. So only pairs with i·j <= k are compared, about k log k of them.
 
     Args:
-        k: at most n.
+        k: number of slots, at most n.
 
     The best are 5 + 2 (slot 1·3 + 0) and 5 + 1 (slot 1·3 + 2):
 
@@ -103,16 +103,16 @@ def _pairs(k: int) -> tuple[Tensor, Tensor]:
 
 
 class Found(NamedTuple):
-    """Read-outs of each head and position."""
+    """Slots that each head found at each position, and their weights."""
 
     slots: Tensor
     """int64 [B, L, heads, k]."""
     weights: Tensor
-    """They add up to 1 for each head, [B, L, heads, k]."""
+    """[B, L, heads, k]; the weights of a head sum to 1."""
 
 
 class Lookup(nn.Module):
-    """Inputs [B, L, d] -> slots and how much they weigh; in the weights' own precision (float32), with autocast off."""
+    """Inputs [B, L, d] -> slots and their weights; in the parameters' precision (float32), without autocast."""
 
     def __init__(self, config: AttentionConfig, settings: ProductKeysSettings) -> None:
         super().__init__()
@@ -122,13 +122,13 @@ class Lookup(nn.Module):
         self.keys = nn.Parameter(torch.empty(2, settings.heads, settings.sub_keys, width // 2))
 
     def initialize(self) -> None:
-        """Keys are as long as what a normalized query asks of each of them is wide."""
+        """Draw queries by Xavier, and keys uniformly in ±1/sqrt(width of a key)."""
         nn.init.xavier_uniform_(self.query.weight)
         nn.init.zeros_(self.query.bias)
         nn.init.uniform_(self.keys, -(self.keys.shape[3] ** -0.5), self.keys.shape[3] ** -0.5)
 
     def forward(self, x: Tensor) -> Found:
-        """[B, L, d]."""
+        """Find the best slots for inputs [B, L, d]."""
         with torch.autocast(x.device.type, enabled=False):
             queries = self._normalized(self.query(x.to(self.keys.dtype)).flatten(0, 1))
             first, second = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3) @ self.keys.transpose(2, 3)
@@ -145,9 +145,9 @@ class Lookup(nn.Module):
 
 
 def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:
-    """Sum the values of the slots that all heads have found, as they weigh.
+    """Weighted sum of the values of the slots that all heads found.
 
-    One position, one head: slots 2 and 0, of values 10, 20 and 30, three quarters and one quarter:
+    One head at one position found slots 2 and 0, with weights 3/4 and 1/4; the values of the slots are 10, 20 and 30:
 
     >>> found = Found(torch.tensor([[[[2, 0]]]]), torch.tensor([[[[0.75, 0.25]]]]))
     >>> read_slots(found, torch.tensor([[10.0], [20.0], [30.0]])).flatten()
@@ -155,13 +155,13 @@ def read_slots(found: Found, values: Float[Tensor, "slots d"]) -> Float[Tensor, 
     """
     slots, weights = (part.flatten(0, 1).flatten(1) for part in found)
     with torch.autocast(values.device.type, enabled=False):
-        # Values are summed as they are gathered: rows [B·L, heads · k, d] never exist.
+        # Values are summed while they are gathered, so rows [B·L, heads · k, d] never exist.
         read = F.embedding_bag(slots, values, per_sample_weights=weights, mode="sum")
     return read.view(*found.slots.shape[:2], values.shape[1])
 
 
 class HasSlots(ABC):
-    """A layer that looks slots up, and reads their values."""
+    """Interface of a layer that looks up slots, and reads their values."""
 
     lookup: Lookup
 
@@ -172,7 +172,7 @@ class HasSlots(ABC):
 
 
 class ProductKeys(FeedForward, LearnsApart, HasSlots):
-    """Sums the values of the slots that the heads have found, as they weigh.
+    """Weighted sum of the values of the slots that the heads find.
 
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.
     """
@@ -192,7 +192,7 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
         return self.values
 
     def apart(self) -> Apart:
-        """The values: each is read by few positions, so a small rate, or one that falls, would not move them."""
+        """The values: few positions read each of them, so a small or falling learning rate would not move them."""
         return Apart([self.values], self.value_lr)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ class ProductKeys(FeedForward, LearnsApart, HasSlots):
 
 
 class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
-    """(y ⊙ SiLU(x W_1)) W_2, with y what the heads read of values that the model has once.
+    """(y ⊙ SiLU(x W_1)) W_2, where y is the heads' weighted sum of values; all blocks share one table of these.
 
     Source: Berges et al. 2024 (arXiv:2412.09764), section 3.
     """
@@ -213,7 +213,7 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
         self.values: nn.Parameter | None = nn.Parameter(self.lookup.keys.new_empty(settings.slots, width))
         self.gate, self.out = (nn.Linear(width, width, bias=False) for _ in range(2))
         self.value_lr = settings.value_lr
-        # In a tuple a module is no part of this one: its values are saved, and learn, once.
+        # A module in a tuple is not registered as a submodule, so its values are saved and trained once.
         self._owner: tuple[MemoryPlus, ...] = (self,)
 
     def share(self, first: "MemoryPlus") -> None:
@@ -232,7 +232,7 @@ class MemoryPlus(FeedForward, LearnsApart, SharesWeights, HasSlots):
                 nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
 
     def apart(self) -> Apart:
-        """The values, of the layer that has them."""
+        """The values, if this layer owns them."""
         return Apart([] if self.values is None else [self.values], self.value_lr)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention of the positions of a stream to those before them, by content and by distance."""
+"""Attention to earlier positions of a stream, by content and by distance (Transformer-XL)."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from stages.models.layers.settings import AttentionConfig, Nothing, RelativeSett
 from stages.models.layers.sublayer import Attended, Passage, StreamAttention, StreamInputs, initialize
 
 MANY = 64
-"""Queries from which on a product for each row of a batch takes half the time of one for all rows."""
+"""Number of queries above which one product for each row takes half the time of one product for the batch."""
 
 
 def relative_attention(
@@ -26,21 +26,21 @@ def relative_attention(
 ) -> Float[Tensor, "heads B L d_head"]:
     """softmax_j(((q_i + u)·k_j + (q_i + v)·r_{i-j}) / sqrt(d_head)) v_j over the keys up to the query's own.
 
-    The last L of the K keys are those of the L queries. Every query is multiplied with every distance
-    K … 0; of that matrix, read row after row from its L-th number on as rows of K, the number at (i, j)
-    is of query i and distance i - j: the shift is a view. What lies where j is in the future of i are
-    the first L - i' numbers of each row i', which have no other use and are set to -inf.
+    The last L of the K keys belong to the L queries. Every query is multiplied with every distance K … 0. Read this
+    matrix row after row, from its L-th number, as rows of K numbers: then (i, j) is query i at distance i - j. So the
+    shift is a view. For future keys it reads the first L - i' numbers of each row i'. These have no other use, and are
+    set to -inf.
 
     Args:
         q: [heads, B, L, d_head].
         k, v: [heads, B, K, d_head].
         r: projected sinusoids of the distances K, K - 1, … 0, [heads, K + 1, d_head].
         content, position: the biases u and v, [heads, d_head].
-        dropout: share of the attention weights that is dropped.
+        dropout: probability that an attention weight is dropped.
     Returns: [heads, B, L, d_head].
     Source: Dai et al. 2019 (Transformer-XL, arXiv:1901.02860), section 3.3 and appendix B.
 
-    As in `relative_weights`, of values 3 and 6: 2/3 · 3 + 1/3 · 6.
+    The weights of the example in `relative_weights`, with values 3 and 6, give 2/3 · 3 + 1/3 · 6:
 
     >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> v, by_distance = torch.tensor([[[[3.0], [6.0]]]]), torch.tensor([[[9.0], [0.6931], [0.0]]])
@@ -58,9 +58,9 @@ def relative_weights(
     content: Float[Tensor, "heads d_head"],
     position: Float[Tensor, "heads d_head"],
 ) -> Float[Tensor, "heads B L K"]:
-    """How much each query attends to each key; see `relative_attention`.
+    """Attention weights of each query; see `relative_attention`.
 
-    One query, two keys without content: a distance of 1 scores log 2 more than one of 0, and has twice the weight.
+    One query and two keys of 0. Distance 1 scores log 2 more than distance 0, so its key has twice the weight:
 
     >>> q, k, nothing = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0; no key is 2 away
@@ -77,9 +77,9 @@ def relative_scores(
     content: Float[Tensor, "heads d_head"],
     position: Float[Tensor, "heads d_head"],
 ) -> Float[Tensor, "headsB L K"]:
-    """The scores that `relative_weights` takes the softmax of, [heads · B, L, K]; -inf of later keys.
+    """Scores before the softmax in `relative_weights`, [heads · B, L, K]; -inf for future keys.
 
-    As in `relative_weights`, with a key behind the query, which it cannot see:
+    The example of `relative_weights` with two queries, of which the first cannot see the second key:
 
     >>> q, k, nothing = torch.ones(1, 1, 2, 1), torch.zeros(1, 1, 2, 1), torch.zeros(1, 1)
     >>> by_distance = torch.tensor([[[9.0], [0.6931], [0.0]]])  # of 2, 1 and 0
@@ -96,8 +96,8 @@ def relative_scores(
 class _ByDistance(torch.autograd.Function):
     """Queries [heads, B, L, d_head] times r [heads, K + 1, d_head], shifted: [heads · B, L, K], a view.
 
-    The first L - i numbers of each row i become -inf in place. Autograd alone would fill room for gradients of the view
-    with zeros twice, and copy them twice.
+    The first L - i numbers of each row i become -inf in place. For the view, autograd alone would zero and copy the
+    gradients twice.
     """
 
     @staticmethod
@@ -126,7 +126,7 @@ class _ByDistance(torch.autograd.Function):
 
 
 def _unused(length: int, like: Tensor) -> Tensor:
-    """-inf for the first L - i numbers of each row i, else 0, [L, L]."""
+    """Mask [L, L]: -inf for the first L - i numbers of each row i, else 0."""
     return torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device).triu().flip(1)
 
 
@@ -139,7 +139,7 @@ class Projected(NamedTuple):
 
 
 class RelativeAttention(StreamAttention[Nothing]):
-    """Positions attend to those of their own segment and to cached ones; nothing else is remembered."""
+    """Attention to the segment up to the position itself, and to cached positions; it has no other memory."""
 
     def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
         super().__init__()
@@ -160,25 +160,25 @@ class RelativeAttention(StreamAttention[Nothing]):
         return Attended(self.attend(inputs.normalized, passage), memory)
 
     def attend(self, x: Tensor, passage: Passage) -> Tensor:
-        """[B, m + n, d], of which the first m are cached -> [B, n, d]."""
+        """[B, m + n, d] -> [B, n, d]; the first m positions are cached."""
         return self.read(self.project(x, passage), passage)
 
     def project(self, x: Tensor, passage: Passage) -> Projected:
-        """Queries of the n positions, keys and values of all."""
-        # Cached positions ask nothing: queries are made of the n others alone.
+        """Queries of the n new positions, and keys and values of all m + n."""
+        # Cached positions need no queries.
         weight_q, weight_kv = self.qkv.weight.split((x.shape[2], 2 * x.shape[2]))
         (q,) = self._heads_first(F.linear(x[:, passage.cached :], weight_q), 1)
         k, v = self._heads_first(F.linear(x, weight_kv), 2)
         return Projected(q, k, v)
 
     def read(self, projected: Projected, passage: Passage) -> Tensor:
-        """Compute the term of the residual stream, [B, n, d]."""
+        """Compute the term that is added to the residual stream, [B, n, d]."""
         dropout = self.dropout if self.training else 0.0
         read = [relative_attention(*part, *self._biases, dropout) for part in self._by_span(projected, passage)]
         return self.out(torch.cat(read, 2).permute(1, 2, 0, 3).flatten(2))
 
     def weights(self, x: Tensor, passage: Passage) -> list[Tensor]:
-        """Attention weights of each span's queries on the positions that it sees, [heads, B, queries, positions]."""
+        """Attention weights of each span, [heads, B, queries, positions that it sees]."""
         by_span = self._by_span(self.project(x, passage), passage)
         return [relative_weights(q, k, r, *self._biases) for q, k, _, r in by_span]
 
@@ -187,13 +187,13 @@ class RelativeAttention(StreamAttention[Nothing]):
         return self.content_bias, self.position_bias
 
     def _by_span(self, projected: Projected, passage: Passage) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Queries, keys and values of each span, and its distances."""
+        """Queries, keys, values and projected distances of each span."""
         cached = passage.cached
         q, k, v = projected
         r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
         for begin, first, stop in passage.spans:
             own, seen = slice(first - cached, stop - cached), slice(begin, stop)
-            # Distances end with 0, so those of a span are the last.
+            # Distances fall to 0, so those of a span are at the end.
             yield q[:, :, own], k[:, :, seen], v[:, :, seen], r[:, -(stop - begin + 1) :]
 
     def _heads_first(self, x: Tensor, number: int) -> Tensor:

@@ -12,47 +12,47 @@ from stages.models.layers.dropout import Dropout
 from stages.models.layers.settings import BlockSizes, DenseSettings, Nothing
 
 Memory = TypeVar("Memory", bound=NamedTuple)
-"""Memory of an attention layer besides the cached inputs of its block: a NamedTuple of tensors [B, …]."""
+"""Memory of a layer, in addition to the cached inputs of its block: a NamedTuple of tensors [B, …]."""
 
 
 class Sublayer(nn.Module, ABC):
-    """Made of the block's settings and its own: `Layer(config, settings)`.
+    """Base class of layers; `Layer(config, settings)` takes the settings of the block, and its own.
 
-    A model is opened without the numbers that a layer makes, so that tensors are parameters, or persistent buffers.
-    With `--precision bf16` products are in bfloat16, while normalized inputs and what `begin` makes are in float32.
+    A model is loaded without running a layer's initialization. So all tensors must be parameters or persistent buffers.
+    With `--precision bf16` products are in bfloat16; normalized inputs, and the memory from `begin`, are in float32.
     """
 
     @abstractmethod
     def initialize(self, blocks: int) -> None:
-        """Let the weights begin, in a stack of this many blocks."""
+        """Initialize the weights; `blocks` is the number of blocks in the stack."""
 
 
 class Apart(NamedTuple):
-    """Parameters that learn beside the others: their gradient is clipped by itself."""
+    """Parameters in a separate group, whose gradient is clipped separately."""
 
     parameters: list[nn.Parameter]
     lr: float | None = None
-    """Learning rate of their own, the same at every step, without weight decay; None: they learn as the others do."""
+    """Constant learning rate of the group, without weight decay; None: the schedule of the other parameters."""
 
 
 class LearnsApart(ABC):
-    """A part of a network some of whose parameters learn apart."""
+    """A module with parameters in a separate group."""
 
     @abstractmethod
     def apart(self) -> Apart:
-        """These parameters."""
+        """The group of these parameters, and its learning rate."""
 
 
 class SharesWeights(ABC):
-    """A layer that has some weights in common with all of its kind in a model: the first of them has them."""
+    """A layer that shares some weights with all layers of its class in a model; the first of these owns them."""
 
     @abstractmethod
     def share(self, first: Any) -> None:
-        """Take these of the first layer in place of its own."""
+        """Use the weights of the first layer instead of its own."""
 
 
 def share_weights(network: nn.Module) -> None:
-    """Let layers that share weights do so; before the weights begin, so that none are drawn in vain."""
+    """Share the weights of `SharesWeights` layers; call before initialization, so that no weights are drawn in vain."""
     first = dict[type, SharesWeights]()
     for layer in network.modules():
         if isinstance(layer, SharesWeights) and first.setdefault(type(layer), layer) is not layer:
@@ -60,7 +60,7 @@ def share_weights(network: nn.Module) -> None:
 
 
 class FeedForward(Sublayer):
-    """Works on each position by itself."""
+    """Interface of a feed-forward layer, which processes each position independently."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class FeedForward(Sublayer):
 
 
 class WindowAttention(Sublayer):
-    """Reads a window, which nothing precedes."""
+    """Interface of attention over a window, without any earlier context."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -76,9 +76,9 @@ class WindowAttention(Sublayer):
 
 
 class RecurrentAttention(WindowAttention, Generic[Memory]):
-    """Reads a window in pieces, too: however it is cut, the numbers are the same.
+    """Interface of attention that can also read a window in pieces; results do not depend on the cuts.
 
-    Its memory does not grow with the positions before, so every position takes the same time.
+    Its memory has a fixed size, so every position takes the same time.
     """
 
     @abstractmethod
@@ -87,13 +87,14 @@ class RecurrentAttention(WindowAttention, Generic[Memory]):
 
     @abstractmethod
     def going_on(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
-        """As `forward`, for the n positions behind the first `place`; and the memory after them."""
+        """Output of `forward` for the n positions after the first `place`, and the memory after them."""
 
 
 class Lookup(Sublayer, Generic[Memory]):
-    """Looks the latest tokens up, and adds what it finds to the residual stream, before a block's attention.
+    """Interface of a layer that looks up the latest tokens, and adds the result to the residual stream.
 
-    However a stream is cut, the numbers are the same: what it needs of the tokens before is its memory.
+    It runs before a block's attention. Its memory holds what it needs of earlier tokens, so results do not depend on
+    how a stream is cut.
     """
 
     @abstractmethod
@@ -113,7 +114,7 @@ class Lookup(Sublayer, Generic[Memory]):
 
 
 class NoLookup(Lookup[Nothing]):
-    """Looks nothing up."""
+    """Leaves the residual stream as it is."""
 
     def __init__(self, config: Any, settings: Any) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class NoLookup(Lookup[Nothing]):
 
 
 class Span(NamedTuple):
-    """A segment's part of what is read: its queries [first, stop), which attend to positions from `begin` on."""
+    """A segment's part of a passage: its queries [first, stop), which attend to positions from `begin`."""
 
     begin: int
     first: int
@@ -139,74 +140,74 @@ class Span(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """n positions of a stream that are read at once, behind m cached ones; all are counted from the first cached."""
+    """n positions of a stream that are read together, after m cached ones; indices count from the first cached."""
 
     cached: int
-    """m; the cached positions ask nothing."""
+    """m; cached positions have no queries."""
     place: int
-    """How many positions of the segment under way are cached."""
+    """Number of cached positions that belong to the current segment."""
     spans: list[Span]
-    """Parts of the n positions by segment, in order; one alone in a model with a layer that remembers."""
+    """Parts of the n positions by segment, in order; only one in a model whose layers have memory."""
     distances: Tensor
-    """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D at least the positions that a span sees."""
+    """Sinusoids of the distances D, D - 1, … 0, [D + 1, d]; D is at least the number of positions of each span."""
     ends_segment: bool
-    """Whether a segment ends with the last position."""
+    """Whether the last position ends a segment."""
     document_offset: Tensor | None = None
-    """Positions of its own document before each of the n, int64 [B, n]; None: all before it are."""
+    """Offset of each of the n positions within its document, int64 [B, n]; None: the stream is one document."""
     tokens: Tensor | None = None
-    """Tokens at the n positions, int64 [B, n]; a layer remembers those before. None: there are embeddings alone."""
+    """Tokens at the n positions, int64 [B, n]; earlier ones are in the layer's memory. None: not known."""
 
 
 class StreamInputs(NamedTuple):
-    """Inputs of a block at m + n positions, of which the first m are cached and constant; [B, m + n, d] each."""
+    """Inputs of a block at m + n positions, [B, m + n, d] each; the first m are cached, and have no gradient."""
 
     raw: Tensor
     """The residual stream."""
     normalized: Tensor
-    """norm(raw): what attention reads."""
+    """norm(raw), which attention reads."""
     norm: nn.LayerNorm
-    """The block's; raw inputs that a layer keeps go through it when they are read."""
+    """The block's norm; a layer that keeps raw inputs applies it when it reads them."""
 
 
 class Attended(NamedTuple, Generic[Memory]):
     """Output of attention."""
 
     hidden: Tensor
-    """Term of the residual stream, [B, n, d]."""
+    """Term to add to the residual stream, [B, n, d]."""
     memory: Memory
-    """Memory after the passage; its gradient is passed on only where the layer `keeps_graph`."""
+    """Memory after the passage; it is detached unless the layer `keeps_graph`."""
     auxiliary_loss: Tensor | None = None
-    """Term that training adds to the loss, a scalar; None: nothing."""
+    """Scalar that training adds to the loss; None: nothing."""
 
 
 class StreamAttention(Sublayer, Generic[Memory]):
-    """Reads a stream passage by passage: however it is cut, the numbers are the same.
+    """Interface of attention that reads a stream passage by passage; results do not depend on the cuts.
 
-    Its memory is the NamedTuple that its settings describe (`memory_spec`). To write it only where a passage
-    ends a segment is enough; the segment's inputs then begin at `passage.cached - passage.place`.
+    Its settings describe its memory, a NamedTuple (`memory_spec`). A layer may write memory only when a passage ends a
+    segment; the segment's inputs then begin at `passage.cached - passage.place`.
     """
 
     keeps_graph: ClassVar[bool] = False
-    """Whether a loss reaches through the memory into the segments before, of the same update (`--accumulate`)."""
+    """Whether gradients flow through the memory into earlier segments of the same update (`--accumulate`)."""
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory of a new stream, which may be learned; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory of a new stream, which may be learned; inputs [B, n, d] give its B, dtype and device."""
 
     @abstractmethod
     def forward(self, inputs: StreamInputs, passage: Passage, memory: Memory) -> Attended[Memory]:
-        """Read a passage, of which memory holds nothing yet."""
+        """Read a passage; memory is that before it."""
 
 
 def initialize(layer: nn.Module, last: nn.Linear, blocks: int) -> None:
-    """Xavier; `last`, which is added to the residual stream, is smaller the more blocks there are. Biases are 0."""
+    """Xavier initialization with biases of 0; `last`, which feeds the residual stream, is scaled down by depth."""
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.dim() == 2:
             nn.init.xavier_uniform_(parameter)
     with torch.no_grad():
-        # Two layers a block add to the residual stream: at the top it is then as large as in a single block.
+        # Each block adds two terms to the residual stream: so its variance at the top does not depend on depth.
         last.weight.div_((2 * blocks) ** 0.5)
 
 

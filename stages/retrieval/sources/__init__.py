@@ -1,4 +1,4 @@
-"""Where memory comes from at test: their settings, and a file for each, or for two that are alike."""
+"""Sources of memory at test: their settings, and a file for each source or two similar ones."""
 
 from stages.registry import Part, Registry
 

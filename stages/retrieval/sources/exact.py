@@ -1,8 +1,8 @@
-"""Code of the sources `exact` and `exact-stream`: what followed the longest matches of each context.
+"""Code of the sources `exact` and `exact-stream`: tokens that followed the longest matches of each context.
 
-An entry is a token of a text; its score is the number of tokens that its context shares with the one that reads. So
-p(w) is the share of w among the longest matches where τ is small, and shorter ones count more, the larger τ is.
-Source: unbounded n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperature.
+An entry is a token of a text. Its score is the number of tokens that its context shares with the current one. For small
+τ, p(w) is the share of w among the longest matches; a larger τ gives shorter matches more weight. Source: unbounded
+n-grams, Liu et al. 2024 (infini-gram, arXiv:2401.17377), read with a temperature.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 @dataclass(frozen=True)
 class MatchSource(Source):
-    """The longest matches, some for each position: the part that both sources have in common."""
+    """The longest matches of each position: the part that both sources share."""
 
     reading: Reading
     device: str
@@ -47,7 +47,7 @@ class MatchSource(Source):
         return tuple(1 / (temperature * spread) for temperature in TEMPERATURES)
 
     def _retrieved(self, block: ScoredRange, part: slice, found: Matched, ids: np.ndarray, role: str) -> Retrieved:
-        """Matches as entries; places of `found` are of `ids`, and of the text that `role` names."""
+        """Matches as entries; places in `found` refer to `ids`, and to the text that `role` names."""
         device, missing = block.lm.targets.device, found.places < 0
         values = np.where(missing, -1, ids[found.places].astype(np.int64)) if len(ids) else found.places
         scores = torch.from_numpy(found.shared).to(device).float()
@@ -61,14 +61,14 @@ class ExactSource(MatchSource):
     """Matches in the text of an index."""
 
     contexts: SortedContexts | None
-    """None: nothing is to be retrieved."""
+    """The searched text; None: nothing will be retrieved."""
 
     @property
     def needs(self) -> Needs:
         return Needs(reach=LONGEST)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """Retrieve the longest matches of a range's contexts, which end where its documents begin."""
+        """Retrieve the longest matches of a range's contexts; a context stays within its document."""
         assert self.contexts is not None, "the index is opened"
         contexts, text = self.contexts, _read_so_far(scored_range, self.contexts.text.vocabulary)
         first, forbidden = len(text) - len(scored_range.lm), scored_range.forbidden
@@ -83,25 +83,25 @@ class ExactSource(MatchSource):
 
 @dataclass(frozen=True)
 class ExactStreamSource(MatchSource):
-    """Matches in the last positions of the split, whatever its documents."""
+    """Matches in the last positions of the split, across documents."""
 
     vocabulary: int
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Positions back, of which one is chosen."""
+        """Numbers of positions back to choose from."""
         return self.reading.value("size")
 
     @property
     def about(self) -> About:
-        """Cut-offs count the positions back where these are a choice, else the matches."""
+        """Description; cut-offs count the positions back if these are a choice, else the matches."""
         if len(self.sizes) > 1:
             return About("size", details={"matches": self._matches})
         return About("matches", details={"size": self.sizes[0]})
 
     @property
     def width(self) -> int:
-        """The most matches that a position reads, of all sizes together."""
+        """Maximum number of matches that a position reads, over all sizes together."""
         return len(self.sizes) * self._matches
 
     @property
@@ -116,12 +116,12 @@ class ExactStreamSource(MatchSource):
         return Needs(reach=self.sizes[-1] + LONGEST)
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """Sort the past and the range together; each position finds those before it."""
+        """Sort the past and the range together; each position finds the matches before it."""
         lm = scored_range.lm
         ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
         first = len(ids) - len(lm)
         contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.vocabulary))
-        # the past and the range are sorted once; each position then starts at its own place in that order
+        # one sort of past and range serves all; each position starts at its own place in that order
         rank = np.empty(len(ids), np.int64)
         rank[contexts.order] = np.arange(len(ids))
         whole = np.minimum(contexts.text.known.astype(np.int64) + 1, LONGEST).astype(np.uint8)
@@ -166,7 +166,7 @@ class BySize(Retrieved):
 
 
 def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
-    """The past and the range as a text of documents; where those of the past begin does not matter."""
+    """The past and the range as a text of documents; where documents of the past begin does not matter."""
     tokens = scored_range.carried.joined_tokens(scored_range.lm).cpu().numpy()
     begins = np.zeros(len(tokens), np.int64)
     origin = scored_range.lm.stop - len(tokens)

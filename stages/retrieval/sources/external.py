@@ -1,4 +1,4 @@
-"""Neighbours that a search found, and how they are scored: of a datastore, or among the tokens of a few pairs."""
+"""Neighbours found by a search, and their scores: in a datastore, or among the tokens of a few pairs."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -16,11 +16,11 @@ from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 
 def is_recomputed(reading: Reading, metric: str, lossless: bool) -> bool:
-    """Whether a completed reading's scores must come from the stored keys.
+    """Whether a completed reading's scores must be computed from the stored keys.
 
     Args:
         metric: of the index.
-        lossless: whether distances as they are found are those of the stored keys.
+        lossless: whether the distances that a search finds equal those of the stored keys.
     """
     comparable = {"l2": ("l2",), "ip": ("dot", "scaled-dot")}[metric]
     return reading.similarity not in comparable or (reading.value("exact") and not lossless)
@@ -34,7 +34,7 @@ class ExternalSource(Source):
     device: str
     datastore: Datastore
     role: ClassVar[str] = "datastore"
-    """Role of the artifact that neighbours are rows of."""
+    """Role of the artifact that holds the neighbours' rows."""
 
     @property
     def recompute(self) -> bool:
@@ -48,7 +48,7 @@ class ExternalSource(Source):
 
     @property
     def about(self) -> About:
-        """Where the index's distances are not those of the stored keys, it is compared with the other ones."""
+        """Description; if the index's distances are inexact, it is compared with those of the stored keys."""
         details: dict[str, Any] = {"exact_distances": self.exact}
         if self.reading.searched < 1:
             details["searched"] = self.reading.searched
@@ -78,7 +78,7 @@ class ExternalSource(Source):
 
     @property
     def metric(self) -> str:
-        """Metric of the distances that scores are made of: the index's, or the recomputed one."""
+        """Metric of the distances behind the scores: the index's, or the recomputed one."""
         if not self.recompute:
             return self.datastore.metric
         return "l2" if self.reading.similarity == "l2" else "ip"
@@ -93,7 +93,7 @@ class ExternalSource(Source):
         scores = scores_from_distances(torch.from_numpy(distances), metric)
         if self.reading.similarity == "scaled-dot":
             scores = scaled_dot(scores, self.datastore.keys.dim)
-        # other distances have another order, and cut-offs count from the best
+        # recomputed distances may change the order, and cut-offs count from the best
         return best_first(torch.from_numpy(ids), scores) if self.recompute else (torch.from_numpy(ids), scores)
 
     def spread(self, sample: list[ScoredRange]) -> float:
@@ -113,7 +113,7 @@ def open_external(reading: Reading, inputs: SourceInputs) -> ExternalSource:
 
 
 class SimilarPairsSource(ExternalSource):
-    """Neighbours as those of a datastore; rows are tokens of the split that pairs are of."""
+    """Neighbours like those of a datastore; rows are tokens of the split of the pairs."""
 
     role: ClassVar[str] = PAIRS
 

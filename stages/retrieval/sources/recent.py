@@ -15,36 +15,36 @@ from stages.retrieval.scored_range import CHUNK_ENTRIES, MatchedEntries, Retriev
 from stages.retrieval.sources.source import About, Needs, Source, SourceInputs
 
 FEWEST_POSITIONS = 64
-"""Positions read at a time, however many entries each has: a product with fewer waits for memory."""
+"""Minimum number of positions read at a time: a smaller matrix product is limited by memory bandwidth."""
 
 SHARPNESS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
-"""Default grid of θ, in units of 1 / (best - median score): how many nats the best stands above the median."""
+"""Default grid of θ, in units of 1 / (best - median score): nats by which the best exceeds the median."""
 
 
 @dataclass(frozen=True)
 class RecentSource(Source):
-    """The positions of the window before the one that reads (`local`), the last ones of the split (`long`), or both.
+    """Earlier positions of the window (`local`), the last positions of the split (`long`), or both.
 
-    A position that lies in both is read once, as `local` has it.
+    A position in both is read once, with the key of `local`.
     """
 
     reading: Reading
     context: int
-    """Inputs of a window, of which `local` reads those before a position."""
+    """Inputs of a window; `local` reads those before a position."""
     overlapping: bool
     """Whether windows overlap, so that a position has another representation in each."""
     device: str = "cpu"
 
     @property
     def about(self) -> About:
-        """Cut-offs count the positions of `long`, or those of a window."""
+        """Description; cut-offs count the positions of `long`, or of a window."""
         if not self._long:
             return About("window")
         return About("size", details={"scope": self.reading.value("scope")}, compared_with=self._unigram)
 
     @property
     def _unigram(self) -> Reading | None:
-        """The unigram cache of a tuned cache, blind to what the keys say."""
+        """The unigram cache to compare a tuned cache with: it ignores the keys."""
         if self.reading.sources != ("long",) or self.reading.scale_name not in self.reading.choices:
             return None
         return self.reading.changed({"theta": (0.0,), "temperature": None})
@@ -85,7 +85,7 @@ class RecentSource(Source):
 
     @property
     def width(self) -> int:
-        """The most positions that may be read."""
+        """Maximum number of positions that may be read."""
         return max(self.cutoffs[-1], self.context) if self._local else self.cutoffs[-1]
 
     @property
@@ -101,7 +101,7 @@ class RecentSource(Source):
         first, window = self._first(scored_range, origin), self._window(scored_range, origin)
 
         def of(part: slice) -> Retrieved:
-            # no keys before what any of these positions may read: the product is as narrow as can be
+            # keys before the earliest position that any of these may read are left out of the product
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
             read = self._keys(scored_range, keys[earliest - origin : after - origin], earliest, part)
@@ -118,7 +118,7 @@ class RecentSource(Source):
         return of
 
     def _first(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
-        """The earliest position that `long` gives each token, int64 [n]; without it the token's own."""
+        """The earliest position that each token reads by `long`, int64 [n]; without `long` the token itself."""
         own = np.arange(scored_range.lm.start, scored_range.lm.stop)
         if not self._long:
             return own
@@ -126,7 +126,7 @@ class RecentSource(Source):
         return np.maximum(np.maximum(own - self.cutoffs[-1], border), origin)
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
-        """Where each token's window starts, int64 [n]; without `local` the token itself."""
+        """Start of each token's window, int64 [n]; without `local` the token itself."""
         start, stop = scored_range.lm.start, scored_range.lm.stop
         if not self._local:
             return np.arange(start, stop)
@@ -145,11 +145,11 @@ class RecentSource(Source):
         return torch.cat((keys[: begin - earliest], context, keys[begin - earliest + len(context) :]))
 
     def narrowed(self, cutoff: int) -> Self:
-        """The same, which computes no more entries than a chosen size reads."""
+        """The source, computing only as many entries as a chosen size reads."""
         return replace(self, reading=self.reading.changed({"size": (cutoff,)}))
 
     def spread(self, sample: list[ScoredRange]) -> float:
-        """Median of how far the best score stands above the median one, from a sample; 1 if it is not positive."""
+        """Median difference between a position's best and median score, from a sample; 1 if it is not positive."""
         ahead = []
         for part in sample:
             scores = self.retrieve(part)(slice(0, len(part.lm))).parts[0].entries.scores
@@ -163,5 +163,5 @@ class RecentSource(Source):
 
 
 def open_recent(reading: Reading, inputs: SourceInputs) -> RecentSource:
-    """The recent past as a completed reading of `local`, `long` or both has it."""
+    """The recent past that a completed reading of `local`, `long` or both reads."""
     return RecentSource(reading, inputs.context, inputs.overlapping, inputs.device)

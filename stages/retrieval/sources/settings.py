@@ -1,7 +1,7 @@
-"""Settings of the sources, and what artifacts decide of them. Free of torch.
+"""Settings of the sources, and those that follow from artifacts. Free of torch.
 
-`local` and `long` are positions before the one that reads, of its window or of the split; `exact` and `exact-stream`
-what followed the longest matches of a context; `external` the nearest entries of a datastore, found through an index.
+`local` and `long` read earlier positions of the window or of the split. `exact` and `exact-stream` read tokens that
+followed the longest matches of a context. `external` reads the nearest entries of a datastore, found through an index.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ from stages.retrieval.reading import Past, Reading, SourceSettings
 
 
 def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> Reading:
-    """A reading with the similarity, key and numbers of entries that these artifacts give it.
+    """A reading with similarity, key and numbers of entries filled in from the artifacts.
 
     Args:
         read: what the evaluation reads, by role.
-        splits: the one that is scored, then the one that is tuned on, if any.
-    Raises: UsageError without a datastore to read, or where the model has no such key; ArtifactError
-        if the stored neighbours or keys are not those that the reading asks for.
+        splits: the scored split, then the tuning split, if any.
+    Raises: UsageError without a datastore to read, or if the model has no such key; ArtifactError if the stored
+        neighbours or keys are not those that the reading needs.
     """
     for settings in reading.source_settings:
         reading = settings.resolve(reading, read, splits)
@@ -43,13 +43,13 @@ def resolve_reading(reading: Reading, read: Mapping[str, Artifact], splits: tupl
 
 
 def _with_weights(reading: Reading) -> Reading:
-    """The reading with the default grid of its reader spelled out where λ or α is to be tuned."""
+    """The reading with the default grid of its reader spelled out if λ or α is to be tuned."""
     name, number = next(iter(reading.reader_settings.hyperparameters().items()))
     return reading.changed({name: number.grid}) if reading.value(name) == "tune" else reading
 
 
 def _with_comparison(reading: Reading, model: Artifact) -> Reading:
-    """Fill in what no datastore has decided: the model's keys that are compared, and how."""
+    """Fill in the key and the similarity from the model, if no datastore decided them."""
     if not reading.compares_keys:
         return reading
     key = reading.key or default_key(model)
@@ -59,7 +59,7 @@ def _with_comparison(reading: Reading, model: Artifact) -> Reading:
 
 
 def _with_temperatures(reading: Reading, model: Artifact) -> Reading:
-    """A reading of known similarity with τ to choose from spelled out where they are not measured in a sample."""
+    """A reading of known similarity with the grid of τ spelled out, unless a sample determines it."""
     tried = reading.reader_settings.temperatures
     if not tried or (reading.temperature, reading.similarity) != ("tune", "scaled-dot"):
         return reading
@@ -221,7 +221,7 @@ class ExternalSettings(SourceSettings):
 
 
 def _require_all_rows(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
-    """Refuse what an index with merged rows cannot give: rows that follow each other, or none that hold the answer."""
+    """Refuse readings that an index with merged rows cannot serve: pointers, and exclusion of the token's own row."""
     if reading.value("pointers") is not None:
         require_all(read["index"], f"{reading.spelled}, whose pointers are to the row behind,")
     if not own_splits(read["datastore"], read["tokens"]).isdisjoint(splits):
@@ -237,7 +237,7 @@ def _without_datastore(reading: Reading, model: Artifact) -> str:
 
 
 def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> None:
-    """Refuse unions whose parts do not have the same keys, or would both hold the same positions.
+    """Refuse unions whose parts have different keys, or would hold the same positions twice.
 
     Raises: ArtifactError for the datastore of another model; UsageError for the datastore's own split.
     """
@@ -259,7 +259,7 @@ def _require_one_stream(reading: Reading, read: Mapping[str, Artifact], splits: 
 
 
 def _numbers(asked: Any, read: Mapping[str, Artifact], splits: tuple[str, ...]) -> tuple[int, ...]:
-    """Numbers of neighbours to read, each at most the rows that there are: beyond, nothing is found."""
+    """Numbers of neighbours to read, each at most the number of rows."""
     most = min(MOST_NEIGHBORS, _available(read, splits))
     if asked == "tune":
         return doubling_cutoffs(most)

@@ -1,4 +1,4 @@
-"""The protocol of sources: what the tokens of a range read, what must be there for it; and several read as one."""
+"""The interface of sources: entries that the tokens of a range read, and required inputs; and unions of sources."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ class Needs:
     """Parts of a scored range that a source needs."""
 
     keys: frozenset[str] = frozenset()
-    """Representations of the evaluated model: of the range, and of the past as far as `reach`."""
+    """Representations by the evaluated model, of the range and of the `reach` positions before it."""
     reach: int = 0
-    """Positions back from the one that reads."""
+    """Maximum number of positions back."""
     window_keys: frozenset[str] = frozenset()
-    """Representations of all inputs of a window, in every window; positions of two are then not read together."""
+    """Representations of all inputs of every window; positions of two windows are then not read together."""
     neighbors: int = 0
     """Neighbours in the datastore."""
     exact: frozenset[tuple[str, int]] = frozenset()
@@ -73,17 +73,17 @@ class About:
     amount: str
     """The amount that cut-offs count: a key of the reading, or another name of its settings."""
     doubling: bool = False
-    """Whether a curve over the amount goes through all doubling numbers."""
+    """Whether a curve over the amount takes all powers of two."""
     distinction: str = ""
-    """Suffix of its row's name, which tells other ways to score the same entries."""
+    """Suffix of its row's name that names another scoring of the same entries."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """More details for the report; JSON."""
     compared_with: Reading | None = None
-    """The reading that a lone reading is shown next to: the same memory, scored otherwise."""
+    """The reading shown next to a lone reading for comparison: the same memory with other scores."""
 
 
 class Source(ABC):
-    """The memory of one reading, all selected but what the grid decides."""
+    """The memory of one reading, with everything fixed except the numbers of the grid."""
 
     reading: Reading
     """The requested reading, completed."""
@@ -102,26 +102,25 @@ class Source(ABC):
 
     @property
     def cutoffs(self) -> tuple[int, ...]:
-        """Numbers of entries to choose from, rising."""
+        """Numbers of entries to choose from, in ascending order."""
         return tuple(sorted(set(self.reading.value(self.about.amount))))
 
     @property
     def width(self) -> int:
-        """The most entries that a position may read."""
+        """Maximum number of entries that a position may read."""
         return self.cutoffs[-1]
 
     @property
     def positions_at_once(self) -> int:
-        """Positions whose entries fit into memory together."""
+        """Number of positions whose entries fit into memory together."""
         return max(1, CHUNK_ENTRIES[self.device] // self.width)
 
     @abstractmethod
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
-        """Retrieve entries for a range's tokens, for a part of them at a time: no position reads itself or its
-        future."""
+        """Retrieve entries for a range's tokens, part by part: no position reads itself or its future."""
 
     def narrowed(self, cutoff: int) -> Self:
-        """The same, which computes no more than a chosen cut-off reads; itself where that saves nothing."""
+        """The source, computing only as much as a chosen cut-off reads; itself if that saves nothing."""
         return self
 
     @abstractmethod
@@ -137,8 +136,8 @@ class Source(ABC):
         """The grid of the reading's settings.
 
         Args:
-            spread: of a sample; default factors are measured in it.
-            alone: whether no other reading is on top or below: with cut-offs for a curve beside those to choose from.
+            spread: spread of scores in a sample, the unit of default factors.
+            alone: whether it is the only reading; then the grid also has the cut-offs of a curve.
         """
         more = doubling_cutoffs(self.cutoffs[-1]) if alone and self.about.doubling else ()
         return reading_grid(self.reading, self.default_scales(spread), tuple(sorted({*self.cutoffs, *more})))
@@ -155,7 +154,7 @@ def open_source(reading: Reading, inputs: SourceInputs) -> Source:
 class UnionSource(Source):
     """One softmax over the entries of several memories.
 
-    Cut-offs count what the first of them reads that is given how much; of the others all is read.
+    Cut-offs count the entries of the first part with a given amount; the other parts are read completely.
 
     Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), appendix A, equations 6-7.
     """
@@ -165,17 +164,17 @@ class UnionSource(Source):
 
     @property
     def _leader(self) -> Source:
-        """The part that cut-offs are of."""
+        """The part that cut-offs apply to."""
         return next(iter(self._sized), self.parts[0])
 
     @property
     def _sized(self) -> list[Source]:
-        """The parts of which the reading says how much is read."""
+        """The parts whose amount the reading gives."""
         return [part for part in self.parts if part.about.amount in self.reading.tunable]
 
     @property
     def about(self) -> About:
-        """Descriptions of the parts, and how much is read of those that do not lead."""
+        """Descriptions of the parts, and the amounts read of parts other than the leader."""
         leader, abouts = self._leader.about, [part.about for part in self.parts]
         details = {name: value for about in abouts for name, value in about.details.items()}
         return About(

@@ -1,4 +1,4 @@
-"""How much the memories of a row count: a file a policy."""
+"""Weights of the memories of a row: one file for each policy."""
 
 from stages.registry import Registry
 
@@ -14,15 +14,15 @@ WEIGHTS = Registry(
         "searched": "stages.retrieval.weights.learned:Searched",
     },
 )
-"""The code is a `WeightPolicy`. Every name but those of `IMPLIED` is a value of the weight: `lambda=learned`."""
+"""Weight policies by name; the code is a `WeightPolicy`. Names outside `IMPLIED` are legal values: `lambda=learned`."""
 
 CHOICES = "weight-choices.json"
-"""File of a report: what the policy of its first row, with weights of each context, is made again from."""
+"""File of a report from which the policy of its first row, with weights for each context, is restored."""
 
 IMPLIED = ("fixed", "grid", "searched")
 """Policies that follow from other keys of a reading."""
 
 
 def typed_policies() -> list[str]:
-    """Names that a weight may have in place of numbers."""
+    """Names that are legal instead of a number for a weight."""
     return [name for name in WEIGHTS.names() if name not in IMPLIED]

@@ -19,15 +19,15 @@ from stages.retrieval.weights.policy import Pass, Reads, Record, Shares, Weight,
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
-"""Features of `neighbor_inputs` that the paper has: distances, and numbers of distinct tokens among the nearest."""
+"""Features of `neighbor_inputs` used in the paper: distances, and numbers of distinct tokens among the nearest."""
 
 
 @dataclass(frozen=True)
 class Adaptive(OnPositions):
-    """Weights of every number of neighbours for each context, by a network that knows distances and distinct tokens.
+    """Weights of every number of neighbours for each context, by a network on distances and distinct tokens.
 
-    It begins at the best λ and k for all contexts, and is kept where it gains on text that it was not fitted on.
-    `interpolate` alone is read so. Source: see `stages.memory.choice_network`.
+    It starts from the best λ and k for all contexts, and is kept only if it gains on held-out text. Only `interpolate`
+    is supported. Source: see `stages.memory.choice_network`.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, ADAPT)
@@ -36,12 +36,12 @@ class Adaptive(OnPositions):
 
     @cached_property
     def numbers(self) -> list[int]:
-        """Numbers of neighbours that a context chooses between: all that double, and the one that is best for all."""
+        """Numbers of neighbours that a context chooses from: powers of two, and the best number for all contexts."""
         return sorted({*doubling_cutoffs(self.allowed[-1][-1]), self.best.points[-1].cutoff})
 
     @cached_property
     def network(self) -> ChoiceNetwork | None:
-        """The fitted network; None where one number for all is read, or none is fitted yet."""
+        """The fitted network; None if one number serves all contexts, or if none is fitted yet."""
         record = self.choices.get(ADAPT.name, {}).get("network")
         return None if record is None else ChoiceNetwork.of_record(record)
 
@@ -81,7 +81,7 @@ class Adaptive(OnPositions):
         log_p, last = self._others(block, rows, retrieved), retrieved[-1]
         sums = self._sums(last)
         read = mixed(log_p, sums.to(log_p), self.network.outputs(self._inputs(last)).to(log_p.device))
-        # the network knows nothing of a context that finds nothing
+        # the network has no features for a context that finds nothing
         read = torch.where(self._empty(last), log_p, read)
         memories = [
             one.log_sums([p.scale], [p.cutoff]).at(0, 0).log_prob for one, p in zip(retrieved, self.points, strict=True)
@@ -117,12 +117,12 @@ class Adaptive(OnPositions):
 
     @property
     def files(self) -> Mapping[str, Record]:
-        """The network and what it gained, as `choose` has it."""
+        """The network and its gain, as `choose` returned them."""
         chosen = self.choices.get(ADAPT.name)
         return {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The best numbers for all; and that the last reading has others for each context."""
+        """The best numbers for all contexts, and a note that the last reading has others for each."""
         described, reading = super().describe(tune_split), self.row.sources[-1].reading
         if self.network is not None:
             described[-1] |= {"learned": reading.weight_name, "policy": reading.weight, "numbers": self.numbers}

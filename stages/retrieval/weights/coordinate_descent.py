@@ -28,7 +28,7 @@ Index = tuple[int, ...]
 
 
 class DescentResult(NamedTuple):
-    """End point of the descent, and the summed nats of the tuning split at its start and after each step."""
+    """End point of the descent, and the nats summed over the tuning split at its start and after each step."""
 
     best: Best
     nll: list[float]

@@ -1,4 +1,4 @@
-"""A weight that falls with the distance to the nearest entry, and is 0 from a distance on."""
+"""A weight that falls with the distance to the nearest entry, and is 0 beyond a certain distance."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,9 +12,9 @@ from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.weights.per_context import PerContext
 
 MOST = 0.99
-"""The largest λ: at distance 0 the formula says 1, which leaves a token that the memory lacks no probability."""
+"""The largest λ: the formula gives 1 at distance 0, which would leave other tokens no probability."""
 REACHES = tuple(2 ** (eighth / 8) for eighth in range(-32, 49))
-"""Distances where λ becomes 0 that are tried, as multiples of the median distance."""
+"""Distances tried for λ to reach 0, as multiples of the median distance."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class DistanceWeights:
 
 
 class ByDistance(PerContext):
-    """Weights of `DistanceWeights`, whose reach is the likeliest of `REACHES`.
+    """Weights of `DistanceWeights`; the reach is the one of `REACHES` with the highest likelihood.
 
-    They are read only if they gain on text that they were not fitted on.
+    They are used only if they gain on held-out text.
 
     Source: Dai et al. 2023 (Simple and Scalable Nearest Neighbor Machine Translation, arXiv:2302.12188), section 3.
     """

@@ -1,4 +1,4 @@
-"""Weights that are the same for all contexts: as they are given, or the best of a grid on the tuning split."""
+"""One weight for all contexts: as given, or the best of a grid on the tuning split."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from stages.retrieval.weights.coordinate_descent import LOG_SUMS, arrays_of, coo
 from stages.retrieval.weights.policy import Arrays, Choice, Pass, Record, WeightPolicy
 
 TRIED_TOGETHER = 10_000
-"""Points of a product of grids up to which each is tried; of more, one reading's at a time."""
+"""Maximum number of points of a joint grid; beyond it, one reading is tuned at a time."""
 TUNE = Pass("tune", "tuning on")
 
 
@@ -42,7 +42,7 @@ class Fixed(WeightPolicy):
 class Grid(WeightPolicy):
     """One number for all contexts, chosen by the likelihood of the tuning split.
 
-    Every point of the readings' grids is tried; where these are more than TRIED_TOGETHER, one reading is tuned at a
+    Every point of the readings' joint grid is tried, up to TRIED_TOGETHER of them; beyond, one reading is tuned at a
     time.
     """
 
@@ -79,7 +79,7 @@ class Grid(WeightPolicy):
         return self.after(TUNE.name, Choice(indices)._asdict())
 
     def settle(self, indices: Sequence[int], observed: Iterable[Arrays]) -> Record:
-        """The choice of a lone reading's point by what is no likelihood."""
+        """The choice of a lone reading's point, made by another measure than likelihood."""
         return self._choice(observed, indices)._asdict()
 
     def scratch_bytes(self, tokens: int) -> int:
@@ -87,7 +87,7 @@ class Grid(WeightPolicy):
 
     @property
     def tries_all(self) -> bool:
-        """Whether every point of the grids together is tried; else readings are tuned in turn.
+        """Whether every point of the joint grid is tried; else readings are tuned in turn.
 
         The weight that switches a memory off does not count: it is tried in addition to the grid.
         """
@@ -109,7 +109,7 @@ class Grid(WeightPolicy):
         best = finite(float(nll[tuple(indices)]))
         if len(self.grids) > 1:
             return Choice(indices, best_nll=best)
-        # a curve of a memory that is switched off at some cut-offs would mix two things
+        # a curve with memory switched off at some cut-offs would be misleading
         shown = nll[:, :, self._shown_weights(indices)]
         by_cutoff = [
             indices if number == indices[1] else best_point(shown, self.grids, [(cutoff,)]).indices
@@ -119,14 +119,14 @@ class Grid(WeightPolicy):
         return Choice(indices, by_cutoff, sums, best, [finite(float(nll[tuple(at)])) for at in by_cutoff])
 
     def _shown_weights(self, indices: Sequence[int]) -> slice:
-        """Indices of the weights that reports show: that at which memory changes nothing only where it is chosen."""
+        """Indices of the weights that reports show; the weight that switches memory off is shown only if chosen."""
         grid = self.grids[0]
         return slice(None) if grid.is_off(grid.tried[indices[2]]) else slice(len(grid.weights))
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
         """Mean negative log-likelihood of a lone reading, nats per token of the tuning split, [scale][weight].
 
-        It is that at the best number of entries. None of several readings.
+        Values are those at the best number of entries. None for several readings.
         """
         nll, indices = self.chosen.nll, self.chosen.indices
         if nll is None:
@@ -160,7 +160,7 @@ def grid_nll(log_p: Tensor, log_z: Tensor, retrieved: Sequence[Retrieved], grids
         grids: of each reading.
     Returns: [S, C, G] for one reading, [S, C, G, S', C', G'] for two, and so on.
 
-    The model gives the target 1/10; of two entries that are as near the first holds it; λ = 1/2:
+    The model gives the target 1/10; of two equally near entries the first holds it; λ = 1/2:
 
     >>> from stages.memory.entries import Entries
     >>> from stages.memory.readers import READERS

@@ -1,6 +1,6 @@
-"""Weights learned by a small network from the model's confidence, the token before, and the neighbours.
+"""Weights learned by a small network from the model's confidence, the previous token, and the neighbours.
 
-Shapes: n positions, k entries that stand best first.
+Shapes: n positions, k entries, best first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from stages.retrieval.weights.per_context import WEIGH, PerContext
 from stages.retrieval.weights.policy import Reads, Record
 
 ENTRIES = 64
-"""Best entries that are looked at."""
+"""Number of best entries used for features."""
 POSITIONS = 512
-"""Looked at together: each pair of their entries is compared."""
+"""Positions processed together: each pair of their entries is compared."""
 RANKS = (2, 4, 8, 16, 32, ENTRIES)
 FARTHEST = 20.0
-"""Nats below the best from which on an entry is as good as missing."""
+"""Nats below the best beyond which an entry counts as missing."""
 CONTEXT = ("log of the largest probability", "entropy", "log of 1 + count of the token before")
 """Features that are known before a memory is searched, all from the model's own distribution but the count in the
 datastore."""
@@ -39,12 +39,12 @@ NEIGHBORS = (
     "entropy of the memory",
 )
 SHARES = tuple(tenth / 10 for tenth in range(1, 10))
-"""Shares of tokens that are searched for, of which perplexity is reported."""
+"""Shares of searched tokens at which perplexity is reported."""
 
 
 @dataclass(frozen=True)
 class Learned(PerContext):
-    """A weight of each context by a network; of a lone memory also what fewer searches would cost.
+    """A weight for each context by a network; for a lone memory also the cost of fewer searches.
 
     Source: He, Neubig and Berg-Kirkpatrick 2021 (Efficient Nearest Neighbor Language Models, arXiv:2109.04212),
     adaptive retrieval; see `stages.memory.weight_network`.
@@ -53,7 +53,7 @@ class Learned(PerContext):
     needs: ClassVar[Needs] = Needs(context=True)
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
-        """The inputs of `CONTEXT` and `NEIGHBORS`; 0 of the neighbours where there are none."""
+        """The inputs of `CONTEXT` and `NEIGHBORS`; those of neighbours are 0 if there are none."""
         assert block.context is not None, "a pass that learns weights knows the contexts"
         point = self.best.points[-1]
         read = neighbor_inputs(*retrieved.scored(point.cutoff, point.scale))
@@ -72,7 +72,7 @@ class Learned(PerContext):
 
     @cached_property
     def gains(self) -> PredictedGain | None:
-        """Expected gains of searches; None where they are not reported, or not known yet."""
+        """Expected gains of searches; None if they are not reported, or not known yet."""
         record = self.choices.get(WEIGH.name, {}).get("gate")
         return None if record is None else PredictedGain.of_record(record)
 
@@ -110,7 +110,7 @@ def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
     scores = pad(scores, (0, missing), value=-torch.inf)
     values = pad(values, (0, missing), value=-1)
     present, ranks = ~scores.isneginf(), torch.tensor(RANKS, device=scores.device) - 1
-    # a missing entry must be a finite number for the network, and farther than any that counts
+    # for the network a missing entry must be finite, and farther than any real one
     distances = torch.where(present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
     alike = (values[:, :, None] == values[:, None, :]) & present[:, None, :]
     inputs = (
@@ -123,7 +123,7 @@ def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
 
 
 def _distinct(alike: Bool[Tensor, "n k k"], present: Bool[Tensor, "n k"]) -> Tensor:
-    """Numbers of tokens among the first 1 to k entries, [n, k]."""
+    """Numbers of distinct tokens among the first 1 to k entries, [n, k]."""
     first = present & ~alike.tril(-1).any(-1)
     return first.cumsum(-1)
 
@@ -138,7 +138,7 @@ def _confidence(weights: Float[Tensor, "n k"], alike: Bool[Tensor, "n k k"]) -> 
 
 @dataclass(frozen=True)
 class Searched(Learned):
-    """The weights of `Learned`; the model's own distribution is read where no search is made.
+    """The weights of `Learned`; without a search the model's own distribution is used.
 
     Source: He, Neubig and Berg-Kirkpatrick 2021 (arXiv:2109.04212), adaptive retrieval; see `PredictedGain`.
     """

@@ -1,4 +1,4 @@
-"""A weight of the last memory for each context, fitted on the tuning split; one of them by lengths of matches."""
+"""A weight of the last memory for each context, fitted on the tuning split; and a policy on lengths of matches."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,15 @@ WEIGH = Pass("weigh", "learning weights on", contexts=True)
 
 @dataclass(frozen=True)
 class OnPositions(Grid):
-    """A grid, and a second pass that leaves what is known of every position that finds something, to fit a model."""
+    """A grid, and a second pass that collects features of all positions with entries, to fit a model."""
 
     step: ClassVar[Pass]
     kind: ClassVar[type[Any]] = Positions
-    """Class of the positions: tensors [n, …] by name, `joined` and `taken`."""
+    """Class of the positions: tensors [n, …] by name, with methods `joined` and `taken`."""
 
     @abstractmethod
     def positions(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Any:
-        """Features of some rows of a range, log p of their targets, of those that find something."""
+        """Features of some rows of a range, and log p of their targets, for rows that retrieve something."""
 
     @abstractmethod
     def learnt(self, positions: Any) -> Record:
@@ -39,7 +39,7 @@ class OnPositions(Grid):
 
     @cached_property
     def curve(self) -> list[Point]:
-        """None: weights are fitted for the chosen numbers alone."""
+        """Empty: weights are fitted for the chosen numbers alone."""
         return []
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
@@ -53,16 +53,16 @@ class OnPositions(Grid):
         if step != self.step.name:
             return super().choose(step, observed)
         parts = [{name: torch.from_numpy(array).double() for name, array in arrays.items()} for arrays in observed]
-        with thread_pool(small=True):  # one thread: sums of several would differ in their last digits
+        with thread_pool(small=True):  # one thread: with several, sums would differ in the last digits
             return self.learnt(self.kind.joined([self.kind(**part) for part in parts if part]))
 
 
 @dataclass(frozen=True)
 class PerContext(OnPositions):
-    """Weights by a model of the contexts, on top of what the grid has chosen for all of them.
+    """Weights by a model of the contexts, on top of the numbers that the grid chose for all of them.
 
-    The model is cross-fitted: one number for all is read where it does not gain on text that it was not fitted on.
-    A subclass says what is known of a context, and how a model is fitted to it.
+    The model is cross-fitted: without a gain on held-out text, one number for all is used. A subclass gives the
+    features of a context, and fits the model.
     """
 
     passes: ClassVar[tuple[Pass, ...]] = (TUNE, WEIGH)
@@ -70,11 +70,11 @@ class PerContext(OnPositions):
 
     @abstractmethod
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
-        """Features of the contexts of some rows of a range, float64; `retrieved`: what the last reading reads there."""
+        """Features of the contexts of some rows of a range, float64; `retrieved`: entries of the last reading there."""
 
     @abstractmethod
     def fit(self, positions: Positions, weight: float) -> ContextWeights:
-        """The model for some positions, from one weight for all on; the same arguments give the same model."""
+        """Fit the model to some positions, starting from one weight for all; the same arguments give the same model."""
 
     @abstractmethod
     def restore(self, record: Mapping[str, Any]) -> ContextWeights:
@@ -89,7 +89,7 @@ class PerContext(OnPositions):
 
     @cached_property
     def model(self) -> ContextWeights | None:
-        """The model that gives the weights; None where one number for all is read, or none is fitted yet."""
+        """The model that gives the weights; None if one number serves all contexts, or if none is fitted yet."""
         record = self.choices.get(WEIGH.name, {}).get("network")
         return None if record is None else self.restore(record)
 
@@ -105,11 +105,11 @@ class PerContext(OnPositions):
         return found.taken(~log_sums.empty)
 
     def learnt(self, positions: Positions) -> Record:
-        """The number for all contexts, and the model where it gains; `stages.evaluation.figures` shows the rest."""
+        """The number for all contexts, and the model if it gains; `stages.evaluation.figures` shows the rest."""
         weight, off = self.best.points[-1].weight, self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
-        # a network is held against the better of both, or it would win over a memory that harms
+        # compared with the better of both: otherwise a network could win against a harmful memory
         helps = bool(one_for_all.sum() > positions.log_p.sum())
         learned = learn(positions, weight, one_for_all if helps else positions.log_p, self.fit)
         model = learned.network if learned is not None and learned.significant else None
@@ -124,18 +124,18 @@ class PerContext(OnPositions):
         }
 
     def search_gains(self, positions: Positions, log_p: Float[Tensor, " n"]) -> Record | None:
-        """The contexts where searches gain most, where that is reported; log p of the targets with the memory read."""
+        """The contexts where searches gain most, if that is reported; `log_p`: of the targets with the memory read."""
         return None
 
     # Reading
 
     def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
-        """The last weight is 0 where nothing is read."""
+        """Each reading's weight; the last is 0 at positions that retrieve nothing."""
         numbers = super().weights(block, rows, retrieved)
         if self.model is None:
             return numbers
         own = self.model.logits(self.inputs(block, rows, retrieved[-1])).sigmoid()
-        # the model knows nothing of a context that retrieves nothing: its weight is 0 there
+        # the model has no features for a context that retrieves nothing: the weight is 0 there
         return [*numbers[:-1], own.to(block.lm.log_p) * ~self._last_sums(retrieved).empty]
 
     def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:
@@ -143,7 +143,7 @@ class PerContext(OnPositions):
         return retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
-        """The number of a weight of each context is the best for all."""
+        """The readings; for a weight of each context, the best number for all is shown."""
         described, reading = super().describe(tune_split), self.row.sources[-1].reading
         described[-1]["interior"].pop(reading.weight_name, None)
         if self.model is not None:
@@ -152,12 +152,12 @@ class PerContext(OnPositions):
 
 
 COMPARED = 16
-"""The most matches of a context whose tokens are compared with each other."""
+"""Maximum number of matches of a context whose tokens are compared."""
 
 
 @dataclass(frozen=True)
 class ByLength(PerContext):
-    """Weights of `LengthWeights`. They are read only if they gain on text that they were not fitted on."""
+    """Weights of `LengthWeights`. They are used only if they gain on held-out text."""
 
     def inputs(self, block: ScoredRange, rows: Tensor | slice, retrieved: Retrieved) -> Float[Tensor, "n f"]:
         """Length of the longest match, number of matches of that length, and the share of their most frequent token."""
@@ -174,10 +174,10 @@ class ByLength(PerContext):
 
 
 def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor, "n 3"]:
-    """Length, number and agreement of the longest matches; 0 where there is none.
+    """Length, number and agreement of the longest matches; 0 if there is none.
 
     Args:
-        scores: length of each match in tokens, -inf where one is missing.
+        scores: length of each match in tokens, -inf if one is missing.
         values: int [n, k], the token that followed each match.
 
     >>> match_features(torch.tensor([[2.0, 3.0, 3.0]]), torch.tensor([[7, 8, 9]])).tolist()

@@ -1,4 +1,4 @@
-"""The protocol of weight policies: how much the memories of a row count, and how that is found out.
+"""The interface of weight policies: the weights of a row's memories, and how they are chosen.
 
 Shapes: n positions that are read together, V vocabulary.
 """
@@ -24,23 +24,23 @@ from stages.retrieval.weights import WEIGHTS
 Record = Mapping[str, Any]
 """Outcome of a choice, JSON."""
 Arrays = dict[str, np.ndarray]
-"""Numbers that an observation of a range leaves for the choice, by name."""
+"""Arrays from observing a range, by name; the choice is made from these."""
 Weight = float | Tensor
 """One number for all positions, or [n]."""
 
 
 class Pass(NamedTuple):
-    """One reading of all of the tuning split."""
+    """One pass over the whole tuning split."""
 
     name: str
     words: str
-    """Shown while it runs, before the name of the split."""
+    """Text shown while it runs, before the name of the split."""
     contexts: bool = False
-    """Whether the features of contexts that `Needs.context` names are computed."""
+    """Whether the features of `Needs.context` are computed."""
 
 
 class Choice(NamedTuple):
-    """Indices into the grids of a row that were chosen, JSON.
+    """Chosen indices into the grids of a row, JSON.
 
     Three numbers a reading, one reading after the other: scale, cut-off, weight.
     """
@@ -57,16 +57,16 @@ class Choice(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How a reading's memory makes up the distributions of n positions."""
+    """Contribution of a reading's memory to the distributions of n positions."""
 
     kept: Tensor
-    """Factor [n] by which it makes probabilities smaller of tokens that it lacks."""
+    """Factor [n] on the probabilities of tokens that the memory lacks."""
     entries: Sequence[Tensor]
-    """Shares of its entries in it, [n, k] a part; they sum to 1, or to 0 where there are none."""
+    """Shares of its entries, [n, k] for each part; they sum to 1, or to 0 if there are none."""
 
 
 class Reads(NamedTuple):
-    """n positions as a row reads them: log p of the targets [n], log p_mem [n, readings], and each reading's weight.
+    """Result of a row at n positions: log p of the targets [n], log p_mem [n, readings], and each reading's weight.
 
     `sums`: more figures, summed over the positions.
     """
@@ -81,14 +81,14 @@ class Reads(NamedTuple):
 class WeightPolicy(ABC):
     """The weights of the memories of one row.
 
-    An evaluation is a fold over `passes`: every range is observed, a choice is made of what the observations left, and
-    the policy goes on with that choice among its `choices`.
+    An evaluation is a fold over `passes`. Each pass observes every range and makes a choice from the observations. The
+    policy continues with that choice in its `choices`.
     """
 
     row: MemoryRow
     grids: Sequence[ReadingGrid]
     choices: Mapping[str, Record] = field(default_factory=dict)
-    """Choices by the name of the pass that each was made of."""
+    """Choices by the name of the pass that made each."""
 
     passes: ClassVar[tuple[Pass, ...]] = ()
     needs: ClassVar[Needs] = Needs()
@@ -97,19 +97,19 @@ class WeightPolicy(ABC):
     # Finding the weights
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
-        """Numbers of a range, in the pass called `step`, that a choice is made by."""
+        """Arrays of a range for the choice of the pass `step`."""
         return {}
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
-        """The choice that follows from all observations of a pass, which may be read more than once."""
+        """The choice from all observations of a pass; they may be iterated more than once."""
         return {}
 
     def after(self, step: str, choice: Record) -> Self:
-        """The policy that knows a choice."""
+        """The policy with a choice added."""
         return replace(self, choices={**self.choices, step: choice})
 
     def scratch_bytes(self, tokens: int) -> int:
-        """Size of what observations of this many tokens leave, where it is more than a few sums."""
+        """Bytes of the observations of `tokens` tokens, if more than a few sums."""
         return 0
 
     @property
@@ -129,7 +129,7 @@ class WeightPolicy(ABC):
 
     @cached_property
     def curve(self) -> list[Point]:
-        """The settings of a lone reading for every cut-off; empty where no curve is reported."""
+        """The settings of a lone reading for every cut-off; empty if no curve is reported."""
         return [self.grids[0].point_at(*indices) for indices in self.chosen.by_cutoff]
 
     @property
@@ -141,12 +141,12 @@ class WeightPolicy(ABC):
 
     @property
     def searches_where(self) -> PredictedGain | None:
-        """The positions that neighbours are searched for; None: all."""
+        """Predictor of the positions to search neighbours for; None: all."""
         return None
 
     @cached_property
     def reading_row(self) -> MemoryRow:
-        """The row without entries that the settings do not read."""
+        """The row, without entries that the chosen settings do not read."""
         return self.row if self.curve else self.row.narrowed([point.cutoff for point in self.points])
 
     def weights(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Sequence[Weight]:
@@ -154,7 +154,7 @@ class WeightPolicy(ABC):
         return [point.weight for point in self.points]
 
     def read(self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]) -> Reads:
-        """The targets of some rows of a range, with what the row retrieves for them."""
+        """Read the targets of some rows of a range with the entries that the row retrieves."""
         log_p, log_z = block.lm.log_p[rows], block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
         # without a curve one pass over the entries is enough
@@ -177,7 +177,7 @@ class WeightPolicy(ABC):
         return compose_dense(log_p, log_z, retrieved, rows, self.grids, self.points, weights)
 
     def dense(self, block: ScoredRange, log_p: Tensor) -> Tensor:
-        """Log-probabilities of every token at all counted rows of a range with the row read, float32 [c, V].
+        """Log-probabilities of every token at all counted rows of a range, memory included, float32 [c, V].
 
         Args:
             log_p: by the model alone, [c, V].
@@ -226,7 +226,7 @@ class WeightPolicy(ABC):
         return [_describe_point(self.row.sources[0], self.grids[0], point) for point in points]
 
     def describe_grid(self, tokens: int) -> dict[str, Any] | None:
-        """Nats per token over the grid of a lone reading that was tuned on so many tokens, JSON; None of others."""
+        """Nats per token over the grid of a lone reading that was tuned on `tokens` tokens, JSON; None for others."""
         return None
 
 
@@ -236,8 +236,8 @@ def open_policies(
     """The policy of each row.
 
     Args:
-        tuned: whether a split is tuned on; then even a row without a choice is measured there, for comparison.
-        spreads: of a sample, of each row and source; None: they do not matter, or are not known yet.
+        tuned: whether there is a tuning split; then even a row without a choice is measured there, for comparison.
+        spreads: spreads of scores in a sample, by row and source; None: not needed, or not known yet.
     """
     units = [[1.0] * len(row.sources) for row in rows] if spreads is None else spreads
     names = [row.sources[-1].reading.policy if tuned else "fixed" for row in rows]
@@ -264,7 +264,7 @@ def compose(
         log_p, log_z: of the model alone, [n], in nats.
         retrieved: what each reading reads, in the order of reading.
 
-    The model gives the target 1/10. Two entries are as near, and one of them holds it; λ = 1/2:
+    The model gives the target 1/10. Two entries are equally near, and one of them holds it; λ = 1/2:
 
     >>> from stages.memory.entries import Entries
     >>> from stages.memory.readers import READERS
@@ -292,7 +292,7 @@ def compose_dense(
     points: Sequence[Point],
     weights: Sequence[Weight],
 ) -> Tensor:
-    """As `WeightPolicy.read_dense`, with settings of each reading."""
+    """Same as `WeightPolicy.read_dense`, with explicit settings for each reading."""
     for one, grid, point, weight in zip(retrieved, grids, points, weights, strict=True):
         own = weight[rows, None] if isinstance(weight, Tensor) else weight
         log_p = grid.reader.read_dense(log_p, log_z, one.held(rows, point.scale, point.cutoff), own)
@@ -336,7 +336,7 @@ def _describe_reading(
 
 
 def _describe_point(source: Source, grid: ReadingGrid, point: Point) -> dict[str, Any]:
-    """Numbers at a point; a tuned scale is None where memory changes nothing: all are as good."""
+    """Numbers at a point; a tuned scale is None if memory changes nothing, since all are equally good."""
     any_scale = len(grid.scales) > 1 and grid.is_off(point.weight)
     return {
         source.about.amount: point.cutoff,
