@@ -1,7 +1,7 @@
 """Stage precompute-neighbors: index -> neighbors.
 
-Searches the index with the key of every token of every split. A shard is a range of tokens of one split:
-its queries share the matrix products of a search, and their neighbours are written as whole Zarr shards.
+Searches the index with the key of every token of every split. A shard is a range of tokens of one split.
+Its queries share the matrix products of a search, and their neighbours are written as whole Zarr shards.
 """
 
 import time
@@ -53,7 +53,7 @@ MOST_MISSING = 0.5
 
 @dataclass(frozen=True)
 class QueryRange(TokenRange):
-    """Tokens of a split that are looked up together."""
+    """A range of tokens of a split that are searched together."""
 
     split: str
 
@@ -261,7 +261,7 @@ def _shard_sizes(config: NeighborsConfig, dim: int) -> tuple[int, int]:
     found = max(config.k, int(config.candidates or 0)) * ROW_BYTES
     fitting = min(QUERY_BYTES // (4 * dim), FOUND_BYTES // found, MOST_QUERIES)
     queries = max(FEWEST_QUERIES, fitting)
-    # a shard of work writes whole shards of Zarr, so that no two writers share a file
+    # a shard of work is a number of whole Zarr shards, so that no two writers share a file
     rows = min(rows_per_shard(config.k * ROW_BYTES), queries)
     return queries // rows * rows, rows
 

@@ -1,7 +1,7 @@
 """Stage pack-batches: tokens -> batches.
 
-Finds the most similar segments for each segment of the training split, and orders all segments so that similar ones
-follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
+Finds the segments most similar to each segment of the training split. Then it orders all segments so that similar
+ones follow each other. A shard looks up the matches of a range of segments. The order is made from all matches.
 """
 
 import time
@@ -208,7 +208,7 @@ def _matcher(job: ShardJob[PackConfig], segments: int) -> "Bm25Index | RankBm25"
 
 
 def _spans(job: ShardJob[PackConfig], segments: int) -> np.ndarray:
-    """The first and the last document of each segment, int64 [S, 2]."""
+    """Numbers of the first and the last document of each segment, int64 [S, 2]."""
     from stages.text.packing import document_spans
 
     if _is_pairs(job.inputs["tokens"]):

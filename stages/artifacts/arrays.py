@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from zarr.storage import MemoryStore
 
 SHARD_INDEX_BYTES = 20
-"""Where the one chunk of a shard lies, and a checksum."""
+"""Bytes of a shard's index: offset and length of its single chunk, and a checksum."""
 TARGET_SHARD_BYTES = 16 * 2**20
-"""Output of one shard: large enough to be written and read at the disk's speed, small enough to be held in memory."""
+"""Bytes of one shard: enough to be written and read at the disk's speed, and few enough to be held in memory."""
 
 
 def rows_per_shard(row_bytes: int, multiple_of: int = 1) -> int:
-    """How many rows of a given size make a shard of about 16 MB, rounded to a multiple."""
+    """Number of rows of a given size in a shard of about 16 MB, rounded down to a multiple."""
     return max(1, TARGET_SHARD_BYTES // row_bytes // multiple_of) * multiple_of
 
 
 class ArrayLayout:
-    """How an array [rows, ...] lies on disk: uncompressed Zarr v3, each shard a file of `rows_per_shard` whole rows.
+    """Layout of an array [rows, ...] on disk: uncompressed Zarr v3; a shard is a file of `rows_per_shard` whole rows.
 
-    The last shard may be shorter. A shard that was never written reads as zeros, so what is complete is known from the
-    draft's progress log, never by the array. One process makes the array; several may then write shards of it.
+    The last shard may have fewer rows. Zarr reads a missing shard as zeros. So only the draft's progress log, and never
+    the array, shows which shards are complete. One process makes the array; then several may write its shards.
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: Any, rows_per_shard: int) -> None:
-        """`name`: below the draft's folder (`datastore.zarr/keys`)."""
+        """`name`: path below the draft's folder, such as `datastore.zarr/keys`."""
         import numpy as np
 
         self.name = name
@@ -46,27 +46,27 @@ class ArrayLayout:
 
     @property
     def shards(self) -> int:
-        """How many shards make the whole array."""
+        """Number of shards of the array."""
         return ceil(self.shape[0] / self.rows_per_shard)
 
     @property
     def nbytes(self) -> int:
-        """Size of all values."""
+        """Bytes of all values."""
         return prod(self.shape) * self.dtype.itemsize
 
     @property
     def row_bytes(self) -> int:
-        """Size of a row."""
+        """Bytes of a row."""
         return prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def shard_bytes(self) -> int:
-        """Size of the file of a shard: its rows one after the other, and the shard's index."""
+        """Bytes of a shard's file: its rows, and the shard's index after them."""
         return self.rows_per_shard * self.row_bytes + SHARD_INDEX_BYTES
 
     @property
     def stored_bytes(self) -> int:
-        """Size of all its files: the last shard takes as much as the others."""
+        """Bytes of all its files; the last shard is padded to the size of the others."""
         return self.shards * self.shard_bytes + len(self._metadata)
 
     @property
@@ -83,26 +83,26 @@ class ArrayLayout:
         return Path(self.name, "c", str(shard), *["0"] * (len(self.shape) - 1))
 
     def describes(self, root: Path) -> bool:
-        """Whether an array of this layout, and no other, lies below the root."""
+        """Whether the array below the root has exactly this layout."""
         return _holds(root / self.name / "zarr.json", self._metadata)
 
     def create(self, root: Path) -> list[Path]:
         """Write the `zarr.json` of the array and of each group above it; the same layout gives the same bytes.
 
-        Returns: these files, relative to the root. Raises: ArtifactError if shards of another layout lie there.
+        Returns: these files, relative to the root. Raises: ArtifactError if an array of another layout is there.
         """
         *groups, _ = Path(self.name).parts
         written = {Path(*groups[: depth + 1], "zarr.json"): _group_metadata() for depth in range(len(groups))}
         written[Path(self.name, "zarr.json")] = self._metadata
-        # Before a byte is written: with other metadata old shards would be read as something else.
+        # Checked before a byte is written: with other metadata, old shards would be misread.
         self._require_same_layout(root, written[Path(self.name, "zarr.json")])
         for relative, content in written.items():
-            if not _holds(root / relative, content):  # arrays of one group share its file
+            if not _holds(root / relative, content):  # arrays of one group share its metadata file
                 write_atomically(root / relative, content)
         return list(written)
 
     def write(self, root: Path, shard: int, block: np.ndarray) -> Path:
-        """Write one whole shard of the array, which is there, and return its file, relative to the root.
+        """Write one whole shard of an existing array; returns its file, relative to the root.
 
         Raises: ValueError if there is no such shard, or `block` is not exactly its rows in the array's dtype.
         """
@@ -113,17 +113,17 @@ class ArrayLayout:
         if block.shape != expected or block.dtype != self.dtype:
             raise ValueError(f"{self.name}: shard {shard} is {expected} {self.dtype}, not {block.shape} {block.dtype}")
         file = self.shard_file(shard)
-        (root / file).unlink(missing_ok=True)  # Zarr would merge the block with what lies there
+        (root / file).unlink(missing_ok=True)  # Zarr would merge the block with an existing file
         import zarr
 
-        # Shards of zeros are files too: one that is not there is damage.
+        # Shards of zeros are written, too, so that a missing file is always damage.
         with zarr.config.set({"array.write_empty_chunks": True}):
             array: zarr.Array[Any] = zarr.open_array(root / self.name, mode="r+")
         array[rows] = block
         return file
 
     def _require_same_layout(self, root: Path, metadata: bytes) -> None:
-        """Shards of another shape, left by another version of memlm, would be read as if they had this one."""
+        """Raises: ArtifactError for shards of another shape from another version of memlm, which would be misread."""
         try:
             found = json.loads((root / self.name / "zarr.json").read_bytes())
         except (OSError, ValueError, RecursionError):
@@ -137,7 +137,7 @@ class ArrayLayout:
 
 
 def _holds(file: Path, content: bytes) -> bool:
-    """Whether a file is there, and holds this and no more."""
+    """Whether a file exists and has exactly this content."""
     try:
         return file.read_bytes() == content
     except OSError:
@@ -159,7 +159,7 @@ def _array_metadata(shape: tuple[int, ...], shard: tuple[int, ...], dtype: np.dt
     import zarr
     from zarr.storage import MemoryStore
 
-    # Zarr itself spells the metadata, so that every reader of Zarr understands it.
+    # Zarr itself writes the metadata, so that every Zarr library can read it.
     store = MemoryStore()
     zarr.create_array(
         store,
@@ -184,9 +184,9 @@ def _metadata(store: MemoryStore) -> bytes:
 
 
 def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:
-    """Names that a table of files lacks, of shards that its arrays need: they would be read as zeros.
+    """Names of shards that arrays need and a table of files lacks; Zarr would read them as zeros.
 
-    Raises: ArtifactError for an array whose metadata tells no layout of shards.
+    Raises: ArtifactError for an array whose metadata describes no layout of shards.
     """
     for metadata in files:
         if metadata.rpartition("/")[2] == "zarr.json":
@@ -194,7 +194,7 @@ def missing_shards(folder: Path, files: Collection[str]) -> Iterator[str]:
 
 
 def _shard_files(folder: Path, metadata: Path, most: int) -> set[str]:
-    """The shards of an array, none of a group; more than `most` are cut short, since some must be missing."""
+    """Files of an array's shards, none for a group. At most `most` + 1 are listed, since then some must be missing."""
     try:
         content = json.loads((folder / metadata).read_bytes())
         if content["node_type"] == "group":

@@ -100,7 +100,7 @@ class Artifact:
         return InputRecord(kind=self.kind, id=self.id, digest=self.digest)
 
     def matches(self, record: InputRecord | None) -> bool:
-        """Whether a record is of this artifact and its bytes."""
+        """Whether a record names this artifact and has the digest of its bytes."""
         return record == self.record
 
     @property

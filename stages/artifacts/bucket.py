@@ -1,4 +1,4 @@
-"""A bucket, s3, gs or az, or a folder, file, in which copies of artifacts lie."""
+"""A bucket (s3, gs or az) or a folder (file) that holds copies of artifacts."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,21 +13,21 @@ from stages.errors import DataError, ResourceError, UsageError
 FOLDER = "file://"
 SCHEMES = ("s3://", "gs://", "az://", FOLDER)
 PART = 8 << 20
-"""Bytes that are sent or received at a time, at least."""
+"""Least number of bytes that are sent or received at a time."""
 MOST_PARTS = 9000
-"""Maximum number of parts of one object; S3 takes 10,000."""
+"""Most parts of one object; S3 accepts 10,000."""
 PATIENCE = timedelta(seconds=30)
-"""Time that a server may fail, or not answer."""
+"""Time limit for connecting, and for retrying a failed request."""
 LONGEST = timedelta(days=1)
-"""Time that one object may take; the library's own limit is 30 seconds."""
+"""Time limit for the transfer of one object; the library's default is 30 seconds."""
 
 
 class Bucket:
-    """A place in an object store; keys and region are those of the environment, as each service's own tools read them.
+    """A prefix in an object store. Credentials and region come from the environment variables of each service's tools.
 
     Args:
-        url: `s3://BUCKET/PREFIX`; a server of one's own is named by AWS_ENDPOINT_URL.
-    Raises: UsageError for an address that is none, or without the package obstore.
+        url: address such as `s3://BUCKET/PREFIX`; AWS_ENDPOINT_URL names a self-hosted server.
+    Raises: UsageError for an invalid address, or if the package obstore is missing.
     """
 
     def __init__(self, url: str) -> None:
@@ -43,7 +43,7 @@ class Bucket:
             self._objects: Any = obstore.store.from_url(self.url, **_settings(url))
 
     def size(self, name: str) -> int | None:
-        """Bytes of an object; None if it is not there."""
+        """Size of an object in bytes; None if it does not exist."""
         with self._refusals(name):
             try:
                 return int(self._obstore.head(self._objects, name)["size"])
@@ -51,7 +51,7 @@ class Bucket:
                 return None
 
     def read(self, name: str, most: int) -> bytes | None:
-        """A small object; None if it is not there. Raises: DataError if it has more than `most` bytes."""
+        """Content of a small object; None if it does not exist. Raises: DataError if it has more than `most` bytes."""
         size = self.size(name)
         if size is None:
             return None
@@ -60,16 +60,16 @@ class Bucket:
         return b"".join(self.stream(name))
 
     def stream(self, name: str) -> Iterator[bytes]:
-        """An object, some of it at a time. Raises: DataError if it is not there, or does not arrive."""
+        """Content of an object, block by block. Raises: DataError if it does not exist, or a transfer fails."""
         with self._refusals(name):
             for block in self._obstore.get(self._objects, name).stream(min_chunk_size=PART):
                 yield bytes(block)
 
     def upload(self, name: str, file: Path, sent: Callable[[int], None]) -> None:
-        """Write a file as an object, which is there once all of it has arrived; whatever was there is replaced.
+        """Upload a file as an object. It appears once it is complete, and replaces an existing object.
 
         Args:
-            sent: hears of every so many bytes.
+            sent: receives the number of bytes of each part.
         """
         with file.open("rb") as content, self._refusals(name):
             part = max(PART, file.stat().st_size // MOST_PARTS)
@@ -80,7 +80,7 @@ class Bucket:
             writer.close()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a small object. Returns: False if it is there already, which then stays as it is."""
+        """Create a small object. Returns: False if it exists already; it is then left unchanged."""
         with self._refusals(name):
             try:
                 self._obstore.put(self._objects, name, content, mode="create")
@@ -90,7 +90,7 @@ class Bucket:
 
     @contextmanager
     def _refusals(self, name: str, kind: type[Exception] = DataError) -> Iterator[None]:
-        """Turn a bucket's answers into sentences; the library adds pages of its own state."""
+        """Turn errors of the library into short messages, since its own contain pages of internal state."""
         try:
             yield
         except FileNotFoundError as error:
@@ -104,7 +104,7 @@ class Bucket:
 
 
 def _settings(url: str) -> dict[str, Any]:
-    """Settings that an address does not name: a folder may be made, and a server of one's own may speak http."""
+    """Settings for the library: make a missing folder, set time limits, and allow http for a self-hosted server."""
     if url.startswith(FOLDER):
         return {"mkdir": True}
     plain = url.startswith("s3://") and os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")

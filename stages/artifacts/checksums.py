@@ -1,4 +1,4 @@
-"""Digests of files, of tables of files, and of the work that an id names; and stamps, which save hashing again."""
+"""Digests of files, manifests, and the work that an id names; and stamps, which make hashing again unnecessary."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from stages.artifacts.durable import fsync, write_atomically
 
 LOG_FILES = frozenset({"training.jsonl", "metrics.json"})
-"""Files that hold rates and times beside results, so that their bytes differ between equal runs; see `is_log`."""
+"""Files that hold rates and times as well as results, so their bytes differ between equal runs; see `is_log`."""
 
 BLOCK = 1 << 18
 """Bytes of a file that are hashed at a time."""
@@ -27,15 +27,15 @@ class FileEntry(TypedDict):
 
 
 def is_log(relative: str) -> bool:
-    """Whether a file tells how the work went, or how input files were called, rather than what came out.
+    """Whether a file describes the run, or the names of input files, and not the result.
 
-    Such files are in no digest: they differ between equal works.
+    These files are in no digest, since they differ between equal works.
     """
     return relative.startswith(("logs/", "names/")) or relative in LOG_FILES
 
 
 def file_entry(path: Path, read: Callable[[int], None] = lambda count: None) -> FileEntry:
-    """Size and digest of a file; `read` hears of every so many bytes that are read."""
+    """Size and digest of a file; `read` receives the number of bytes of each block."""
     digest, size = hashlib.blake2b(), 0
     with path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -46,20 +46,20 @@ def file_entry(path: Path, read: Callable[[int], None] = lambda count: None) -> 
 
 
 def canonical_json(value: Any) -> str:
-    """JSON in one spelling: sorted names, no white space, no nan."""
+    """JSON in a canonical form: sorted names, no white space, no nan."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 UNSEALED = frozenset({"command", "created", "seconds", "producer", "digest"})
-"""Fields of a manifest that differ between equal works, and the digest itself."""
+"""Fields of a manifest that its digest does not cover: those that differ between equal works, and the digest."""
 
 
 def manifest_digest(manifest: Mapping[str, Any]) -> str:
-    """Digest of all that a manifest says of the work and of what came out.
+    """Digest of a manifest's content: the work and its result.
 
-    Not covered is what differs between equal works: how it was typed, times, rates, who made it, logs.
+    It does not cover what differs between equal works: the command, times, rates, the producer and logs.
 
-    Raises: ValueError or RecursionError for what no manifest holds (nan, a thousand levels).
+    Raises: ValueError or RecursionError for values that no manifest holds (nan, a thousand levels).
     """
     covered = {name: value for name, value in manifest.items() if name not in UNSEALED} | {
         "files": {path: entry for path, entry in manifest["files"].items() if not is_log(path)},
@@ -75,12 +75,12 @@ def _without_rates(metrics: Any) -> Any:
 
 
 def _differs(name: str) -> bool:
-    """Whether equal works differ in a metric; `train_loss` is a mean over `log_every` updates."""
+    """Whether a metric can differ between equal works; `train_loss` is a mean over `log_every` updates."""
     return name in ("seconds", "train_loss") or name.endswith("_per_second")
 
 
 def work_id(work: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that name a piece of work: what is made, how it is set, and from what."""
+    """The id of a piece of work: twelve hexadecimal digits of a digest of its stage, settings and inputs."""
     return hashlib.blake2b(canonical_json(work).encode()).hexdigest()[:12]
 
 
@@ -92,12 +92,12 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:
-    # ctime and inode, too: tools that copy or replace a file set its mtime to what it was.
+    # ctime and inode are included, since tools that copy or replace a file restore its mtime.
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def write_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry]) -> None:
-    """Note that all `files` of `folder` are right as they are now."""
+    """Record that all `files` of `folder` are intact in their present state."""
     stamps = {relative: _stamp(folder / relative) for relative in files}
     with suppress(OSError):
         write_atomically(stamp_file, json.dumps(stamps))
@@ -109,13 +109,13 @@ def find_damage(
     stamp_file: Path | None = None,
     read: Callable[[int], None] = lambda count: None,
 ) -> dict[str, str]:
-    """Find damage in each file that is not as its entry says; empty if all is right.
+    """Messages about files that differ from their entries, by name; empty if all are intact.
 
     Args:
-        folder: where the files lie.
-        files: what they must be.
-        stamp_file: stamps to trust and to renew; None hashes everything.
-        read: hears of bytes that are hashed.
+        folder: folder of the files.
+        files: expected sizes and digests.
+        stamp_file: stamps to trust and to renew; None: every file is hashed.
+        read: receives the number of bytes of each block that is hashed.
     """
     stamps = _read_stamps(stamp_file) if stamp_file else {}
     damage = {}
@@ -132,7 +132,7 @@ def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[
     if not path.is_file():
         return "is missing"
     status = path.stat()
-    # The size costs nothing to compare, the content a reading of the file.
+    # The size is compared first, since comparing the content takes reading the file.
     if status.st_size != entry["bytes"]:
         return f"has {status.st_size} bytes instead of {entry['bytes']}"
     if _stamp_of(status) != stamp and file_entry(path, read) != entry:
@@ -141,7 +141,7 @@ def _problem(path: Path, entry: FileEntry, stamp: Stamp | None, read: Callable[[
 
 
 def _renew_stamps(stamp_file: Path, folder: Path, files: dict[str, FileEntry], stamps: dict[str, Stamp]) -> None:
-    """Stamp what was hashed, once it is on the disk: of a copy made just before a power loss less may be left."""
+    """Stamp hashed files once they are on the disk, since a power loss could cut a new copy."""
     new = [folder / relative for relative in files if stamps.get(relative) != _stamp(folder / relative)]
     with suppress(OSError):
         for path in new:

@@ -1,9 +1,9 @@
 """Copies of artifacts in a bucket, in this layout:
 
     KIND/ID/manifest.json           written last and never replaced: a copy that has one is complete
-    KIND/ID/DIGEST/FILE             the files; DIGEST is that of the manifest's bytes
+    KIND/ID/DIGEST/FILE             the files; DIGEST is the digest of the manifest's bytes
 
-Two users may do the same work and push it: neither overwrites files of the other.
+If two users do the same work and push it, neither overwrites files of the other.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from stages.errors import ArtifactError, DataError, ResourceError, UsageError
 from stages.reporting import Reporter
 
 MAX_MANIFEST_BYTES = 1 << 28
-"""Most bytes of a manifest; that of 100 million keys has a few million."""
+"""Most bytes of a manifest; a datastore of 100 million keys has a manifest of a few million."""
 RESERVED = {MANIFEST, WORK, PROGRESS, SCRATCH, ATTEMPT}
 """Files of a draft that are not files of its artifact."""
 MAX_STEPS = 100_000
@@ -120,7 +120,7 @@ def _missing(artifact: Artifact, bucket: Bucket) -> list[str] | None:
         return list(artifact.manifest.files)
     there.require_same(artifact)
     if there.content != Copy.of(artifact, bucket).content:
-        return None  # The result of another run: only the log differs.
+        return None  # It is the result of another run, and differs only in its log.
     files = artifact.manifest.files.items()
     return [file for file, entry in files if bucket.size(there.name(file)) != entry["bytes"]] or None
 
@@ -213,7 +213,7 @@ def _receive(copy: Copy, store: Store, reporter: Reporter) -> None:
     """Copy one artifact, or resume where an earlier attempt ended."""
     kind, id = copy.manifest.kind, copy.manifest.id
     with held(store.lock_file(kind, id), copy.reference, wait=True, reporter=reporter):
-        # Another pull may have finished while this one waited.
+        # Checked again, since another pull may have finished meanwhile.
         if store.has(kind, id):
             return
         folder, final = store.draft_folder(kind, id), store.folder(kind, id)
@@ -258,7 +258,7 @@ def _files(copy: Copy, draft: Draft, reporter: Reporter) -> dict[str, FileEntry]
         digest = hashlib.blake2b()
         with draft.add(name).open("wb") as file:
             for block in copy.bucket.stream(copy.name(name)):
-                # Checked for each block: an endless stream would fill the disk before its digest is compared.
+                # Checked for each block, since an endless stream would fill the disk before its digest is compared.
                 if file.tell() + len(block) > entry["bytes"]:
                     raise copy.damaged(f"{name} is longer than its manifest says")
                 file.write(block)

@@ -167,8 +167,8 @@ class Draft:
     def first_look(self) -> Iterator[None]:
         """Read the input for the first time within this context; if the input is refused, the draft is removed.
 
-        The id covers this input, so no later attempt could resume the draft. The draft is kept if an earlier attempt
-        began it, or if a file could not be read, since that may be temporary.
+        The id covers this input, so no later attempt could resume the draft. A draft of an earlier attempt is kept. So
+        is a draft whose input could not be read, since that may be temporary.
         """
         try:
             yield

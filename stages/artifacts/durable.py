@@ -1,6 +1,6 @@
 """Writing that survives power loss: content first, then the name, then the folder that holds the name.
 
-And why a disk did not take, or give, what it was asked to: never a bug of memlm, and said in words that help."""
+Also messages with advice for failures of the disk, which are never a bug of memlm."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ REMOVED = "-removed"
 
 
 def fsync(path: Path) -> None:
-    """Force a file's content, or a folder's list of names, onto the disk."""
+    """Force a file's content, or a folder's entries, onto the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -31,7 +31,7 @@ def fsync_folders(root: Path, files: Iterable[Path]) -> None:
     folders = set[Path]()
     for file in files:
         folder = file.parent
-        # Above a folder that is known all are: thousands of files lie in a few folders.
+        # All folders above a known folder are known. This is fast, since thousands of files share a few folders.
         while folder not in folders and folder.is_relative_to(root):
             folders.add(folder)
             folder = folder.parent
@@ -40,7 +40,7 @@ def fsync_folders(root: Path, files: Iterable[Path]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, whose names are then on the disk; costs nothing where it is there."""
+    """Make a folder and its parents, and force their names onto the disk; an existing folder costs nothing."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -50,21 +50,21 @@ def make_folder(path: Path) -> None:
 
 
 def place_of(path: Path) -> Path:
-    """A path, or the nearest folder above it that is there."""
+    """A path, or its nearest parent that exists."""
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace a file so that a reader sees the old content or the new, whatever happens in between."""
+    """Replace a file so that a reader sees either the old content or the new, even after a crash."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file, written beside `path`, that takes its place once all of it is on the disk.
+    """A new file next to `path`, which replaces it once its content is on the disk.
 
-    A device or a pipe is written as it is; a link stays one.
+    A device or a pipe is written directly. A link stays a link, and its target is replaced.
     """
     path = path.resolve()
     if path.exists() and not path.is_file():
@@ -72,7 +72,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     make_folder(path.parent)
-    # In the same folder: a rename to another file system is a copy, which can be cut short.
+    # It is in the same folder, since a rename to another file system is a copy, which can be interrupted.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -81,7 +81,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a write that the disk refuses does not say where
+        error.filename = error.filename or str(path)  # the error of a refused write lacks the file's name
         raise
     finally:
         temporary.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing_by_name(path: Path) -> Iterator[Path]:
-    """As `replacing`, for a library that writes a file of some name: the name of the new file."""
+    """Like `replacing`, for a library that opens the file itself: yields the path of the new file."""
     unfinished = path.with_name(f".{path.name}.tmp")
     try:
         yield unfinished
@@ -102,12 +102,12 @@ def replacing_by_name(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder: as long as it has its name nothing in it is missing, after a power loss too.
+    """Remove a folder. While it has its name, its content is complete, even after a power loss.
 
-    While its content is deleted it is called `.NAME-PROCESS-removed`.
+    It is renamed to `.NAME-PROCESS-removed` before its content is deleted.
     """
     doomed = folder.with_name(f".{folder.name.removeprefix('.')}-{os.getpid()}{REMOVED}")
-    # A process of the same number may have left one: no folder is renamed onto one that is not empty.
+    # An earlier process with the same id may have left one, and a folder cannot be renamed to a non-empty folder.
     delete(doomed)
     try:
         folder.rename(doomed)
@@ -118,7 +118,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def delete(folder: Path) -> None:
-    """Delete a folder that nobody reads; another process may be doing the same."""
+    """Delete a folder that nobody reads; another process may delete it at the same time."""
     shutil.rmtree(folder, onerror=_raise_unless_gone)
 
 
@@ -128,19 +128,19 @@ def _raise_unless_gone(function: Any, path: str, error: Any) -> None:
 
 
 MAKE_ROOM = "What is done is kept; make room and run the same command again."
-"""Advice where the disk is full."""
+"""Advice for a full disk."""
 _KEPT = "What is done is kept; the same command goes on from there."
 _FULL_IN_WORDS = re.compile(r"Not enough free space to write|\d+ requested and \d+ written")
-"""NumPy's `tofile`, with and without room set aside."""
+"""Messages of NumPy's `tofile` for a full disk, with and without preallocated space."""
 _CODE_IN_WORDS = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)")
-"""Libraries in Rust: tokenizers, safetensors."""
+"""Error codes in messages of libraries in Rust: tokenizers, safetensors."""
 
 
 def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> str | None:
-    """Describe an error of the disk of `place`, with advice; None: it is another kind of error.
+    """Message with advice for an error of the disk of `place`; None: it is another kind of error.
 
     Args:
-        missing_bytes: what was still to be written, where that is known.
+        missing_bytes: bytes that were still to be written, if known.
     """
     code = _code(error)
     file = getattr(error, "filename", None) or place
@@ -154,7 +154,7 @@ def disk_failure(error: BaseException, place: Path, missing_bytes: int = 0) -> s
 
 
 def full_disk(place: Path, missing_bytes: int = 0) -> str:
-    """The message for a disk without room for bytes, or without room for files."""
+    """Message for a disk without free bytes, or without free inodes."""
     status = os.statvfs(place_of(place))
     if status.f_files and not status.f_favail:
         return f"The disk of {place} holds as many files as it can (no inodes are free). {MAKE_ROOM}"

@@ -1,4 +1,4 @@
-"""Finds garbage in a store: drafts that were given up, and artifacts that no name and no report leads to."""
+"""Garbage in a store: abandoned drafts, and artifacts that neither a name nor a report needs."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,13 +17,13 @@ from stages.reporting import Silent
 
 @dataclass(frozen=True)
 class Garbage:
-    """A folder that can go, why, and how many bytes that frees."""
+    """A folder that can be removed, the reason, and the bytes that it frees."""
 
     path: Path
     why: str
     bytes: int
     artifact: str | None = None
-    """Reference, where it is one."""
+    """Reference of the artifact; None if the folder is no artifact."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Unfinished:
 
     path: Path
     alive: bool
-    """Whether a process works on it."""
+    """Whether a process is working on it."""
     attempt: Attempt | None
-    """The last one; None where nobody noted it."""
+    """The last attempt; None if it was not recorded."""
 
     @property
     def bytes(self) -> int:
@@ -42,7 +42,7 @@ class Unfinished:
 
     @property
     def state(self) -> str:
-        """Who makes it, or made it last: `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
+        """State and last attempt, such as `interrupted (memlm train tokens/a, begun 2026-11-22 02:30 UTC)`."""
         state, tells = "being made" if self.alive else "interrupted", self.attempt
         if tells is None:
             return state
@@ -51,7 +51,7 @@ class Unfinished:
 
 
 def unfinished(store: Store) -> list[Unfinished]:
-    """All drafts in a store, those that are being made and those that were given up."""
+    """All drafts in a store, active and abandoned."""
     return [
         Unfinished(path, is_held(store.lock_file(kind, _draft_id(path))), Attempt.read(path))
         for kind in KINDS
@@ -64,17 +64,17 @@ def _draft_id(path: Path) -> str:
 
 
 def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
-    """Find what garbage collection would remove.
+    """Find the folders that garbage collection would remove.
 
     Args:
-        store: where to look.
-        unnamed: also artifacts that neither a name nor a report leads to, directly or through what was made from them.
-    Raises: ArtifactError if an artifact does not say what it was made from, which may then seem to serve nobody.
+        store: the store to search.
+        unnamed: include artifacts that no name and no report needs, directly or through artifacts made from them.
+    Raises: ArtifactError if a manifest cannot be read, since its inputs could then be mistaken for garbage.
     """
     found = [Garbage(draft.path, draft.state, draft.bytes) for draft in unfinished(store) if not draft.alive]
     found += _removals(store)
     if unnamed:
-        folders = set(store.references())  # before the artifacts: one that is published meanwhile is in these
+        folders = set(store.references())  # listed first, so an artifact published meanwhile is not called unreadable
         artifacts = store.artifacts()
         _require_readable(store, folders - {artifact.reference for artifact in artifacts})
         reached = _reached(store, artifacts)
@@ -87,7 +87,7 @@ def find_garbage(store: Store, *, unnamed: bool = False) -> list[Garbage]:
 
 
 def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
-    """Remove what `find_garbage` found."""
+    """Remove the folders that `find_garbage` found."""
     store.remove(*(item.artifact for item in garbage if item.artifact is not None))
     for item in garbage:
         if item.artifact is None:
@@ -95,11 +95,11 @@ def remove_garbage(store: Store, garbage: list[Garbage]) -> None:
 
 
 def _remove_leftover(store: Store, path: Path) -> None:
-    """Remove a draft, unless its work has just been taken up again."""
+    """Remove a draft, unless a process has just resumed it."""
     lock_file = store.lock_file(path.parent.name, _draft_id(path))
     with suppress(BusyError), held(lock_file, path.name, wait=False, reporter=Silent()):
         if path.is_symlink():
-            path.unlink()  # what it points to is not the store's
+            path.unlink()  # the target does not belong to the store
         elif path.name.endswith(REMOVED):
             delete(path)
         else:
@@ -123,11 +123,11 @@ def _require_readable(store: Store, unread: set[str]) -> None:
 
 
 def _reached(store: Store, artifacts: list[Artifact]) -> set[str]:
-    """Artifacts that a name or a report leads to, and those that they need."""
+    """References of named artifacts and reports, and of all artifacts that they need."""
     named = {f"{kind}/{id}" for kind in KINDS for id in store.names(kind).values()}
     return needed_for(named | {a.reference for a in artifacts if a.kind == "report"}, artifacts)
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below a folder; of one that is not there, 0."""
+    """Bytes of all files below a folder; 0 if it does not exist."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -1,4 +1,4 @@
-"""The kinds of artifacts, the stages that make them, and the format versions that are written and read here."""
+"""The kinds of artifacts, the stages that make them, and the format versions that this memlm writes and reads."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Kind(NamedTuple):
     command: str
     """The usual command that makes one; other stages may make the same kind."""
     format_version: int
-    """Number that rises when the same settings give other bytes or names, and when a default changes."""
+    """Format version; it rises when the same settings give other bytes or names, and when a default changes."""
 
 
 KINDS = {
@@ -43,7 +43,7 @@ STAGES = Registry(
 )
 """Settings and code of each stage, by the name of its command. A manifest names the stage that made the artifact.
 
-The settings are free of torch.
+Importing the settings does not import torch.
 """
 
 FORECASTS = Registry(
@@ -66,4 +66,4 @@ FORECASTS = Registry(
 
 PREVIOUS, ADDED = "previous", "added"
 USED_UP = frozenset({PREVIOUS, ADDED})
-"""Roles of inputs that their outputs no longer need: such artifacts may be removed."""
+"""Roles of inputs that are not needed to read the output; these artifacts may be removed."""

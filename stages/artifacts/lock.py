@@ -1,4 +1,4 @@
-"""One maker at a time: a lock that the system frees when its holder dies, and a note of who makes it, or did last."""
+"""One process at a time makes an artifact: a lock that the system frees when its holder dies, and the last attempt."""
 
 import json
 import os
@@ -23,16 +23,16 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
     """Hold the lock of an artifact that is being made.
 
     Args:
-        lock_file: where the lock lies; its folder is made.
+        lock_file: file of the lock; its folder is made.
         what: reference of the artifact, for messages.
         wait: whether to wait for another holder.
-        reporter: hears for whom we wait.
+        reporter: receives a message about the holder while waiting.
     Raises: BusyError if another process holds the lock and `wait` is false.
     """
     from filelock import FileLock, Timeout
 
     make_folder(lock_file.parent)
-    # The system frees it however its holder ends, so no lock is ever left behind.
+    # The system frees the lock even if its holder is killed, so no lock is ever left behind.
     lock = FileLock(lock_file)
     try:
         lock.acquire(timeout=0)
@@ -51,7 +51,7 @@ def held(lock_file: Path, what: str, *, wait: bool, reporter: Reporter) -> Itera
 
 
 def is_held(lock_file: Path) -> bool:
-    """Whether a process holds the lock at this moment, or may: where nothing can be written, nobody can tell."""
+    """Whether a process holds the lock now; True, too, if the lock file cannot be opened to find out."""
     if not lock_file.exists():
         return False
     from filelock import FileLock, Timeout
@@ -66,7 +66,7 @@ def is_held(lock_file: Path) -> bool:
 
 
 def _holder(lock_file: Path) -> str:
-    """Who holds a lock, as the draft of what is made says."""
+    """Description of the process that holds a lock, from the record in the draft."""
     tells = Attempt.read(lock_file.with_name(f"{lock_file.stem}-partial"))
     return "another process" if tells is None else f"process {tells.pid} on {tells.host} (memlm {tells.command})"
 
@@ -76,7 +76,7 @@ ATTEMPT = "attempt.json"
 
 @dataclass(frozen=True)
 class Attempt:
-    """A process that took up the work of a draft."""
+    """A process that began or resumed the work of a draft."""
 
     command: str
     """Command line as it was typed, without `memlm`."""
@@ -91,12 +91,12 @@ class Attempt:
         return cls(shlex.join(sys.argv[1:]), began, os.getpid(), socket.gethostname())
 
     def write(self, draft: Path) -> None:
-        """Note it in a draft's folder."""
+        """Record the attempt in a draft's folder."""
         write_atomically(draft / ATTEMPT, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, draft: Path) -> "Attempt | None":
-        """The last one noted in a draft's folder; None if there is none that can be read."""
+        """The last attempt that was recorded in a draft's folder; None if there is no readable record."""
         try:
             return _ATTEMPT.validate_json((draft / ATTEMPT).read_bytes(), strict=True)
         except (OSError, ValueError):

@@ -74,7 +74,7 @@ def run_shards(stage: ShardedStage[Any, Any, Any, Any], job: Job[Any], plan: Any
         done += 1
         reporter.progress(done, len(shards), "shards")
 
-    # Workers read what the plan has committed.
+    # Workers read files that the plan has committed.
     draft.flush()
     task = ShardTask(stage, job.for_shards(), plan)
     executor: Executor = EXECUTORS.load(job.execution.executor)(task, commit, reporter)
@@ -135,7 +135,7 @@ class ResolvedWork(Generic[C]):
 
     @property
     def draft_record(self) -> dict[str, Any]:
-        """Fields that a draft must hold to be resumed: the id, the bytes behind its inputs, and who began it."""
+        """Fields that a draft must have to be resumed: the id, the version of memlm, and the records of the inputs."""
         inputs = {role: record.model_dump() for role, record in self.records.items()}
         return {"id": self.id, "memlm": _version("memlm"), "inputs": inputs}
 

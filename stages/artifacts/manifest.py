@@ -46,7 +46,7 @@ def identity(
         format_version: format version of the stage's kind.
         files: role and digest of each file from outside the store.
     """
-    # Ids of inputs, not their digests: an id names the work, whose bytes may differ between machines.
+    # Inputs count by id, not by digest: an id names the work, and its bytes may differ between machines.
     references = {role: record.reference for role, record in inputs.items()}
     work = {"stage": stage, "format_version": format_version, "config": config.canonical()}
     return work_id(work | {"inputs": references, "files": files})
@@ -63,7 +63,7 @@ class Manifest(BaseModel):
     """Name of the stage that made the artifact."""
     id: str
     config: dict[str, Any]
-    """All settings that can change the result, resolved."""
+    """All settings that can change the result, in resolved form."""
     inputs: dict[str, InputRecord]
     files: dict[str, FileEntry]
     metrics: dict[str, Any]
@@ -110,7 +110,7 @@ class Manifest(BaseModel):
     def _fields(self) -> dict[str, Any]:
         try:
             return self.model_dump(mode="json")
-        except (ValueError, RecursionError) as error:  # a rate, which no digest covers, a thousand levels deep
+        except (ValueError, RecursionError) as error:  # a rate nested a thousand levels deep: digests leave rates out
             raise ArtifactError(
                 f"The manifest of {self.kind}/{self.id} is damaged ({error}); remove its draft with memlm artifacts "
                 "gc, and the same command begins anew."

@@ -25,7 +25,7 @@ class Rows:
     """Copies of rows of an array.
 
     If a Zarr array has the layout of `ArrayLayout`, its rows are read directly from the files of its shards. That
-    takes a quarter of Zarr's time. All other arrays, and missing or incomplete shards, are read through Zarr.
+    takes a quarter of Zarr's time. All other arrays, and missing or incomplete shards, are read by slicing the array.
 
     Args:
         array: a Zarr array, or anything with `shape`, `dtype` and slicing.
@@ -51,7 +51,7 @@ class Rows:
         return self.read(start, stop)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows [start, stop) in the dtype of the array, as `array[start:stop]`."""
+        """Rows `array[start:stop]`, in the dtype of the array."""
         start, stop, _ = slice(start, stop).indices(self.shape[0])
         rows = self._from_files(start, max(start, stop))
         return np.asarray(self.array[start:stop]) if rows is None else rows
@@ -74,7 +74,7 @@ class Rows:
 
 
 class RowsByName(dict[str, Rows]):
-    """Rows of the arrays of a group, by name; each array is opened when it is first asked for."""
+    """Rows of the arrays of a group, by name; each array is opened at its first use."""
 
     def __init__(self, group: Any) -> None:
         super().__init__()
@@ -175,7 +175,7 @@ class CheckedArray:
 
 
 def opened(root: Path, below: str, metadata: Path) -> Any:
-    """A group for reading, or an array or group below it; `metadata` is its `zarr.json`."""
+    """Open a group for reading, or an array or group below it; `metadata`: path of its `zarr.json`."""
     return _as_described(root, below, metadata.read_bytes() if metadata.is_file() else b"")
 
 

@@ -1,6 +1,6 @@
-"""References of artifacts (`kind/id`, `kind/name`, or a path), names of their files, and commands about them.
+"""References of artifacts (`kind/id`, `kind/name`, or a path), checks of file names, and commands for messages.
 
-Commands are what messages recommend: they run as they are printed.
+The commands that messages recommend can be run as printed.
 """
 
 import os
@@ -23,7 +23,7 @@ def is_id(text: str) -> bool:
 
 
 def check_name(name: str) -> str:
-    """A name that may be given to an artifact. Raises UsageError if it may not."""
+    """The name, if an artifact may have it. Raises: UsageError if not."""
     if is_id(name):
         raise UsageError(f"The name {name!r} looks like an id (twelve hexadecimal digits); choose another.")
     if not _NAME.fullmatch(name):
@@ -35,7 +35,7 @@ def check_name(name: str) -> str:
 
 
 def split_reference(reference: str) -> tuple[str, str] | None:
-    """(kind, id or name) of a reference into the store; None if the text can only be a path."""
+    """(kind, id or name) of a reference into a store; None if the text can only be a path."""
     kind, slash, rest = reference.partition("/")
     if slash and kind in KINDS and (is_id(rest) or _NAME.fullmatch(rest)):
         return kind, rest
@@ -43,14 +43,14 @@ def split_reference(reference: str) -> tuple[str, str] | None:
 
 
 def stays_inside(relative: str) -> bool:
-    """Whether a file name that was read somewhere leads, links apart, below the folder that it belongs to."""
+    """Whether a relative file name stays inside its folder; links are not followed."""
     parts = set(relative.split("/")) - {"", "."}
     return bool(parts) and not relative.startswith("/") and ".." not in parts and "\0" not in relative
 
 
 def require_inside(folder: Path, names: Iterable[str]) -> None:
-    """Raises: ArtifactError if one of these names, read from a file, leaves the folder, by itself or by a link."""
-    # Links of each folder are followed once: an artifact has thousands of files in a few folders.
+    """Raises: ArtifactError if one of these names leads out of the folder, by itself or through a link."""
+    # Links are followed once for each folder, since an artifact has thousands of files in a few folders.
     inside, checked = realpath(folder), set[str]()
     for name in names:
         if not stays_inside(name):
@@ -62,17 +62,17 @@ def require_inside(folder: Path, names: Iterable[str]) -> None:
 
 
 def references(root: Path) -> list[str]:
-    """`kind/id` of all that stands in the place of a finished artifact, readable or not."""
+    """`kind/id` of every folder at the place of a finished artifact, readable or not."""
     return [f"{kind}/{name}" for kind in KINDS for name in sorted(_entries(root / kind)) if is_id(name)]
 
 
 def name_file(root: Path, kind: str, name: str) -> Path:
-    """Where a name of an artifact is kept."""
+    """File that stores the name of an artifact."""
     return root / "names" / kind / name
 
 
 def names(root: Path, kind: str) -> dict[str, str]:
-    """The names given to artifacts of a kind, and the ids that they stand for."""
+    """Names of artifacts of a kind, and their ids."""
     folder = name_file(root, kind, "_").parent
     return {name: named_id(folder / name) for name in sorted(_entries(folder)) if not name.startswith(".")}
 
@@ -90,19 +90,19 @@ def _entries(folder: Path) -> list[str]:
 
 
 DEFAULT_STORE = Path("memlm-store")
-"""Folder of artifacts where the user names none."""
+"""Default folder of artifacts."""
 
 REMOVE = ("artifacts", "rm", "--force")
 """The command that removes a damaged artifact."""
 
 
 def advised(store: Path, *words: str) -> str:
-    """A command about artifacts of a store, as a user types it."""
+    """A command line for artifacts of a store, as a user types it."""
     return shlex.join(["memlm", *words, *store_words(store)])
 
 
 def store_words(store: Path) -> list[str]:
-    """Options that name a store; none if a new command finds it by itself."""
+    """Options that name a store; empty if a new command uses this store by default."""
     if store == DEFAULT_STORE or str(store) == os.environ.get("MEMLM_STORE"):
         return []
     return ["--store", str(store)]

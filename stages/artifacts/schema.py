@@ -1,7 +1,7 @@
-"""Schemas: what a stage writes, in types and ranges, which a right hash does not promise.
+"""Schemas: types and ranges of the metrics and arrays that a stage writes, since a correct digest cannot ensure them.
 
-Each stage says its own (`Stage.schema`). Settings are checked by its `Config`, metrics when an artifact is found,
-shapes of arrays when they are opened, and values where they are read, a slice at a time.
+Each stage declares its own (`Stage.schema`). Its `Config` checks settings. Metrics are checked when an artifact is
+found, and shapes of arrays when they are opened. Values are checked in each slice that is read.
 """
 
 from collections.abc import Callable
@@ -21,18 +21,18 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Figures(BaseModel):
-    """Metrics that others read; a stage may write more of them. Built when the first of its kind is read."""
+    """Metrics that other code reads; a stage may write more. The model is built when it is first used."""
 
     model_config = ConfigDict(extra="allow", strict=True, defer_build=True)
 
 
 Check = Callable[["np.ndarray", int, int], "str | None"]
-"""Describes what is wrong with the rows from `start` of an array of `rows`: (values, start, rows); None: nothing.
-Can be pickled."""
+"""Function (values, start, rows) that checks values, which begin at row `start` of an array of `rows` rows. It returns
+a message, or None if they are valid. It can be pickled."""
 
 
 class Expected(NamedTuple):
-    """Expected form of an array: None in a shape is any length."""
+    """Expected shape, dtypes and values of an array; None in a shape allows any length."""
 
     shape: tuple[int | None, ...]
     dtypes: tuple[str, ...]
@@ -45,19 +45,19 @@ def _any_array(artifact: Any, name: str) -> Expected | None:
 
 @dataclass(frozen=True)
 class Schema:
-    """Form of the metrics and arrays that a stage writes."""
+    """Schema of the metrics and arrays that a stage writes."""
 
     metrics: type[Figures] = Figures
     arrays: Callable[[Any, str], Expected | None] = _any_array
-    """The form of an array of an artifact, by its name (`tokens.zarr/train/ids`); None: it is not read as an array of
-    numbers."""
+    """Expected form of an array, from the artifact and the array's name (`tokens.zarr/train/ids`); None: any shape,
+    dtype and values are accepted."""
 
 
-# What may be expected of values
+# Checks of values
 
 
 def between(low: int, stop: int, what: str) -> Check:
-    """Integers low <= value < stop.
+    """Check for integers low <= value < stop; `what` names them in messages.
 
     >>> import numpy as np
     >>> between(0, 5, "ids")(np.array([3, 7]), 10, 100)
@@ -75,7 +75,7 @@ def _outside(low: int, stop: int, what: str, values: "np.ndarray", start: int, r
 
 
 def offsets(last: int | None) -> Check:
-    """Integers that never fall; the first is 0 or more, and the last of all, where it is known, is `last`.
+    """Check for offsets: non-negative integers that never fall; the last one is `last`, unless that is None.
 
     >>> import numpy as np
     >>> offsets(9)(np.array([0, 5, 4]), 0, 4)
@@ -96,24 +96,24 @@ def _no_offsets(last: int | None, values: "np.ndarray", start: int, rows: int) -
 
 
 def finite(values: "np.ndarray", start: int, rows: int) -> str | None:
-    """Neither nan nor infinite."""
+    """Check for finite numbers."""
     import numpy as np
 
     return _first(np.isfinite(values), values, start)
 
 
 def numbers(values: "np.ndarray", start: int, rows: int) -> str | None:
-    """Not nan."""
+    """Check for numbers other than nan; infinity is valid."""
     import numpy as np
 
-    # nan is the least wherever it stands: one pass, and nothing is written
+    # the minimum of values with a nan is nan, so one pass without a temporary array suffices
     if not values.size or not np.isnan(values.min()):
         return None
     return _first(~np.isnan(values), values, start)
 
 
 def anything(values: "np.ndarray", start: int, rows: int) -> str | None:
-    """All values are legal."""
+    """Check that accepts all values."""
     return None
 
 

@@ -1,4 +1,4 @@
-"""The store: a folder of artifacts, by kind and id, and of names for them."""
+"""The store: a folder of artifacts, by kind and id, and of their names."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
@@ -58,7 +58,7 @@ class Store:
         return (self.folder(kind, id) / MANIFEST).is_file()
 
     def get(self, reference: str, *kinds: str) -> Artifact:
-        """The artifact behind a reference, its files checked.
+        """The artifact of a reference, with its files checked.
 
         Args:
             reference: `kind/id`, `kind/name`, or a path to an artifact's folder.
@@ -70,7 +70,7 @@ class Store:
         return artifact
 
     def open(self, reference: str, *kinds: str) -> Artifact:
-        """The artifact behind a reference, its manifest read but its files not checked.
+        """The artifact of a reference; its manifest is read, but its files are not checked.
 
         Raises: ArtifactError if there is none, its manifest is damaged or of another format, or it is of another kind.
         """
@@ -196,7 +196,7 @@ class Store:
     # Names
 
     def names(self, kind: str) -> dict[str, str]:
-        """The names given to artifacts of a kind, and the ids that they stand for."""
+        """Names of artifacts of a kind, and their ids."""
         return names(self.root, kind)
 
     def name(self, artifact: Artifact, name: str) -> None:

@@ -22,7 +22,7 @@ def pair_scores(
 ) -> Float32[np.ndarray, " pairs"]:
     """Scores of the pairs (queries[which], keys[rows]), summed in float32.
 
-    Squared distances come from differences: a key is at distance exactly 0 from itself.
+    Squared distances are computed from differences, so the distance of a key to itself is exactly 0.
 
     >>> keys = np.array([[0, 1], [3, 5]], np.float16)
     >>> pair_scores(np.array([[0.0, 1.0]]), np.array([0, 0]), keys, np.array([0, 1]), "l2").tolist()  # 0, and 9 + 16

@@ -86,7 +86,7 @@ FEW_SCORES = 1 << 20
 FEWEST_QUERIES = 16
 """Fewest queries that are worth a thread of their own."""
 KEPT, PIECES = 2, 64
-"""A buffer keeps only the k best of each query once it has KEPT * k pairs a query, or after PIECES pieces of keys."""
+"""Limits of a buffer: KEPT * k pairs a query, and PIECES pieces of keys. Beyond them only the k best are kept."""
 
 
 class ExactSearcher(ScanningSearcher):

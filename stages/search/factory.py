@@ -1,4 +1,4 @@
-"""FAISS index objects by name or factory string: empty, to be trained and filled."""
+"""Empty FAISS indexes, by kind or factory string, before training."""
 
 import re
 from collections.abc import Iterator

@@ -55,7 +55,7 @@ KEY_SCORES = 16
 
 
 def can_group(index: Any) -> bool:
-    """Whether the lists of this index can be decoded here."""
+    """Whether `DecodedLists` can decode the lists of this index."""
     kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if type(index) not in kinds:
         return False
@@ -65,8 +65,8 @@ def can_group(index: Any) -> bool:
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
-    If a query finds fewer than k allowed rows in its `probe` nearest lists, the number of lists is multiplied by four
-    until it suffices or all are read.
+    A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched again in four times
+    the lists, up to all of them.
 
     Args:
         lists: the index's lists; None: they are in memory with the index.
@@ -109,7 +109,7 @@ class GroupedSearcher(ScanningSearcher):
         try:
             return self._find(self.block(queries, exclude, pool), k, effort, pool).best(k, pool)
         except TooMany:
-            middle = len(queries) // 2  # among a great many equal keys: fewer queries at a time
+            middle = len(queries) // 2  # many keys are equal, so fewer queries are searched at a time
         halves = [
             self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, pool)
             for part in (slice(None, middle), slice(middle, None))

@@ -65,7 +65,7 @@ class StoredKeys:
 
 
 def widened(keys: np.ndarray) -> np.ndarray:
-    """Keys in float32; PyTorch converts half precision five times as fast as NumPy."""
+    """Keys in float32; PyTorch converts half precision five times faster than NumPy."""
     if keys.dtype != np.float16:
         return keys.astype(np.float32, copy=False)
     return torch.from_numpy(keys).float().numpy()

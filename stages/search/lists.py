@@ -94,7 +94,7 @@ class ListsInFile:
         return self._read(np.dtype(np.uint8), len(rows) * self._width, first).reshape(len(rows), self._width)
 
     def _read(self, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
-        """Raises: OSError if the file has become shorter."""
+        """Read `count` numbers at a byte offset. Raises: OSError if the file has become shorter."""
         found = np.fromfile(self.path, dtype, count, offset=offset)
         if len(found) < count:
             raise OSError(f"{self.path} ends within a list; it was whole when it was opened.")

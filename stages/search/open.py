@@ -34,8 +34,8 @@ WIDEST_FIRST = 1024
 class PlainSearcher(Searcher):
     """Any FAISS index, searched in batches.
 
-    Excluded rows are fetched and dropped. If a query is left with fewer than k rows, it is searched
-    again for four times the rows in four times the lists, in the end in all of them.
+    Excluded rows are fetched and dropped. If a query is left with fewer than k rows, it is searched again.
+    Each search fetches four times the rows from four times the lists, up to all of them.
     """
 
     def __init__(self, index: Any, metric: str, probe: int | None, lossless: bool) -> None:
@@ -132,7 +132,7 @@ def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu")
 
 
 def stays_on_disk(index: Path) -> bool:
-    """Whether an index is so large that its lists are read from disk at every search, instead of held in memory.
+    """Whether an index is so large that every search reads its lists from disk.
 
     The results are the same. Kinds without lists are always read completely.
     """

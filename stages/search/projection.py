@@ -1,8 +1,8 @@
 """Short vectors whose distances are at most those of the keys, so that they rule out most pairs.
 
 Let V [d, c] be orthonormal axes and o an origin. Then y' = (Vᵀ(y − o), ‖rest of y − o‖) is as long as y − o. By
-Cauchy-Schwarz, ‖x' − y'‖ ≤ ‖x − y‖. If few axes hold most of the keys' variance, most pairs beyond a bound are beyond
-it as short vectors, too.
+Cauchy-Schwarz, ‖x' − y'‖ ≤ ‖x − y‖. If few axes hold most of the keys' variance, short vectors rule out most pairs
+beyond a bound.
 """
 
 from collections.abc import Iterator
@@ -180,7 +180,7 @@ def multiply(
     >>> out.tolist()
     [1.0, 2.0, 1.0]
     """
-    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round to fewer digits on the way
+    exactly = torch.get_float32_matmul_precision() == "highest"  # else PyTorch may round float32 to fewer digits
     left, right, into = torch.from_numpy(queries), torch.from_numpy(keys).T, torch.from_numpy(out)
     row = first = 0
     for which, part in tiles:

@@ -1,6 +1,6 @@
-"""Order of neighbours: smaller score first, ties by the smaller row.
+"""Order of neighbours: smaller scores come first, and of equal scores the smaller row.
 
-A *score* is what all search code minimises: the squared distance (l2) or minus the inner product (ip).
+All search code minimises a *score*: the squared distance (l2) or minus the inner product (ip).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ def slack(k: int) -> int:
 
 
 def score_to_distance(scores: np.ndarray, metric: str) -> np.ndarray:
-    """Scores as users see them; missing rows (+inf) become -inf for inner products.
+    """Distances for users, from scores; missing rows (+inf) become -inf for inner products.
 
     >>> score_to_distance(np.array([-3.0, np.inf]), "ip").tolist()
     [3.0, -inf]
@@ -102,7 +102,7 @@ def sorted_places(values: Int64[np.ndarray, " n"]) -> tuple[Int64[np.ndarray, " 
 def without(
     ids: Int64[np.ndarray, "n m"], exclude_ranges: Integer[np.ndarray, "n 2"] | None
 ) -> Int64[np.ndarray, "n m"]:
-    """Ids [n, m] with -1 in place of the rows that each query may not see ([n, 2] ranges).
+    """Ids [n, m], with -1 for rows that the query may not see ([n, 2] ranges).
 
     >>> without(np.array([[3, 7]]), np.array([[7, 9]])).tolist()
     [[3, -1]]

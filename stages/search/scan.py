@@ -174,8 +174,8 @@ class QueryBlock:
     def magnitude(self, radius: np.float32) -> Float32[np.ndarray, " n"]:
         """Bound on the terms of rough scores, for keys within a radius of the origin.
 
-        Under l2 a near key is no farther from the origin than the query's length plus its distance to the query. A
-        small inner product, however, may be a sum of large terms.
+        Under l2 the length of a near key is at most that of the query plus their distance. A small inner product,
+        however, may be a sum of large terms.
         """
         if self.metric == "l2":
             return self.lengths * (self.lengths + 2 * self.far)
@@ -301,7 +301,13 @@ class QueryBlock:
 
 
 class Pairs(NamedTuple):
-    """Pairs of queries and keys, query by query: `counts` [q] for each of `which` [q]; `packed` score and row."""
+    """Pairs of queries and keys, query by query.
+
+    Attributes:
+        which: [q] queries.
+        counts: [q] number of pairs of each query.
+        packed: [pairs] score and row of each pair.
+    """
 
     which: np.ndarray
     counts: np.ndarray
@@ -373,14 +379,14 @@ def smallest_of(scores: Float32[np.ndarray, "t m"], depth: int, rising: bool) ->
 
 def hide(table: np.ndarray, columns: Int64[np.ndarray, "q 2"], value: float | bool) -> None:
     """Put a value in the columns start … stop - 1 of each row of a table [q, m]."""
-    # columns of a row follow each other, so one flat assignment hides all ranges without a mask of the table
+    # columns of a range are consecutive, so one flat assignment hides all ranges without a mask of the table
     columns = columns.clip(0, table.shape[1])
     firsts = np.arange(0, table.size, table.shape[1]) + columns[:, 0]
     table.reshape(-1)[runs(firsts, columns[:, 1] - columns[:, 0])] = value
 
 
 def widest(exclude: Int64[np.ndarray, "n 2"] | None) -> int:
-    """Rows in the longest excluded range.
+    """Number of rows in the longest excluded range.
 
     >>> widest(np.array([[2, 2], [5, 9]])), widest(None)
     (4, 0)

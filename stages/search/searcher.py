@@ -1,4 +1,4 @@
-"""An opened index that answers queries: ids and distances of the k best allowed rows."""
+"""Interface of an opened index: a search gives ids and distances of the k best allowed rows."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple

@@ -112,7 +112,7 @@ class WithLists:
         return rough, blocks.gather(1, columns // width) * width + columns % width
 
     def _scores(self, which: slice) -> tuple[Tensor, Tensor]:
-        """Rough scores [q, b * width] of the keys in the b blocks that a query reads, and their numbers [q, b]."""
+        """Rough scores [q, b * width] of the keys that a query reads, and the numbers of their b blocks [q, b]."""
         lists, device = self._lists[which], self._queries.device
         counts = self._blocks.counts[lists]
         ends = counts.cumsum(dim=1)

@@ -23,7 +23,7 @@ from stages.search.tensors import AsyncResults, TensorKeys, memory_budget, moved
 from stages.threads import slices
 
 SPARE = 28
-"""Candidates beyond k, or `slack` of it, at the first try."""
+"""Candidates beyond k at the first try, unless `slack(k)` is more."""
 FINISHED = 1 << 20
 """Neighbours that are sorted and copied to the host at a time: 8 MB."""
 

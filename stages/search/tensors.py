@@ -21,7 +21,7 @@ NUMBERS = 1 << 27
 PIECE_NUMBERS = 1 << 28
 """Elements of keys in one product: 1 GB in float32, or a 32nd of the free memory."""
 HELD_SHARE, ROOM = 0.5, 24 << 30
-"""Keys may stay in this share of a GPU's free memory, or in all but ROOM bytes of it, whichever is more.
+"""Keys may take this share of a GPU's free memory. If it is more, they may take all but ROOM bytes.
 
 The rest of a search needs a fixed amount of memory, whatever the GPU.
 """
@@ -132,7 +132,7 @@ def rows_of(pairs: Tensor, rows: int) -> Tensor:
     [8, -1]
     """
     if rows < 1 << 31:
-        return pairs.int()  # the lower half; that of a missing one is -1
+        return pairs.int()  # the lower 32 bits, which are -1 for a missing row
     wide = pairs & NO_ROW
     return wide.masked_fill_(wide == NO_ROW, -1)
 

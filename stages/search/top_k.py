@@ -49,7 +49,7 @@ class TopKBuffer:
 
     def __init__(self, queries: int, columns: int, most: int | None = None) -> None:
         self.queries, self.columns, self._most = queries, columns, most
-        self._pairs = np.empty(most or 0, np.int64)  # pages that nothing is written to take no memory
+        self._pairs = np.empty(most or 0, np.int64)  # pages take memory only once they are written
         self._adding = Lock()
         self._forget()
 
@@ -108,7 +108,7 @@ class TopKBuffer:
         return scores[:, -1]
 
     def _table(self, some: np.ndarray, totals: np.ndarray, k: int) -> np.ndarray:
-        """Pairs of some queries as rows [q, k or more], padded."""
+        """Pairs of some queries as rows of a table [q, k or more], padded with MISSING."""
         width = max(k, int(totals.max(initial=0)))
         # `take` refuses an empty array, even if every index is clipped
         if not self.pairs:

@@ -86,7 +86,7 @@ RANKED_AT_ONCE = 1 << 18
 
 
 class Staying(NamedTuple):
-    """Documents that both texts have, in the same order: their numbers before and now, both int64 [S]."""
+    """Documents that both texts have, in the same order: their numbers in the old and new text, both int64 [S]."""
 
     before: np.ndarray
     now: np.ndarray

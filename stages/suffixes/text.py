@@ -55,7 +55,7 @@ class Text:
 
     @cached_property
     def bits(self) -> int:
-        """Bits of a symbol: 0 for nothing, 1 for a border, a token's id + 2."""
+        """Bits of a symbol. Symbols are 0 for nothing, 1 for a border, and a token's id + 2."""
         return int(self.vocabulary + 1).bit_length()
 
     @cached_property
