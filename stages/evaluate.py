@@ -1,8 +1,8 @@
 """Stage evaluate: model, and the memory it reads -> report.
 
 Scores a split with the model alone and with memory added. Each row of memory has a policy, which sets the weight of the
-memory. A policy asks for passes over the tuning split. Each range of a pass is a shard, and stores what the policies
-observe. A last shard records their choice. Then the reported split is scored, range by range.
+memory. A policy asks for passes over the tuning split. Each range of a pass is a shard, and stores the observations of
+the policies. A last shard records their choice. Then the reported split is scored, range by range.
 """
 
 import json

@@ -188,7 +188,7 @@ class EvaluateTasks(ShardedStage[EvaluateTasksConfig, StreamPlan, Work, TestRang
 
 
 def prices(config: EvaluateTasksConfig, plan: StreamPlan, model: Artifact, tokens: Artifact) -> list[str]:
-    """The cost of each reading: documents learnt for each example, and the time training took for the same number.
+    """The cost of each reading: documents learnt for each example, and the time that training took for that number.
 
     A reading that does not learn for each example has no price.
     """
@@ -237,7 +237,7 @@ def chosen(plan: StreamPlan, row: int, record: Callable[[str], Mapping[str, Any]
 
 
 def _said(plan: StreamPlan, records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[int, int, str], list[Any]]:
-    """Answers to the test of each task, in order, by (row, number of the place after which weights are read, task)."""
+    """Answers to the test of each task, in order, by (row, index in `plan.places`, task)."""
     found: dict[tuple[int, int, str], list[Any]] = {}
     for shard in plan.tests:
         key = shard.row, plan.places.index(shard.after), plan.order[shard.task]

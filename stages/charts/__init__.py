@@ -1,1 +1,1 @@
-"""Charts, each made in one place, for reports and for pages."""
+"""Charts, for reports and for pages."""

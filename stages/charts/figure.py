@@ -1,4 +1,4 @@
-"""A chart drawn by Vega-Lite: as an element of a page, as a file, as a picture."""
+"""Drawing of charts with Vega-Lite: as an element of a page, as an SVG file, as a PNG image."""
 
 import json
 import re
@@ -15,28 +15,28 @@ from stages.charts.palette import LIGHT, with_variables
 from stages.charts.vega import CONFIG, Spec, bars_spec, heat_map_spec, histogram_spec, lines_spec
 
 MARK = "drawn by memlm"
-"""Part of every SVG, so that only memlm's own files are written over."""
+"""Mark in every SVG, so that only memlm's own files are overwritten."""
 VEGA_LITE = "5.21"
-"""Version of the language; each release of the library knows several."""
+"""Version of the language; each release of the library supports several."""
 TITLE_HEIGHT, TITLE_LETTER = 30, 7.5
-"""Height of a title, and the width of its letters, about."""
+"""Height of a title, and the approximate width of its letters, in pixels."""
 PIXELS = 2
-"""Pixels of a picture for each user unit."""
+"""Pixels of an image for each user unit of the SVG."""
 NARROW = 432
-"""Least width of a drawing on a page, and the least share of its width for a wide one: else words are too small."""
+"""Minimum width of a drawing on a page; for a wide drawing, LEAST_SHARE of its width: less would be unreadable."""
 WIDE = 640
 LEAST_SHARE = 0.85
 
 Add = Callable[[str], Path]
-"""Announces a file of the report, by its path in there; gives the path to write to."""
+"""Registers a file of the report, by its relative path; returns the path to write to."""
 LEFT_OUT = ("aria-", "class", "font-family", "opacity", "pointer-", "role")
-"""Beginnings of names of attributes that a figure does without, or has once for all."""
+"""Prefixes of attributes that a figure does not need on every element."""
 SVG = "http://www.w3.org/2000/svg"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, and its drawing."""
+    """A chart with its drawing."""
 
     chart: Chart
 
@@ -44,7 +44,7 @@ class Figure:
         return f"<memlm picture: {self.title}>"
 
     def _repr_svg_(self) -> str:
-        """The drawing, for a notebook."""
+        """The drawing, as shown in a notebook."""
         return self.svg
 
     @property
@@ -65,12 +65,12 @@ class Figure:
 
     @property
     def wide(self) -> bool:
-        """Whether a column of a page is too narrow for it."""
+        """Whether the drawing is wider than a column of a page."""
         return self._size[0] > WIDE
 
     @property
     def inline(self) -> str:
-        """An element of a page, with the page's colours."""
+        """The drawing as an element of a page, with the page's colours."""
         width, height = self._size
         least = LEAST_SHARE * width if self.wide else min(width, NARROW)
         style = f'style="--natural: {width}px; --least: {least:g}px"'
@@ -79,7 +79,7 @@ class Figure:
 
     @property
     def svg(self) -> str:
-        """A file of its own: on white, under its title."""
+        """The drawing as a separate file: on white, under its title."""
         width, height = max(self._size[0], round(TITLE_LETTER * len(self.title))), self._size[1] + TITLE_HEIGHT
         size = f'width="{width}" height="{height}" viewBox="0 {-TITLE_HEIGHT} {width} {height}"'
         paper = f'<rect y="{-TITLE_HEIGHT}" width="{width}" height="{height}" fill="{LIGHT["paper"]}"/>'
@@ -89,7 +89,7 @@ class Figure:
 
     @property
     def png(self) -> bytes:
-        """The same as a picture."""
+        """The same drawing as a PNG image."""
         import vl_convert
 
         return vl_convert.svg_to_png(self.svg, scale=PIXELS)
@@ -112,14 +112,14 @@ class Figure:
 
 
 def drawn_by_vega(spec: Spec) -> str:
-    """The SVG of a specification; nothing is fetched."""
+    """The SVG of a specification; nothing is fetched from the network."""
     import vl_convert
 
     return vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGA_LITE, allowed_base_urls=[])
 
 
 def specification(chart: Chart) -> Spec:
-    """The chart in the language of Vega-Lite."""
+    """The Vega-Lite specification of a chart."""
     match chart.plot:
         case Lines():
             return lines_spec(chart.plot)
@@ -134,12 +134,12 @@ def specification(chart: Chart) -> Spec:
 
 
 def figures(charts: Iterable[Chart]) -> list[Figure]:
-    """Figures of the charts that have something to see."""
+    """Figures of the charts that are not empty."""
     return [Figure(chart) for chart in charts if not chart.plot.empty]
 
 
 def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
-    """`figures/NAME.svg`, `.png` and `.csv` of each chart with something to see; gives the files."""
+    """Write `figures/NAME.svg`, `.png` and `.csv` of each chart that is not empty; returns the files."""
     files = []
     for figure in figures(charts):
         contents = {"svg": figure.svg.encode(), "png": figure.png, "csv": figure.csv.encode()}
@@ -150,8 +150,8 @@ def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
 
 
 def _elements(svg: str, name: str) -> tuple[int, int, str]:
-    """Width, height and elements of the library's SVG, without what nobody sees; descriptions as tooltips."""
-    # The library counts its clip paths on and on: named by the chart, the same chart has the same bytes.
+    """Width, height and elements of the library's SVG, without invisible attributes; descriptions become tooltips."""
+    # The library numbers clip paths across charts. Named by the chart, they give the same chart the same bytes.
     names = {old: f"{name}-clip-{place}" for place, old in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', svg)))}
     svg = re.sub(r"\bclip\d+\b", lambda found: names.get(found[0], found[0]), svg)
     ElementTree.register_namespace("", SVG)

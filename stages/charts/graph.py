@@ -1,7 +1,7 @@
-"""A graph without cycles, drawn from left to right: what comes from what.
+"""Drawing of an acyclic graph from left to right, sources before the nodes that come from them.
 
-Columns by depth. A line that passes a column gets a place of its own there, so that it runs between the boxes
-(the dummy nodes of Sugiyama, Tagawa and Toda 1981); each column is ordered by the mean height of what it comes from.
+Nodes are in columns by depth. A line that passes a column gets its own place there, between the boxes: a dummy node of
+Sugiyama, Tagawa and Toda 1981. Each column is sorted by the mean height of the nodes' sources.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,9 @@ from stages.charts.vega import DASHED, Spec, layer
 
 WIDTH, HEIGHT = 172.0, 46.0
 LANE = 8.0
-"""Height of the place of a line that passes a column."""
+"""Height reserved for a line that passes a column, in pixels."""
 GAP, SPACING = 34.0, 14.0
-"""Between columns, and between what stands in one."""
+"""Distance between columns, and between nodes of a column, in pixels."""
 STYLES: dict[str, Spec] = {
     "": {"fill": LIGHT["box"], "stroke": LIGHT["strong-rule"]},
     "report": {"fill": LIGHT["box"], "stroke": SERIES[0], "strokeWidth": 2},
@@ -22,7 +22,7 @@ STYLES: dict[str, Spec] = {
 }
 
 Columns = Sequence[Mapping[str, Sequence[str]]]
-"""Boxes, and lines that pass, of each column from the left; each with what it comes from one column before."""
+"""Boxes and passing lines of each column from the left; each with its sources in the column before."""
 
 
 def graph_spec(plot: Graph) -> Spec:
@@ -66,13 +66,13 @@ def graph_spec(plot: Graph) -> Spec:
 
 
 def _curve(left: float, start: float, x: float, y: float, passes: bool) -> list[tuple[float, float]]:
-    """Points of a line that leaves and arrives level; one that passes a column goes on to the column's end."""
+    """Points of a line with horizontal ends; a line that passes a column continues to the column's right edge."""
     right = left + WIDTH
     return [(right, start), (right + GAP / 4, start), (x - GAP / 4, y), (x, y), *([(x + WIDTH, y)] if passes else [])]
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many steps the longest way from a beginning to each node has; nodes come after their sources."""
+    """Length of the longest path from a node without sources to each node; nodes come after their sources."""
     found: dict[str, int] = {}
     for key, above in sources.items():
         found[key] = 1 + max((found[source] for source in above), default=-1)
@@ -80,7 +80,7 @@ def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
 
 
 def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Keep, for each node, the sources that lie above none of its other sources; nodes come after their sources."""
+    """For each node, the sources that are no ancestors of its other sources; nodes come after their sources."""
     above: dict[str, set[str]] = {}
     for key, own in sources.items():
         above[key] = set(own).union(*(above[source] for source in own))
@@ -91,7 +91,7 @@ def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]
 
 
 def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
-    """Nodes by depth, with one passing line for each source and each column between it and those it leads to."""
+    """Nodes by depth, with one passing line for each source in each column between it and its targets."""
     depth = depths(sources)
     columns: list[dict[str, list[str]]] = [{} for _ in range(1 + max(depth.values()))]
     for key, own in sources.items():
@@ -107,7 +107,7 @@ def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
 
 
 def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
-    """The height of the middle of everything, near to what it comes from; nothing overlaps."""
+    """Height of the middle of every box and line, near the mean of its sources, without overlaps."""
     middles: dict[str, float] = {}
     for column in columns:
         wanted = {key: _mean([middles[source] for source in own]) for key, own in column.items()}
@@ -117,7 +117,7 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
             half = (HEIGHT if key in boxes else LANE) / 2
             placed[key] = max(wanted[key], bottom + SPACING + half)
             bottom = placed[key] + half
-        # Boxes were only pushed down: the column as a whole is moved back to where they wanted to be.
+        # Overlaps push boxes down only, so the whole column is shifted back by the mean displacement.
         shift = _mean([wanted[key] - placed[key] for key in ordered])
         middles |= {key: middle + shift for key, middle in placed.items()}
     top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())

@@ -1,17 +1,17 @@
-"""The colours of all drawings: in a page light or dark as the reader's screen is, in a file light, as paper is."""
+"""The colours of all drawings: pages follow the reader's light or dark setting, files are always light."""
 
 import re
 
 
 def _palette(named: str, **numbered: str) -> dict[str, str]:
-    """Every colour by its name: `name #rrggbb` in a row; then those of a letter, which are numbered."""
+    """Colours by name, from pairs `name #rrggbb`; then numbered colours of each letter."""
     words = named.split()
     rows = {f"{letter}{place}": c for letter, row in numbered.items() for place, c in enumerate(row.split())}
     return dict(zip(words[::2], words[1::2], strict=True)) | rows
 
 
-# s: lines and bars, told apart by people who see no red or green; h: cells, from weak to strong;
-# g: shares from 0 to 1, whose ends are the orange and the blue of s.
+# s: lines and bars, distinct for people with red-green colour blindness; h: cells, from weak to strong;
+# g: shares from 0 to 1; the ends are the orange and the blue of s.
 LIGHT = _palette(
     "paper #ffffff ink #1c2024 soft #5b636b rule #e3e6e9 strong-rule #8b939b box #f5f7f8 "
     "worse #e7e5e2 diverged #b9b4ae",
@@ -40,7 +40,7 @@ def page_style() -> str:
 
 
 def with_variables(svg: str) -> str:
-    """A drawing whose colours are those of the page.
+    """A drawing with its colours replaced by the variables of the page.
 
     >>> with_variables('<path fill="#ffffff"/>')
     '<path fill="var(--paper)"/>'

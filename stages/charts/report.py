@@ -1,6 +1,6 @@
 """Charts of one report, except those of probes, and charts of several reports.
 
-As in Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
+Source: Grave et al. 2017 (Improving Neural Language Models with a Continuous Cache, arXiv:1612.04426), figures 2 to 5.
 """
 
 import math
@@ -151,7 +151,7 @@ def _changes(frequency: Mapping[str, Any], row: Mapping[str, Any]) -> list[float
 
 
 def weight_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """Charts of how the weight of a memory was tuned and learned.
+    """Charts of the tuning and learning of a memory's weight.
 
     `learned-lambda`: shares of the scored tokens by their weight; `perplexity-by-searches`.
     """

@@ -9,11 +9,11 @@ from stages.retrieval.hyperparameters import hyperparameters
 
 T = TypeVar("T")
 MOST = 6
-"""Most series of one chart: a person cannot tell more apart."""
+"""Maximum number of series in one chart, so that readers can distinguish them."""
 OTHERS = {"neighbors": "neighbours let in", "rows": "datastore size"}
 """Names of quantities that curves show besides the amounts of readings."""
 BLEU = "bleu"
-"""Key of a score in what tuning tried."""
+"""Key of BLEU in the candidates of tuning."""
 
 
 @dataclass(frozen=True)

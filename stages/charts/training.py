@@ -1,4 +1,4 @@
-"""Charts of learning: training curves of models, and the scores of a stream of tasks, task by task."""
+"""Charts of training curves of models, and of the scores of a stream of tasks, task by task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ RATE = "learning rate"
 
 @dataclass(frozen=True)
 class Journal:
-    """The lines of a model's `training.jsonl`, and what to call the model."""
+    """The lines of a model's `training.jsonl`, and a label for the model."""
 
     label: str
-    """Empty: it is alone."""
+    """Label of the model; empty if there is only one."""
     records: Sequence[Mapping[str, Any]]
 
     def points(self, name: str) -> list[tuple[float, float | None]]:
@@ -24,7 +24,7 @@ class Journal:
 
 
 def training_charts(journals: Sequence[Journal]) -> list[Chart]:
-    """Loss and learning rate over the steps."""
+    """Charts of loss and learning rate over the steps."""
     return [chart for suffix, part in in_charts(journals) for chart in (_loss(part, suffix), _rate(part, suffix))]
 
 
@@ -52,11 +52,11 @@ def _rate(journals: Sequence[Journal], suffix: str) -> Chart:
 
 
 FIGURES = ("average", "forgetting", "backward_transfer", "forward_transfer")
-"""Figures of a stream, as a matrix has them."""
+"""Figures of a stream, by their names in a matrix."""
 
 
 def named_figures(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Names of the figures of a stream as a person reads them: AP and AP+ are those of perplexities."""
+    """Labels of the figures of a stream; for perplexities, AP and AP+."""
     own = {"average": "AP", "forgetting": "AP+"} if metrics.get("score") else {}
     return {name: own.get(name, figure_name(name)) for name in FIGURES}
 
@@ -81,7 +81,7 @@ def measure(metrics: Mapping[str, Any]) -> str:
 
 
 def stream_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`matrix` of each reading and `average-by-task`, where the weights after each task were scored; else none."""
+    """`matrix` of each reading and `average-by-task`; empty unless the weights after each task were scored."""
     rows = [row for row in metrics["rows"] if row["averages"] is not None]
     if metrics.get("score"):
         return [_perplexities(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Charts of a memory's tuning: perplexity of the tuning split over its two settings, or BLEU over each number."""
+"""Charts of a memory's tuning: perplexity on the tuning split over its two settings, or BLEU over each setting."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from stages.numbers import number
 
 @dataclass(frozen=True)
 class Axis:
-    """One hyperparameter: its name in the report and its values; None: an infinite temperature."""
+    """One hyperparameter: its name in the report, and its values; None means an infinite temperature."""
 
     name: str
     values: Sequence[float | None]
@@ -29,7 +29,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """Perplexity of the tuning split at each scale and weight, [S, G]; infinite where it diverged."""
+    """Perplexity on the tuning split at each scale and weight, [S, G]; infinite if it diverged."""
 
     scale: Axis
     weight: Axis
@@ -38,11 +38,11 @@ class TuningResult:
     first: str
     """Name of the row without memory."""
     what: str
-    """Perplexity of what, read with how much memory."""
+    """Description of the perplexity: of which text, with how much memory."""
 
     @property
     def best(self) -> tuple[int, int]:
-        """The place of the smallest perplexity, the first of equals."""
+        """The place of the smallest perplexity; the first one wins a tie."""
         scale, weight = np.unravel_index(int(np.argmin(self.perplexity)), self.perplexity.shape)
         return int(scale), int(weight)
 
@@ -53,17 +53,17 @@ class TuningResult:
 
     @property
     def _off(self) -> bool:
-        """Whether the best is to read no memory; both are sums of the same numbers, in another order."""
+        """Whether reading no memory is best; compared with a tolerance, since sums differ in their order."""
         return bool(np.isclose(self.perplexity[self.best], self.plain, rtol=1e-9, atol=0))
 
     @property
     def limit(self) -> float:
-        """Where colours end: at the plain model's perplexity, or at the largest finite one if nothing is better."""
+        """End of the colours: the plain model's perplexity, or the largest finite one if nothing is better."""
         return self.plain if self.helps else float(self.perplexity[np.isfinite(self.perplexity)].max())
 
     @property
     def outcome(self) -> str:
-        """The perplexity without memory, and where the best is."""
+        """A sentence with the perplexity without memory, and the best setting."""
         without = f"{self.first[:1].upper()}{self.first[1:]} {number(self.plain)}"
         if self._off:
             return f"{without}, and no setting is better"
@@ -75,7 +75,7 @@ class TuningResult:
 
 
 def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
-    """The grid of a report; None if nothing was tuned, or nothing of it is a finite number."""
+    """The grid of a report; None if nothing was tuned, or no perplexity is finite."""
     grid = report["grid"]
     if grid is None:
         return None
@@ -93,15 +93,15 @@ def tuning_result(report: Mapping[str, Any]) -> TuningResult | None:
 
 
 def _perplexity(nll: Any) -> np.ndarray:
-    """exp of nats; infinite for None and what is not a number."""
+    """exp of nats; infinite for None and NaN."""
     with np.errstate(over="ignore"):
         return np.nan_to_num(np.exp(np.array(nll, dtype=float)), nan=np.inf, posinf=np.inf)
 
 
 def tuning_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`heat-map` where both settings had a choice; `perplexity-by-lambda`, `-alpha` at the best scale.
+    """`heat-map` if both settings had several candidates; `perplexity-by-lambda`, `-alpha` at the best scale.
 
-    Where the weight had no choice, the same by its scale: `perplexity-by-theta`, `-temperature`.
+    If the weight had one candidate, the same by scale: `perplexity-by-theta`, `-temperature`.
     """
     tuning = tuning_result(metrics)
     if tuning is None:
@@ -131,7 +131,7 @@ def _heat_map(tuning: TuningResult) -> Chart:
 
 
 def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed: tuple[Axis, int]) -> Chart:
-    """Perplexities along one axis, the other at one of its places; an infinite temperature has none on the axis."""
+    """Perplexities along one axis, with the other setting fixed; an infinite temperature is left out."""
     other, place = fixed
     points = [(x, y) for x, y in zip(axis.values, perplexities, strict=True) if x is not None]
     return Chart(
@@ -149,9 +149,9 @@ def _line(tuning: TuningResult, axis: Axis, perplexities: Sequence[float], fixed
 
 
 def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
-    """`bleu-by-k`, `-temperature`, `-lambda` of each row: over the numbers that had a choice, the others at their best.
+    """`bleu-by-k`, `-temperature`, `-lambda` of each row: over each setting with a choice, the others at their best.
 
-    None where perplexity chose.
+    Empty if perplexity chose the settings.
     """
     tuning = metrics.get("tuning", {})
     found = tuning.get(BLEU)
@@ -176,6 +176,6 @@ def _of_row(row: Mapping[str, Any], tried: str) -> list[Chart]:
 
 
 def _best_by(candidates: list[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
-    """The best BLEU of all candidates with each value of a number, in rising order."""
+    """Pairs (value of a setting, best BLEU of all candidates with it), ascending."""
     values = sorted({one[name] for one in candidates if one[name] is not None})
     return [(value, max(one[BLEU] for one in candidates if one[name] == value)) for value in values]

@@ -330,12 +330,12 @@ def _words(plot: HeatMap, x: int, y: int) -> str:
 
 
 def _line_sign(look: int) -> str:
-    """A line with the sign of its points, for a legend."""
+    """The symbol of a line in a legend: a dash with the sign of its points."""
     return DASH + SIGNS[look % len(SIGNS)]
 
 
 def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
-    """Axis and scale of the numbers across: logarithmic where ticks reach far, with a place for zero."""
+    """Horizontal axis and scale: logarithmic if ticks span a wide range, with a place for zero."""
     scale: Spec = {"domain": [min(xs), max(xs)], "nice": False, "zero": False, "padding": 8}
     axis: Spec = PLAIN | {"labelOverlap": "greedy"}
     if plot.ticks is None:
@@ -351,7 +351,7 @@ def _across(plot: Lines, xs: Sequence[float]) -> tuple[Spec, Spec]:
 
 
 def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float) -> Iterator[float]:
-    """Ticks in order, without those whose numbers would touch the number before.
+    """Ticks in order, without ticks whose numbers would touch the number before.
 
     >>> list(_apart([0, 5, 10, 11], float, 2))
     [0, 5, 10]
@@ -364,7 +364,7 @@ def _apart(ticks: Sequence[float], place: Callable[[float], float], near: float)
 
 
 def _upward(plot: Lines, ys: Sequence[float]) -> tuple[Spec, Spec]:
-    """Axis and scale of the numbers upwards: logarithmic where they reach far, unless shares or asked not to."""
+    """Vertical axis and scale: logarithmic if numbers span a wide range, unless they are shares or `even` is set."""
     low, high = min(ys), max(ys)
     room = 0 if high > low else abs(high) / 10 or 1.0
     scale: Spec = {"domain": [low - room, high + room], "nice": False, "zero": False, "padding": 11}

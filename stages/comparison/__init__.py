@@ -1,1 +1,1 @@
-"""Two reports of one text, compared token by token, or word by word where their tokenizers differ."""
+"""Comparison of two reports on one text, token by token, or word by word if their tokenizers differ."""

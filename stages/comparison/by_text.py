@@ -156,8 +156,8 @@ def lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress: Progres
     """Numbers of words and characters in the parts of a split, int64 [P] each, as tokenize counts them.
 
     Words are separated by white space, plus one for each line: these are the tokens of a word tokenizer. Tokens of
-    other tokenizers are decoded. A length is left out if its sum differs from the length of the whole split, since
-    `<unk>` may stand for any text.
+    other tokenizers are decoded. A length is left out if its sum differs from that of the whole split: `<unk>` may
+    hide any text.
 
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
@@ -179,7 +179,7 @@ def _decoded_lengths(tokens: Artifact, split: str, offsets: np.ndarray, progress
         spelled = word_spelling(tokenizer)
     except UsageError:
         return {}
-    # `<eos>` stands for no text: documents end without a character.
+    # `<eos>` is decoded as no text: documents end without a character.
     spelled[tokenizer.eos_id] = b""
     ids: Any = np.asarray(open_split(tokens.zarr("tokens.zarr"), split).ids[:])
     parts = np.zeros((len(offsets) - 1, 2), np.int64)

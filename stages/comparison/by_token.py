@@ -1,4 +1,4 @@
-"""Two reports of the same tokens, compared token by token: sums by group and by unit, and single tokens."""
+"""Comparison of two reports on the same tokens: sums by group and by unit, and single tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,20 +26,20 @@ class PairedTokens(NamedTuple):
     """n scored tokens, in the order of the split; NLL of both in nats, float64 [n]."""
 
     units: np.ndarray
-    """int64 [n]: the document or block that each lies in."""
+    """int64 [n]: document or block of each token."""
     nll_a: np.ndarray
     nll_b: np.ndarray
 
 
 @dataclass(frozen=True)
 class Group:
-    """Figures of a group of tokens; means in nats a token."""
+    """Figures of a group of tokens; means are in nats per token."""
 
     tokens: int
     nll_a: float
     nll_b: float
     won: int
-    """Tokens that B gives more probability than A."""
+    """Number of tokens with a higher probability in B than in A."""
     lost: int
     interval: tuple[float, float] | None
     """Confidence interval of the difference of the two means; None if too few units have tokens of the group."""

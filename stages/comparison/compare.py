@@ -1,4 +1,4 @@
-"""Comparison of two reports: which is better, by how much, with what confidence, and where.
+"""Comparison of two reports: the difference, its confidence interval, and its parts by group of tokens.
 
 Two streams of tasks are compared too: average, forgetting and transfer, and the score on each test.
 """
@@ -145,7 +145,7 @@ def _document_ends(split: TokenSplit) -> np.ndarray:
 def compare(a: Artifact, b: Artifact, settings: ComparisonSettings, progress: Progress = unheard) -> dict[str, Any]:
     """Compare report B with report A: token by token, or by text if only their tokenizers differ.
 
-    A difference is B minus A in negative log-likelihood (nats): negative where B is better.
+    A difference is B minus A in negative log-likelihood (nats): negative if B is better.
 
     Args:
         a, b: reports with token scores.
@@ -236,7 +236,7 @@ def write_token_table(
         writer = csv.DictWriter(text, list(first))
         writer.writeheader()
         writer.writerows(chain([first], written))
-        # `replacing` closes the file itself, once all of it is on the disk.
+        # `replacing` closes the file itself, after it is flushed to disk.
         text.detach()
     return len(places)
 
@@ -254,7 +254,7 @@ def require_same_tasks(a: Artifact, b: Artifact) -> None:
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
-    """Figures of A, of B, and B - A, for readings of the same name, or else for the first reading of each; JSON.
+    """Figures of A, of B, and B - A, for readings of the same name, or else the first of each; JSON.
 
     `control` has the same figures for the most frequent label, if there is one.
 

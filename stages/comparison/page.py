@@ -1,4 +1,4 @@
-"""A comparison as a web page, complete in itself: no script, nothing from elsewhere."""
+"""A comparison as a self-contained web page, without scripts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ CAPTION = "Nats a token, B minus A: below zero B is better. Lines are {:.4g}% in
 
 
 def page(found: Facts) -> str:
-    """The page of what `stages.comparison.compare.compare` found; what comes from a corpus is escaped."""
+    """The page of a result of `stages.comparison.compare.compare`, as HTML; text of a corpus is escaped."""
     return render(
         TEMPLATE,
         title=verdict(found),
@@ -41,7 +41,7 @@ def page(found: Facts) -> str:
 
 
 def comparison_charts(found: Facts) -> Iterator[Chart]:
-    """The difference by frequency and by position, where tokens are paired."""
+    """Charts of the difference by frequency and by position; empty unless tokens are paired."""
     if found["paired_on"] != "tokens":
         return
     caption = CAPTION.format(100 * found["bootstrap"]["confidence"])

@@ -14,7 +14,7 @@ Facts = Mapping[str, Any]
 
 
 def sentences(found: Facts) -> Iterator[str]:
-    """Sentences about a comparison: the reports, what was compared, the difference and its interval."""
+    """Sentences about a comparison: the reports, the compared text, the difference and its interval."""
     yield from map(report_line, ("a", "b"), (found["a"], found["b"]))
     yield from text_lines(found)
     if "bleu" in found:

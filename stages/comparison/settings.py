@@ -1,4 +1,4 @@
-"""Settings of a comparison: what is compared, and how intervals are computed; and the fields of its JSON."""
+"""Settings of a comparison: the compared probabilities, and the bootstrap; and the fields of its JSON."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,7 +30,7 @@ class ComparisonSettings(Settings):
 
     @property
     def bootstrap(self) -> "Bootstrap":
-        """How intervals are made."""
+        """The bootstrap of these settings."""
         from stages.evaluation.figures.intervals import Bootstrap
 
         return Bootstrap(self.samples, self.confidence, self.seed)

@@ -1,4 +1,4 @@
-"""Streams of tasks whose models differ by the seed of training alone: means, deviations, intervals, and the control."""
+"""Streams of tasks whose models differ only in the seed of training: means, deviations, intervals, and the control."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[str, Any]:
     """Mean and spread over the seeds of each figure and each test, after the last task; JSON.
 
-    Changes are against the first row of the first group, run by run, where each has a run with the same seed.
+    Changes are against the first row of the first group, between runs with equal seeds; None if one has no partner.
 
     Args:
-        matrices: of the same tasks, in any order.
-        confidence: of the intervals.
-    Raises: ArtifactError if they are of other tasks or measures.
+        matrices: matrices of the same tasks, in any order.
+        confidence: confidence of the intervals.
+    Raises: ArtifactError if their tasks or measures differ.
     """
     for other in matrices[1:]:
         require_same_tasks(matrices[0], other)
@@ -36,7 +36,7 @@ def compare_task_seeds(matrices: Sequence[Artifact], confidence: float) -> dict[
 def _summary(
     group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float, *, own: bool
 ) -> dict[str, Any]:
-    """A group and its rows; `own`: its first row is the one that others are compared with."""
+    """A group and its rows; `own`: its first row is the baseline of all others."""
     names = [row["row"] for row in group[0].metrics["rows"]]
     return {
         "matrices": [one.reference for one in group],
@@ -53,7 +53,7 @@ def _summary(
 def _over_seeds(
     name: str, group: Sequence[Artifact], first: Mapping[int, Mapping[str, float]], confidence: float
 ) -> dict[str, Any]:
-    """Each value over the seeds, and its change."""
+    """Mean and spread over the seeds of each value of a row, and of its change."""
     runs = [(first.get(seed_of(one), {}), dict(_values(one, name))) for one in group]
     found = {}
     for key in runs[0][1]:
@@ -67,21 +67,21 @@ def _over_seeds(
 
 
 def _values(matrix: Artifact, name: str) -> Iterator[tuple[str, float]]:
-    """Figures of a row that are there, and its last scores as `test TASK`."""
+    """Figures of a row that are not None, and its last scores as `test TASK`."""
     row = next(row for row in matrix.metrics["rows"] if row["row"] == name)
     yield from ((key, row[key]) for key in FIGURES if row[key] is not None)
     yield from ((f"test {task}", score) for task, score in zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True))
 
 
 def _control(matrix: Artifact) -> dict[str, float]:
-    """Scores of the most frequent label, their mean as `average`; empty where there is no such control."""
+    """Scores of the most frequent label, with their mean as `average`; empty if there is no such control."""
     scores = frequent_label_by_task(matrix)
     by_task = {f"test {task}": score for task, score in scores.items()}
     return by_task and {"average": sum(scores.values()) / len(scores), **by_task}
 
 
 def task_seeds_table(found: Mapping[str, Any]) -> Table:
-    """A line for each figure and each test of each row, by `compare_task_seeds`."""
+    """A line for each figure and each test of each row, from the result of `compare_task_seeds`."""
     groups, sure = list[Group](), f"{percent(found['confidence'])} interval"
     for group in found["groups"]:
         for row in group["rows"]:

@@ -1,4 +1,4 @@
-"""Probes, a file each: what a method or a layer does while a split is scored, in figures, a line and charts."""
+"""Probes, one for each file: figures and charts of a method or a layer while a split is scored."""
 
 from stages.registry import Registry
 

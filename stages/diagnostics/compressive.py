@@ -1,4 +1,4 @@
-"""Compressive attention: which slots it reads, and what was lost when they were made."""
+"""Probe of compressive attention: the slots that it reads, and the loss of compression."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 PARTS = 6
-"""Equal parts of the slots, and of the cached positions, whose attention is reported apart."""
+"""Number of equal parts of the slots, and of the cached positions, whose attention is reported separately."""
 PLACES = [*(f"slots {n}" for n in range(1, PARTS + 1)), *(f"cached {n}" for n in range(1, PARTS + 1)), "segment"]
-"""Where attention goes, the oldest first."""
+"""Names of the places of attention, the oldest first."""
 
 
 class AttentionWatch(LayerWatch):
-    """Adds up where positions look; and the compression loss each time that a segment ends."""
+    """Sums the attention to each place, and the compression loss at each end of a segment."""
 
     def see(self, block: ScoredBlock) -> None:
         to_slots = []
@@ -33,7 +33,7 @@ class AttentionWatch(LayerWatch):
         self.mean_column("slots_attention", to_slots)
 
     def look(self, module: Any, given: Any, output: Any) -> tuple[Tensor, float | None]:
-        """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; the loss where slots are made."""
+        """Shares of attention by place, means over heads, [B, n, 2 PARTS + 1]; and the loss, if slots are made."""
         import torch
 
         inputs, passage, memory = given
@@ -49,7 +49,7 @@ class AttentionWatch(LayerWatch):
 
 
 def _in_parts(weights: Tensor) -> Tensor:
-    """Sums over PARTS nearly equal parts, the oldest first, [B, n, PARTS]; 0 where there are fewer."""
+    """Sums over PARTS nearly equal parts, the oldest first, [B, n, PARTS]; 0 for empty parts."""
     import torch
 
     return torch.stack([part.sum(2) for part in weights.tensor_split(PARTS, 2)], 2)

@@ -1,4 +1,4 @@
-"""Probe of SPALM's gate: how far it opens, what its neighbours are worth, a passage token by token."""
+"""Probe of SPALM's gate: its values, the gain by neighbours, a passage token by token."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class GateWatch(LayerWatch):
         self.more["passage"] += self._shown(block, gate, neighbors)
 
     def kept(self, numbers: np.ndarray) -> Any:
-        """A sum as JSON; in lists, None stands for a number that is not finite."""
+        """A sum as JSON; in lists, None means a number that is not finite."""
         return [finite(float(one)) for one in numbers] if numbers.ndim else float(numbers)
 
     def _shown(self, block: ScoredBlock, gate: Tensor, neighbors: Tensor) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How far the gates of hashed n-grams open."""
+"""Probe of hashed n-grams: the values of their gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GatesWatch(LayerWatch):
-    """Counts gates, block after block; of a token, their mean over layers."""
+    """Counts gates, block by block; for each token, the mean over layers."""
 
     def see(self, block: ScoredBlock) -> None:
         gates = [self.by_token(block, calls).float().cpu() for _, calls in self.calls()]
@@ -27,7 +27,7 @@ class GatesWatch(LayerWatch):
 
 
 class NgramsProbe(LayerProbe):
-    """Gates of blocks that have them."""
+    """Probe of blocks with gates of hashed n-grams."""
 
     name: ClassVar[str] = "hashed_ngrams"
     place: ClassVar[Place] = "lookup"

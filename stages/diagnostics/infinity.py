@@ -1,4 +1,4 @@
-"""Where on its signal attention looks, how closely, and how many positions see one."""
+"""Probe of attention to a long-term signal: its place, its width, and the share of positions that see a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 PARTS = 16
-"""Equal parts of the signal whose attention is reported apart."""
+"""Number of equal parts of the signal whose attention is reported separately."""
 
 
 def _line(one: Mapping[str, Any]) -> str:
@@ -28,7 +28,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _median(shares: Sequence[float]) -> float:
-    """The place on [0, 1] before which lies half of the attention, which is even within a part."""
+    """The median of attention on [0, 1], taken as uniform within each part."""
     ends = np.cumsum(shares)
     part = min(int(np.searchsorted(ends, 0.5)), len(shares) - 1)
     return (part + min(1.0, (0.5 - ends[part] + shares[part]) / shares[part])) / len(shares)
@@ -39,7 +39,7 @@ def _label(one: Mapping[str, Any]) -> str:
 
 
 class SignalWatch(LayerWatch):
-    """Adds up where positions look that see a signal; of a token, means over heads and layers."""
+    """Sums the places of attention over positions that see a signal; for each token, means over heads and layers."""
 
     def module(self, layer: Any) -> nn.Module:
         reader: nn.Module = layer.reader
@@ -59,7 +59,7 @@ class SignalWatch(LayerWatch):
                 layer,
                 seen=seen[:, 0].sum(),
                 deviation=deviation.mean(1).sum(),
-                # KL of two normal distributions with one mean is (r - ln r - 1) / 2, r the ratio of their variances.
+                # KL of two normal distributions with equal means is (r - ln r - 1) / 2, r the ratio of variances.
                 divergence=((ratio - ratio.log() - 1) / 2 * seen).mean(1).sum(),
                 parts=(each * seen[:, :1]).sum(0),
             )
@@ -68,7 +68,7 @@ class SignalWatch(LayerWatch):
         self.column(signal_place=place, signal_deviation=width)
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Mean, variance, and whether a signal was seen (1 or 0), float64 [B, n, 3, heads]."""
+        """Mean and variance of attention, and whether a signal was seen (1 or 0), float64 [B, n, 3, heads]."""
         import torch
 
         parts = output.mean, output.variance, given[2][:, None].expand_as(output.mean)
@@ -76,7 +76,7 @@ class SignalWatch(LayerWatch):
 
 
 class InfinityProbe(LayerProbe):
-    """Attention to a long-term signal: where, how closely, and for how many positions."""
+    """Attention to a long-term signal: its place, its width, and the share of positions with a signal."""
 
     name: ClassVar[str] = "infinity"
     settings: ClassVar[type] = InfinitySettings

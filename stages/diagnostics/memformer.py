@@ -1,4 +1,4 @@
-"""Slots of a Memformer: how many keep what they hold when a segment is written."""
+"""Probe of the slots of a Memformer: how many keep their content when a segment is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SlotsWatch(LayerWatch):
-    """Counts, each time that slots are written, how much each attends to itself."""
+    """Counts the attention of each slot to itself, each time that slots are written."""
 
     def see(self, block: ScoredBlock) -> None:
         import torch
@@ -32,7 +32,7 @@ class SlotsWatch(LayerWatch):
                 self.add(layer, counts=torch.bincount(places, minlength=BINS), total=shares.sum())
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Attention of each slot to itself, a mean over heads, float64 on the CPU, flat."""
+        """Attention of each slot to itself, mean over heads, flat float64 on the CPU."""
         import torch
 
         memory, read = given
@@ -43,7 +43,7 @@ class SlotsWatch(LayerWatch):
 
 @dataclass(frozen=True)
 class MemformerProbe(LayerProbe):
-    """Open for a Memformer that has slots."""
+    """Probe of a Memformer with slots."""
 
     name: ClassVar[str] = "memformer"
     layer: ClassVar[str] = "stages.models.backbones.memformer:SlotWriter"

@@ -1,4 +1,4 @@
-"""How old the entries are that memorizing attention finds, how well they fit, and how far its gates open."""
+"""Probe of memorizing attention: age and similarity of the entries that it finds, and values of its gates."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from stages.models.language_model import LanguageModel
 
 AGES = 32
-"""Groups of ages: from 2^g to less than 2^(g + 1) positions."""
+"""Number of groups of ages; group g has ages from 2^g to less than 2^(g + 1) positions."""
 ANGLES = 40
-"""Parts into which cosines from -1 to 1 are divided."""
+"""Number of equal bins of cosines from -1 to 1."""
 
 
 def _shares(weights: np.ndarray) -> list[list[float]]:
-    """Pairs of an age and the share of all weight that entries of this age up to its double have; none of no weight."""
+    """Pairs (age, share of all weight on entries from this age to its double); empty without any weight."""
     if not weights.any():
         return []
     last = int(np.flatnonzero(weights).max())
@@ -43,7 +43,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _median(shares: Sequence[Sequence[float]]) -> int | None:
-    """The largest age at or above which lies half of the weight."""
+    """The largest age such that half of the weight is on entries at least as old."""
     total = 0.0
     for age, share in reversed(shares):
         total += share
@@ -53,7 +53,7 @@ def _median(shares: Sequence[Sequence[float]]) -> int | None:
 
 
 EDGES = [2 * place / ANGLES - 1 for place in range(ANGLES + 1)]
-"""Borders of the bins that cosines are counted in."""
+"""Edges of the bins of cosines."""
 
 
 def _cosines(blocks: Sequence[Mapping[str, Any]], split: str) -> Chart:
@@ -79,7 +79,7 @@ def _label(one: Mapping[str, Any]) -> str:
 
 
 class SearchWatch(LayerWatch):
-    """Adds up how old what is found is and how well it fits; of a token, what its best entry is."""
+    """Sums the age and similarity of entries that are found; reports the best entry of each token."""
 
     def __init__(self, layers: Sequence[Any], model: LanguageModel, start: int, counted: Tensor | None) -> None:
         super().__init__(layers, model, start, counted)
@@ -115,7 +115,7 @@ class SearchWatch(LayerWatch):
         self.column(memory_weight=weight, memory_age=torch.stack(oldest).gather(0, place[None])[0])
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """Ages, scores (0 where none is seen), weights; the best entry first, float64 [B, n, 3, heads, k]."""
+        """Ages, scores (0 if no entry is seen) and weights, the best entry first, float64 [B, n, 3, heads, k]."""
         import torch
 
         weights = output.weights.double()
@@ -125,7 +125,7 @@ class SearchWatch(LayerWatch):
 
 
 def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
-    """The same with as many entries a position, at least one: what is added has no weight."""
+    """The same observations, padded to an equal number of entries, at least one; padding has no weight."""
     import torch.nn.functional as F
 
     most = max(1, *(one.shape[4] for one in calls))
@@ -133,7 +133,7 @@ def _of_one_width(calls: Sequence[Tensor]) -> list[Tensor]:
 
 
 class MemorizingProbe(LayerProbe):
-    """The age of what searches in memory find, how well it fits, and how far gates open."""
+    """Age and similarity of the entries that searches find, and values of the gates."""
 
     name: ClassVar[str] = "memorizing"
     settings: ClassVar[type] = MemorizingSettings

@@ -1,4 +1,4 @@
-"""Memory tokens: where they look, and who looks at them."""
+"""Probe of memory tokens: the positions that they attend to, and the tokens that attend to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stages.encoding.probe import ScoredBlock
 
 PARTS = 16
-"""Equal parts of the positions before a segment, and of the segment, whose attention is reported apart."""
+"""Number of equal parts of a segment, and of the positions before it, whose attention is reported separately."""
 
 
 def _map(name: str, split: str, values: list[list[float]], rows: list[str], columns: list[str], title: str) -> Chart:
@@ -39,7 +39,7 @@ def _map(name: str, split: str, values: list[list[float]], rows: list[str], colu
 
 
 class TokensWatch(LayerWatch):
-    """Adds up where tokens and memory tokens look, and by the place of a token in its segment."""
+    """Sums the attention of tokens, by their place in the segment, and the attention of memory tokens."""
 
     def see(self, block: ScoredBlock) -> None:
         import torch
@@ -58,9 +58,9 @@ class TokensWatch(LayerWatch):
         self.mean_column("memory_tokens_attention", to_memory)
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
-        """A row for each position: its part of the segment, attention to memory tokens and to E, where memory looks.
+        """A row for each position: its part of the segment, attention to memory tokens and to E, attention of memory.
 
-        [B, n, 1 + m + 1 + m (1 + PARTS)], means over heads.
+        Shape [B, n, 1 + m + 1 + m (1 + PARTS)], means over heads.
         """
         import torch
 
@@ -85,7 +85,7 @@ class TokensWatch(LayerWatch):
 
 @dataclass(frozen=True)
 class MemoryTokensProbe(LayerProbe):
-    """Open for a model that has memory tokens."""
+    """Probe of models with memory tokens."""
 
     name: ClassVar[str] = "memory_tokens"
     layer: ClassVar[str] = "stages.models.backbones.memory_transformer:Block"
@@ -105,9 +105,9 @@ class MemoryTokensProbe(LayerProbe):
             "memory": float(to_memory.sum()) / tokens,
             "cached": float(cached) / tokens,
             "segment": 1 - float(to_memory.sum() + cached) / tokens,
-            # [m, PARTS]: of tokens in a part of their segment; 0 where none was scored.
+            # [m, PARTS]: attention of the tokens in each part of their segment; 0 if none was scored.
             "read_by": (to_memory / np.maximum(sums["places"], 1)[:, None]).T.tolist(),
-            # [m, 1 + PARTS]: memory tokens, then parts of the cached positions.
+            # [m, 1 + PARTS]: attention to memory tokens, then to parts of the cached positions.
             "reads": (sums["reads"] / tokens).tolist() if "reads" in sums else None,
         }
 
@@ -119,7 +119,7 @@ class MemoryTokensProbe(LayerProbe):
 
     @classmethod
     def drawn(cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str) -> list[Chart]:
-        """Two maps a block: from memory to text, where it writes, and from text to memory."""
+        """Two maps for each block: attention of memory to text, which writes, and of text to memory, which reads."""
         own = [f"segment {n}" for n in range(1, PARTS + 1)]
         before = ["memory", *(f"before {n}" for n in range(1, PARTS + 1))]
         charts = []

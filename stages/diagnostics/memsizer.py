@@ -1,4 +1,4 @@
-"""How many slots of a MemSizer a token reads."""
+"""Probe of a MemSizer: the number of slots that a token reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SlotsWatch(LayerWatch):
-    """Counts tokens by how many slots they read, exp of the entropy of their weights; of a token, the mean."""
+    """Counts tokens by the number of slots that they read: exp of the entropy of weights; for each token, the mean."""
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
         """Weights of slots, [B, n, k]."""
@@ -41,7 +41,7 @@ class SlotsWatch(LayerWatch):
 
 
 class MemSizerProbe(LayerProbe):
-    """Slots of blocks that have them."""
+    """Probe of blocks with slots."""
 
     name: ClassVar[str] = "memsizer"
     settings: ClassVar[type] = MemSizerSettings
@@ -50,7 +50,7 @@ class MemSizerProbe(LayerProbe):
     columns: ClassVar[tuple[str, ...]] = ("slots_read",)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """The mean number of slots, of so many, the mean weight of each, and tokens by the share that they read."""
+        """Number of slots, mean number that is read, mean weight of each, and tokens by the share that they read."""
         return {
             "slots": len(sums["weights"]),
             "read": float(sums["read"] / tokens),

@@ -1,7 +1,7 @@
-"""Options of an evaluation that are meant for probes: settled before any work, kept with its settings. Free of torch.
+"""Options of an evaluation for its probes, resolved before any work and stored with its settings.
 
-Only a gate asks for any; each is a field of `stages.evaluation.config.EvaluateConfig`, too. No probe of ours is loaded
-to settle them: a report that is made already should be found at once.
+Only the gate has options; each is a field of `stages.evaluation.config.EvaluateConfig`, too. Resolving them imports
+neither torch nor a probe of memlm, so that an existing report is found at once.
 """
 
 import re
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 FORM = re.compile(r"([0-9]{1,15}):([0-9]{1,15})")
 USUAL = 64
-"""Tokens that are shown where nobody says."""
+"""Default number of tokens that are shown."""
 LONGEST = 256
-"""Tokens that a heat map has room for."""
+"""Maximum number of tokens in a heat map."""
 
 
 def spelled_passage(passage: str) -> str:
-    """START:STOP as it is kept. Raises: ValueError if it is not of this form."""
+    """START:STOP in the form in which it is stored. Raises: ValueError if the text does not have this form."""
     found = FORM.fullmatch(passage)
     if found is None:
         raise ValueError(f"{passage!r} is no START:STOP, such as 0:64")
@@ -33,15 +33,15 @@ def spelled_passage(passage: str) -> str:
 
 
 def tokens_of(passage: str | None) -> range:
-    """The tokens of a passage; of None, none."""
+    """The tokens of a passage START:STOP; empty for None."""
     start, stop = map(int, (passage or "0:0").split(":"))
     return range(start, stop)
 
 
 def resolve_passage(asked: str | None, split: str, tokens: "Artifact") -> str:
-    """A passage that lies in a split: the first tokens unless one is asked for, cut where the split ends.
+    """A passage of a split: the one asked for, or the first tokens; cut at the end of the split.
 
-    Raises: UsageError if it holds no token, or too many.
+    Raises: UsageError if the passage has no token, or too many.
     """
     total = int(tokens.metrics["splits"][split]["tokens"])
     wanted = range(USUAL) if asked is None else tokens_of(asked)
@@ -54,19 +54,19 @@ def resolve_passage(asked: str | None, split: str, tokens: "Artifact") -> str:
 
 
 OPTIONS = ("gate_k", "passage")
-"""How many neighbours a gate reads, and further numbers to compare; tokens that are shown one by one."""
+"""Numbers of neighbours: the one that a gate reads, and others to compare; and tokens that are shown one by one."""
 
 
 def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tuple[str, ...]) -> dict[str, Any]:
-    """Options filled in for the model that is evaluated: as many neighbours as in training, the split's first tokens.
+    """Complete the options for the evaluated model: the number of neighbours from training, the split's first tokens.
 
     Args:
-        read: what the evaluation reads, by role.
-        splits: the one that is scored, then the one that is tuned on, if any; none: a text that is no split.
+        read: artifacts that the evaluation reads, by role.
+        splits: the scored split, then the tuning split, if any; empty: a text from outside the corpus.
     Raises: UsageError for options of a gate that the model does not have, or a passage outside the split; ArtifactError
         if the stored neighbours are too few, or hold the answers.
     """
-    from stages.lineage.evaluation import MODELS_OWN  # artifacts, which `--help` does without
+    from stages.lineage.evaluation import MODELS_OWN  # not needed by `--help`
     from stages.lineage.neighbors import require_neighbors
 
     model = read["model"]
@@ -87,23 +87,23 @@ def resolve_options(asked: "Options", read: "Mapping[str, Artifact]", splits: tu
 
 
 def reported_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that a question about a model takes over from an evaluation with these settings; {}: from none.
+    """Options that a question about a model takes from the settings of an evaluation; {} without an evaluation.
 
-    As many neighbours as entered there; the passage was that of the evaluation.
+    The number of neighbours is kept. The passage is not, since it belongs to the evaluation.
     """
     numbers = config.get("gate_k")
     return {"gate_k": None if numbers is None else (numbers[0],), "passage": None}
 
 
 def outside_probes(read: "Mapping[str, Artifact]", options: "Options", split: str) -> set[str]:
-    """Names of the probes from outside that have something to show of the model; see `Probe.open`."""
+    """Names of the outside probes that apply to the model; see `Probe.open`."""
     import_outside()
     outside = [name for name in PROBES.names() if PROBES.outside_modules({name})]
     return {name for name in outside if PROBES.load(name).open(read, options, split) is not None}
 
 
 def probe_summaries(metrics: Mapping[str, Any]) -> list[str]:
-    """A line for each probe that stands in `metrics.json`."""
+    """A line for each probe with an entry in `metrics.json`."""
     return [PROBES.load(name).summary(metrics[name]) for name in PROBES.names() if metrics.get(name)]
 
 

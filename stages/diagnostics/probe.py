@@ -244,7 +244,7 @@ def histogram_of_blocks(
 
 
 class LayerWatch(RangeProbe):
-    """Sums what some layers do with the counted tokens, block by block.
+    """Sums figures of some layers over the counted tokens, block by block.
 
     Its record has the number of `tokens`, the sums of each of `layers` by name, and `more`: `constants` of layers,
     for example.
@@ -273,7 +273,7 @@ class LayerWatch(RangeProbe):
 
     @abstractmethod
     def see(self, block: ScoredBlock) -> None:
-        """Add what the layers did with a block, through `add` and `column`."""
+        """Add the figures of the layers for a block, through `add` and `column`."""
 
     def calls(self) -> Iterator[tuple[int, list[Any]]]:
         """The number of each layer, and its observations since the last block, in the order of calls."""

@@ -1,4 +1,4 @@
-"""How many slots of a product-key memory are read, and how evenly."""
+"""Probe of product-key memories: the number of slots that are read, and how evenly."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def packed(values: np.ndarray) -> str:
-    """An array of float32 as text, short where most are 0.
+    """An array as compressed float32 in base64, short if most numbers are 0.
 
     >>> unpacked(packed(np.array([0.0, 0.5]))).tolist()
     [0.0, 0.5]
     """
-    # Most slots of a large memory are read by no token of a range: a row of zeros packs to nothing.
+    # Most slots of a large memory are read by no token of a range, and zeros compress well.
     return base64.b64encode(zlib.compress(values.astype(np.float32).tobytes())).decode()
 
 
@@ -40,7 +40,7 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _held_by_heaviest(z: np.ndarray) -> list[list[float]]:
-    """The share of all weight that the 1, 2, 4, … most read slots have, and all."""
+    """Pairs (n, share of all weight on the n most read slots), for n = 1, 2, 4, … and all slots."""
     total = np.cumsum(np.sort(z)[::-1])
     numbers = sorted({*(2**power for power in range(len(z).bit_length()) if 2**power <= len(z)), len(z)})
     return [[number, float(total[number - 1])] for number in numbers]
@@ -51,7 +51,7 @@ def _label(one: Mapping[str, Any]) -> str:
 
 
 class SlotsWatch(LayerWatch):
-    """Adds up how much each slot weighs; of a token, how much its heads lean on one slot."""
+    """Sums the weight of each slot, and how often it is the best; for each token, the mean weight of the best slots."""
 
     def see(self, block: ScoredBlock) -> None:
         import torch
@@ -74,14 +74,14 @@ class SlotsWatch(LayerWatch):
 
 
 def _added_up(slots: Tensor, weights: Tensor, number: int) -> Tensor:
-    """Weights by slot, float64 [number], on the CPU."""
+    """Sums of weights by slot, float64 [number], on the CPU."""
     import torch
 
     return torch.bincount(slots.flatten().cpu(), weights.flatten().double().cpu(), number)
 
 
 class ProductKeysProbe(LayerProbe):
-    """Slots that are read, and how evenly."""
+    """Probe of the slots that are read, and how evenly."""
 
     name: ClassVar[str] = "product_keys"
     place: ClassVar[Place] = "feed_forward"
@@ -94,7 +94,7 @@ class ProductKeysProbe(LayerProbe):
         return unpacked(kept)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
-        """Slots of one memory, of which z is the share of all weight that a slot had; KL in nats, from even use."""
+        """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in nats."""
         z = sums["weights"] / sums["weights"].sum()
         read = z[z > 0]
         return {

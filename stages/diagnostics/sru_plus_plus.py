@@ -1,4 +1,4 @@
-"""How much of their cells layers of an SRU++ pass on, and how much of these they keep."""
+"""Probe of an SRU++: how much of their cells layers pass on, and how much they keep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CellsWatch(LayerWatch):
-    """Counts tokens by how much of a cell goes up; of a token, the mean over layers."""
+    """Counts tokens by the share of the cell that is passed on; for each token, the mean over layers."""
 
     def look(self, module: Any, given: Any, output: Any) -> Tensor:
         """Means over dimensions of r and f, [B, n, 2]."""
@@ -45,7 +45,7 @@ class CellsWatch(LayerWatch):
 
 @dataclass(frozen=True)
 class SRUProbe(LayerProbe):
-    """Open for an SRU++."""
+    """Probe of an SRU++."""
 
     name: ClassVar[str] = "sru_plus_plus"
     layer: ClassVar[str] = "stages.models.backbones.sru_plus_plus:Layer"

@@ -1,1 +1,1 @@
-"""A split scored with a model and its memories: passes over it, tuning, what a report holds."""
+"""Scoring of a split with a model and its memories: passes over the split, tuning, the figures of a report."""

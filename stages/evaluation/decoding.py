@@ -1,4 +1,4 @@
-"""Whether an evaluation translates its split, how, and whether BLEU may choose numbers. Free of NumPy."""
+"""Settings of translations in an evaluation: whether, how, and whether BLEU chooses numbers. Does not import NumPy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ def searched(readings: Sequence[Reading]) -> bool:
 def resolve_decoding(
     config: EvaluateConfig, readings: Sequence[Reading], read: Mapping[str, Artifact]
 ) -> dict[str, Any]:
-    """Settings of translations: those of pairs of sentences, none of text of one language.
+    """Settings of translations for pairs of sentences; none for text of one language.
 
-    Raises: UsageError for options of translations where there are none, and memory that a search cannot read.
+    Raises: UsageError for options of translations if nothing is translated, or for memory that decoding cannot read.
     """
     asked = [name for name in DecodingSettings.model_fields if getattr(config, name) is not None]
     by_bleu = config.tune_by == "bleu"
@@ -41,7 +41,7 @@ def resolve_decoding(
     readable = searched(readings) and "neighbors" not in read
     if config.beam == 0 and by_bleu:
         raise UsageError("--tune-by bleu translates, and --beam 0 does not: leave one of them out.")
-    # without a beam that is asked for, what cannot be translated is scored all the same
+    # unless a beam is asked for, a split that cannot be translated is scored without translations
     if config.beam == 0 or (config.beam is None and not by_bleu and not (model.reads.decodes and readable)):
         return {"beam": 0, "length_penalty": None, "max_length": None}
     if not model.reads.decodes:
@@ -59,7 +59,7 @@ def resolve_decoding(
 
 
 def why_no_bleu(config: EvaluateConfig, model: BackboneConfig) -> str | None:
-    """The reason why a split of pairs is scored without translations; None: it is translated, or is no pairs."""
+    """The reason why a split of pairs is scored without translations; None if it is translated, or has no pairs."""
     if config.beam != 0:
         return None
     if not model.reads.decodes:
@@ -71,7 +71,7 @@ MOST_POINTS = 32
 
 
 def require_few_points(readings: Sequence[Reading]) -> None:
-    """Refuse what is no small grid of one completed reading. Raises: UsageError that says what is legal."""
+    """Raises: UsageError unless readings are a small grid of one completed reading."""
     problem = _problem(readings)
     if problem is not None:
         raise UsageError(
@@ -81,7 +81,7 @@ def require_few_points(readings: Sequence[Reading]) -> None:
 
 
 def _problem(readings: Sequence[Reading]) -> str | None:
-    """The reason why readings are no small grid; None: they are one."""
+    """The reason why readings are not a small grid; None if they are."""
     if len(readings) > 1:
         return f"{len(readings)} readings stand on top of each other"
     if not any(one.choices for one in readings):

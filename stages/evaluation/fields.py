@@ -1,6 +1,6 @@
-"""Names of a report: of its rows, its files, and the fields of its `metrics.json`, for people who read that.
+"""Names of the rows and files of a report, and descriptions of the fields of its `metrics.json`.
 
-Null in a field: not measured, or without meaning. Free of torch.
+Null in a field means not measured, or meaningless. Does not import torch.
 """
 
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from stages.diagnostics import PROBES
 COUNTING = "counting"
 """Name of the controls in tables."""
 SHUT = "spalm, gate shut"
-"""The same weights without a neighbour."""
+"""Name of the row of the same model without a neighbour."""
 Figures = Mapping[str, Any]
 
 PLAIN, GATED = "plain", "spalm"
-"""The first row: a model without memory, or one whose gate lets neighbours into its hidden states."""
+"""Names of the first row: a model without memory, or a model whose gate reads neighbours into its hidden states."""
 
 TRANSLATIONS, CHANGED = "translations.jsonl", "changed-translations.json"
 """Files of translations, and of the sentences that memory changed most."""
 
 
 def counting(row: Figures) -> float | None:
-    """Perplexity of a row's control, a trigram of all that it may read; None where there is none."""
+    """Perplexity of a row's control, a trigram of all text that the row may read; None without a control."""
     found: float | None = (row.get("control") or {}).get("perplexity")
     return found
 
 
 def counting_on_new_text(row: Figures) -> float | None:
-    """The same on the tokens in no paragraph that was read before."""
+    """Perplexity of a row's control on tokens in no paragraph that was read before; None if not known."""
     found: float | None = (row.get("control") or {}).get("perplexity_on_new_text")
     return found
 
@@ -41,8 +41,8 @@ def repeated_share(report: Figures) -> float:
 def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, float | None]:
     """Perplexity of a row and of its control, on the same text.
 
-    Both are on new text where some of the text was read before, since counting knows the other text by heart. A row
-    without a figure there (a gate that is shut) is compared on all of it.
+    Both are on new text if some of the text was read before, since counting reproduces known text exactly. A row
+    without a figure on new text (a shut gate) is compared on all of the text.
     """
     outside = report["outside_repeated_paragraphs"]["rows"] if repeated_share(report) else []
     new = {one["row"]: one["perplexity"] for one in outside}
@@ -52,7 +52,7 @@ def held_against_counting(report: Figures, row: Figures) -> tuple[float | None, 
 
 
 def baseline_name(report: Figures) -> str:
-    """The row of the baseline: `plain (model/0123456789ab)`; with its report where both are of one model."""
+    """Name of the baseline's row: `plain (model/0123456789ab)`; with its report if both have the same model."""
     baseline = report["baseline"]
     of = baseline["report"] if baseline["model"] == report["read"]["model"] else baseline["model"]
     return f"{baseline['row']['row']} ({of})"

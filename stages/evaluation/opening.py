@@ -144,7 +144,7 @@ def _hidden_memory(
     """Open the memory that enters the model's hidden states; it shares the values of `datastore`, if given."""
     if MODELS_OWN not in read:
         return None
-    # without the last value, -1, which stands for a missing neighbour
+    # without the last value, -1, the token of missing neighbours
     values = None if datastore is None else datastore.values[:-1].cpu().numpy()
     return open_hidden_memory(read, options, read.get("datastore"), values)
 

@@ -56,7 +56,7 @@ class RangePass:
     words: str
     """Words shown while the pass runs, before the name of the split."""
     contexts: bool
-    """Whether features of contexts are computed, where a weight needs them."""
+    """Whether features of contexts are computed, for weights that need them."""
     split: str
     tokens: int
     step: int
@@ -275,7 +275,7 @@ def _tokens_per_shard(job: Job[EvaluateConfig]) -> int:
 
 
 def _state_bytes(job: Job[EvaluateConfig], rows: Sequence[MemoryRow]) -> int:
-    """Size in bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
+    """Bytes of the states carried from part to part, by the model and by a separate encoder of search keys."""
     read = job.inputs.artifacts
     tokens = max(tokens_of(job, split) for split in (job.config.split, job.config.tune_split) if split is not None)
     own = state_bytes(read["model"], job.config.windows, tokens)

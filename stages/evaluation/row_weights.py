@@ -164,7 +164,7 @@ class RowWeights:
 
 
 def tuned_row(policy: WeightPolicy, tokens: int) -> TunedRow:
-    """Figures of a row on the tuning split, from this many tokens."""
+    """Figures of a row on the tuning split, from sums over `tokens` tokens."""
     choice, grids, sources = policy.chosen, policy.grids, policy.row.sources
     weights = [(grid, grid.tried[at]) for grid, at in zip(grids, choice.indices[2::3], strict=True)]
     curve = zip(grids[0].cutoffs, choice.nll_by_cutoff, strict=False)

@@ -25,9 +25,9 @@ from stages.retrieval.weights.policy import Weight, WeightPolicy
 class RowScores:
     """Scores of a row for c counted tokens: columns with a number for each token, and `sums` over all tokens.
 
-    Columns: `log_p` [c] and `log_p_mem` [c, readings] in nats; `first_matches` [c], place of the first entry of the
-    first reading that is right; `correct` [c], whether the target is the argmax, where last words count; `weights` [c]
-    of the last reading, where it is another for each context.
+    Columns: `log_p` [c] and `log_p_mem` [c, readings], in nats. `first_matches` [c]: place of the first reading's first
+    entry with the target. `correct` [c]: whether the target is the argmax, if last words count. `weights` [c]: weights
+    of the last reading, if they are learned by context.
     """
 
     columns: Mapping[str, Tensor]
@@ -72,7 +72,7 @@ class RangeScores:
 def shard_record(scores: RangeScores, start: int, stop: int, breakdown: Breakdown) -> dict[str, Any]:
     """Sums over tokens [start, stop) for the report, JSON; see `stages.evaluation.figures.report.Totals`.
 
-    Sums are in float64; None stands for a sum that is not finite.
+    Sums are in float64; None means a sum that is not finite.
 
     Args:
         scores: scores of the c counted tokens.

@@ -204,7 +204,7 @@ def best_points(job: ShardJob[EvaluateConfig], plan: Plan) -> dict[int, int]:
 
 
 def bleu_figures(job: ShardJob[EvaluateConfig], plan: Plan, weights: RowWeights) -> dict[str, Any]:
-    """The `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty where none was tried."""
+    """The entry `bleu` of `tuning` in `metrics.json`: every candidate of every row; empty if none was tried."""
     if not plan.tries:
         return {}
     rows = []

@@ -1,1 +1,1 @@
-"""A passage token by token: what a model and its memories predicted, and where in the corpus that comes from."""
+"""Inspection of a passage, token by token: predictions of a model and its memories, and their sources in the corpus."""

@@ -1,4 +1,4 @@
-"""The contexts that a prediction was read from, in a memory or in hidden states, with the text that stands there."""
+"""The contexts behind a prediction, from a memory or from hidden states, with their text."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from stages.text.excerpt import Excerpt, SplitText
 class Context:
     """One entry of memory that a position read.
 
-    `reading`: its number, from 0; `weight`: its share of that reading's memory; `carried`: what it adds to the
-    probability of the token it holds; `back`: positions back from the one that reads, None for a datastore's row.
+    `reading`: number of the reading, from 0. `weight`: share of that reading's memory. `carried`: share of the final
+    distribution, which it adds to the probability of its token. `back`: distance in positions, None for a datastore.
     """
 
     reading: int
@@ -29,11 +29,11 @@ class Context:
     back: int | None
     source: Excerpt
     matched: int | None = None
-    """Tokens before it that are the same; None: representations are compared."""
+    """Number of equal tokens before it; None: keys are compared."""
 
 
 class Contexts:
-    """Finds the source text of what is read."""
+    """Finds the source text of entries that are read."""
 
     def __init__(self, reader: MemoryReader) -> None:
         self._reader = reader
@@ -41,7 +41,7 @@ class Contexts:
         self._corpora: dict[str, SplitText] = {}
 
     def _corpus(self, role: str) -> SplitText:
-        """The text that a datastore was made of, or that an index holds."""
+        """The text of a datastore or of an exact index."""
         if role not in self._corpora:
             self._corpora[role] = self._reader.corpus_of(self._reader.read[role])
         return self._corpora[role]
@@ -57,15 +57,15 @@ class Contexts:
         *,
         right: bool = False,
     ) -> list[Context]:
-        """The entries that carried most at one position, the heaviest first.
+        """The entries with the largest shares at one position, the largest first.
 
         Args:
-            entries: of every reading and kind.
-            row: place of the position among them.
-            token: the one that stands, or was written, there.
-            at: the position in the text that is read, `here`.
-            most: how many are wanted.
-            right: whether only entries that hold the token are wanted.
+            entries: entries of every reading and kind.
+            row: row of the position in `entries`.
+            token: token at the position, from the text or generated.
+            at: position in the text `here`.
+            most: maximum number of entries.
+            right: whether only entries with this token are returned.
         """
         found = [
             (-float(one.carried[row, entry]), number, entry)
@@ -90,7 +90,7 @@ class Contexts:
 
 
 def _heaviest(entries: ReadEntries, row: int, most: int, token: int | None) -> list[int]:
-    """Entries of a position in falling order of what they carry, at most so many; with a token those that hold it."""
+    """At most `most` entries of a position, the largest shares first; only entries with `token`, if given."""
     carried = entries.carried[row]
     if token is not None:
         carried = carried.where(entries.values[row] == token, 0)
@@ -101,20 +101,20 @@ def _heaviest(entries: ReadEntries, row: int, most: int, token: int | None) -> l
 
 @dataclass(frozen=True)
 class EnteredContext:
-    """A row of a datastore that entered a hidden state, and whether it holds the token that follows."""
+    """A row of a datastore that entered a hidden state, and whether its token is the next one."""
 
     right: bool
     source: Excerpt
 
 
 def named(described: dict[str, Any], hidden_memory: str | None) -> dict[str, Any]:
-    """JSON in which `entered` stands under the name of what entered; left out if nothing does."""
+    """JSON with `entered` under the name of the hidden memory; left out if there is none."""
     entered = described.pop("entered")
     return described | ({f"{hidden_memory}_contexts": entered} if hidden_memory else {})
 
 
 class EnteredContexts:
-    """Finds the source text of what entered; of a model that lets nothing in there is none."""
+    """Finds the source text of neighbours that entered hidden states; empty without a hidden memory."""
 
     def __init__(self, reader: MemoryReader) -> None:
         self._memory = reader.range_reader.hidden_memory
@@ -138,10 +138,10 @@ class EnteredContexts:
 
 @dataclass(frozen=True)
 class LookedUpContext:
-    """An earlier position of the text, whose key and value attention looked up.
+    """An earlier position of the text whose key and value attention looked up.
 
-    `weight`: share of all attention of the layers and heads that look up, gates included; `back`: how many positions
-    back from the token; `right`: whether the token that followed there is this one; `source`: that token.
+    `weight`: share of all attention of the layers and heads that look up, gates included. `back`: distance from the
+    token, in positions. `right`: whether the token after that position is the same. `source`: that token in its text.
     """
 
     weight: float
@@ -151,7 +151,7 @@ class LookedUpContext:
 
 
 class LookUps:
-    """Watches a model's searches while it reads a passage of one stream; of a model without any it sees none."""
+    """Records the searches of a model's attention while it reads a passage of one stream; none if it has no memory."""
 
     def __init__(self, model: LanguageModel) -> None:
         layers = [part for part in model.modules() if isinstance(part, MemorizingAttention)]
@@ -169,11 +169,11 @@ class LookUps:
         self._calls.close()
 
     def read(self, start: int, ids: Any, number: int, here: SplitText, most: int) -> list[list[LookedUpContext]]:
-        """The positions that counted most for each of `number` tokens from `start` on, the heaviest first.
+        """The positions with the largest weights for each of `number` tokens from `start` on, the largest first.
 
         Args:
-            ids: integers [T], of the text that they stand in, `here`.
-            most: how many are wanted.
+            ids: integers [T], the tokens of the text `here`.
+            most: maximum number of positions for each token.
         """
         return [
             [
@@ -195,8 +195,8 @@ class LookUps:
 
 
 def _largest_weights(found: dict[int, float], most: int) -> list[tuple[int, float]]:
-    """Pairs of an age and its weight, in falling order; those that have none are left out."""
-    # Of equal weights the nearer comes first, so a passage always gives the same list.
+    """Pairs of an age and its weight, by descending weight; ages without weight are left out."""
+    # The nearer position wins a tie, so a passage always gives the same list.
     order = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(age, weight) for age, weight in order[:most] if weight > 0]
 

@@ -1,4 +1,4 @@
-"""A passage, token by token: who predicted it, and from which contexts."""
+"""Inspection of a passage, token by token: the sources of each probability, and the contexts behind it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -38,12 +38,12 @@ class MemoryView:
 
 @dataclass(frozen=True)
 class TokenView:
-    """One token of a passage and where its probability comes from.
+    """One token of a passage, and the sources of its probability.
 
-    `model`: probability by the model alone, with what enters its hidden states; `final`: with all memories; `gain`:
-    log(final / model), in nats; `columns`: what probes tell of it, by name; `contexts`: what carried most of the final
-    distribution, the heaviest first; `entered`: what entered its hidden state, the nearest first; `looked_up`: earlier
-    positions that memorizing attention looked up, the heaviest first.
+    `model`: probability by the model alone, with the memory in its hidden states. `final`: probability with all
+    memories. `gain`: log(final / model), in nats. `columns`: figures of probes, by name. `contexts`: entries with the
+    largest shares of the final distribution, the largest first. `entered`: neighbours that entered the hidden state,
+    the nearest first. `looked_up`: earlier positions that memorizing attention looked up, the largest weight first.
     """
 
     position: int
@@ -64,7 +64,7 @@ class TokenView:
 class Inspected:
     """A passage of a split, or a given text, as a model with its memories reads it.
 
-    `hidden_memory`: name of what enters the hidden states, if anything does; `looks_up`: whether attention looks up.
+    `hidden_memory`: name of the memory in the hidden states, if any. `looks_up`: whether attention looks up positions.
     """
 
     model: str
@@ -82,7 +82,7 @@ class Inspected:
 
     @property
     def shares_line(self) -> str | None:
-        """Explanation of the memories' shares in the table; None for a model that reads none."""
+        """Explanation of the memories' shares in the table; None for a model without memories."""
         match self.memory_words:
             case []:
                 return None
@@ -96,9 +96,9 @@ class Inspected:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; what probes tell, and what entered, stand under their own names.
+        """All fields, as JSON; figures of probes, and entered neighbours, have their own names.
 
-        `looked_up` is left out of a model that looks up nothing.
+        `looked_up` is left out for a model that looks up nothing.
         """
         found = {name: value for name, value in asdict(self).items() if name not in ("hidden_memory", "looks_up")}
         found["tokens"] = [named(token | token.pop("columns"), self.hidden_memory) for token in found["tokens"]]
@@ -108,11 +108,11 @@ class Inspected:
 
 
 def inspect_text(request: Request, store: Store, text: str, contexts: int) -> Inspected:
-    """Read a text that begins after a lone `<eos>`; neighbours are searched for.
+    """Read a text after a single `<eos>`; neighbours are searched for.
 
     Args:
-        contexts: the most that are shown for a token.
-    Raises: UsageError if the text has no token, or the model reads none without its source.
+        contexts: maximum number of contexts for a token.
+    Raises: UsageError if the text has no token, or the model cannot read a text without its source.
     """
     found = find(request, store, None)
     if model_of(found.read["model"]).reads.source:
@@ -125,7 +125,7 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
 
 
 def inspect_passage(reader: MemoryReader, text: str, contexts: int) -> Inspected:
-    """The same with a model and memories that are loaded already."""
+    """Read a text, as `inspect_text` does, with a model and memories that are already loaded."""
     ids = reader.text.ids(text)
     _require_token(ids)
     passage = Passage(ids)
@@ -138,7 +138,7 @@ def _require_token(ids: list[int]) -> None:
 
 
 def inspect_split(request: Request, store: Store, split: str, position: int, length: int, contexts: int) -> Inspected:
-    """Read tokens `position` to `position + length` of a split as an evaluation does, with all that stands before.
+    """Read tokens `position` to `position + length` of a split as an evaluation does, with everything before them.
 
     Raises: UsageError if there is no such token.
     """
@@ -149,7 +149,7 @@ def inspect_split(request: Request, store: Store, split: str, position: int, len
 def inspect_passages(
     request: Request, store: Store, split: str, passages: Sequence[tuple[int, int]], contexts: int
 ) -> Iterator[Inspected]:
-    """Read some tokens [start, stop) of a split, which its end may cut short, with one model; see `inspect_split`."""
+    """Read passages [start, stop) of a split with one model, cut at the end of the split; see `inspect_split`."""
     found = find(request, store, split)
     tokens = found.read["tokens"]
     total = int(tokens.metrics["splits"][split]["tokens"])
@@ -209,7 +209,7 @@ def _figures(scores: RangeScores, row: int, shares: list[float]) -> dict[str, An
 def _read_memory(
     reader: MemoryReader, scored_range: ScoredRange, here: SplitText, most: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
-    """For each token, every memory's share of the final distribution, and the contexts that carried most of it."""
+    """For each token, every memory's share of the final distribution, and the contexts with the largest shares."""
     scored, contexts, place = scored_range.lm, Contexts(reader), 0
     for shares, entries in reader.read_entries(scored_range):
         for row, parts in enumerate(shares.memories.tolist()):

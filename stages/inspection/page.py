@@ -1,6 +1,6 @@
-"""Inspected passages as a web page, complete in itself, and those of a split that are worth looking at.
+"""Web pages of inspected passages, and the choice of interesting passages of a split.
 
-The page has no script, and nothing from elsewhere. The token scores of a report choose passages.
+A page is self-contained and has no script. Passages are chosen by the token scores of a report.
 """
 
 from collections.abc import Sequence
@@ -25,29 +25,29 @@ KINDS = {
 }
 """Criteria for choosing passages, and their titles on a page."""
 RARE_BUCKET = BOUNDS.index(0)
-"""First bucket of frequencies whose types stand ten times in train at most."""
+"""First bucket of types that occur at most ten times in train."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """A passage and what it was chosen for."""
+    """A passage, and the criterion by which it was chosen."""
 
     kind: str
     start: int
     stop: int
     nats: float
-    """Gained (lost, or of rare words either) on all of its tokens."""
+    """Nats gained on all tokens of the passage; lost, or of either sign on rare words, by criterion."""
 
 
 def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: int) -> list[Chosen]:
-    """The passages of a report's split on which memory gains or loses most, or does most to rare words.
+    """Choose the passages of a report's split on which memory gains or loses most, or changes rare words most.
 
     Args:
-        report: made with token scores, of all tokens, and with memory.
-        kinds: of KINDS.
-        each: passages of each kind; fewer where there are no more, and none overlap within a kind.
-        length: tokens of a passage.
-    Raises: UsageError for an unknown kind, and reports of last words or without memory; ArtifactError for one
+        report: report with memory, and with scores of all tokens.
+        kinds: criteria from KINDS.
+        each: maximum number of passages of each kind; passages of a kind do not overlap.
+        length: number of tokens of a passage.
+    Raises: UsageError for an unknown kind, or a report on last words or without memory; ArtifactError for a report
         without token scores.
     """
     for kind in kinds:
@@ -63,10 +63,10 @@ def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: i
 
 
 def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, float]]:
-    """Starts and sums of the windows with the largest sums above 0, the heaviest first, that do not overlap.
+    """Starts and sums of the windows with the largest sums above 0, the largest first, without overlap.
 
     Args:
-        values: float [T]; `length` is T at most.
+        values: float [T]; `length` is at most T.
 
     >>> heaviest(np.array([0.0, 3, 1, 0, 0, 2, 0]), most=3, length=2)
     [(1, 4.0), (4, 2.0)]
@@ -84,7 +84,7 @@ def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, floa
 
 
 def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
-    """log(final / model) of every token of the split, float64 [T], and the tokens."""
+    """log(final / model) of every token of the split, float64 [T], and the ids of the tokens."""
     final, model = open_scores(report, "final"), open_scores(report, "model")
     if report.config["score"] != "all":
         raise UsageError(f"{report.reference} scores last words alone: name a report of all tokens (--score all).")
@@ -95,7 +95,7 @@ def _gains(report: Artifact) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _values(kind: str, gains: np.ndarray, targets: np.ndarray, report: Artifact) -> np.ndarray:
-    """The value of every token that passages of a kind have most of."""
+    """The value of every token whose sum a kind of passage maximizes."""
     if kind != RARE:
         return gains if kind == GAINS else -gains
     read = {"model": report.input("model"), "tokens": report.input("tokens")}
@@ -109,7 +109,7 @@ TEMPLATE = Path(__file__).parent / "passage.html"
 
 
 def page(found: Inspected) -> str:
-    """The page; what comes from a corpus is escaped."""
+    """The page as HTML; text of a corpus is escaped."""
     return _rendered(title(found), found)
 
 
@@ -123,7 +123,7 @@ def _rendered(title: str, found: Inspected, **values: Any) -> str:
 
 @dataclass(frozen=True)
 class ChosenPassage:
-    """A passage of a page of several."""
+    """A passage on a page of several."""
 
     chosen: Chosen
     found: Inspected
@@ -137,7 +137,7 @@ class ChosenPassage:
 
 
 def page_of_passages(passages: Sequence[ChosenPassage], report: str) -> str:
-    """The page of several passages, of which there is one at least, each with a place of its own."""
+    """The page of one or more passages, each in its own section."""
     first = passages[0].found
     heading = f"{len(passages)} passage{'s'[: len(passages) != 1]} of {first.split}: who predicted each token"
     return _rendered(heading, first, passages=passages, report=report)
@@ -152,11 +152,11 @@ def title(found: Inspected) -> str:
 
 
 def coloured(found: Inspected) -> list[str]:
-    """Probe columns that colour tokens: numbers from 0 to 1, unlike distances."""
+    """Columns of probes that colour tokens: columns with numbers from 0 to 1, so no distances."""
     names = found.tokens[0].columns
     return [name for name in names if all(0 <= token.columns[name] <= 1 for token in found.tokens)]
 
 
 def setting(value: float | str) -> str:
-    """A number of a reading, `2,000` or `6.535`; or a word."""
+    """A setting of a reading as text: a number, `2,000` or `6.535`, or a word."""
     return value if isinstance(value, str) else number(value)

@@ -40,8 +40,8 @@ from stages.text.tokens import open_split
 class ReadEntries:
     """Entries of one kind that n positions read, in one of the readings.
 
-    `places` int64 [n, k]: rows of the artifact of a `role`, or, where that is empty, positions of the text itself; -1
-    where missing.
+    `places` int64 [n, k]: rows of the artifact with this `role`, or positions of the text itself if `role` is empty;
+    -1 if missing.
     `values` int64 [n, k]: tokens of the entries, -1 if missing.
     `weights` float [n, k]: shares of the reading's memory; over all kinds of entries they sum to 1.
     `carried` float [n, k]: shares of the final distribution, which each entry adds to the probability of its token.
@@ -248,7 +248,7 @@ def continuation_scores(
     A model with windows of L inputs reads the last L inputs, perhaps without `<eos>`; a longer continuation is read in
     several windows. A backbone that carries state reads the whole text.
 
-    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether no token is likelier, bool [c].
+    Returns: log-probabilities of the continuation's tokens, nats, float64 [c]; whether each is the argmax, bool [c].
     """
     ids = [*context, *continuation]
     kept = len(ids)

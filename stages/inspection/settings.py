@@ -45,7 +45,7 @@ class Request(ReadSettings):
 
     @property
     def references(self) -> dict[str, str | None]:
-        """Artifacts by role; None where none is named."""
+        """References by role; None if not named."""
         return {"index": self.index, "neighbors": self.neighbors, "tokens": self.tokens}
 
 

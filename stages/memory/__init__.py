@@ -1,1 +1,1 @@
-"""Reads what was retrieved from a memory: pure functions on tensors."""
+"""Reading of retrieved memory entries, as pure functions on tensors."""

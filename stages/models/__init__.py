@@ -1,4 +1,4 @@
-"""Backbones and the language models made of them: tokens -> (f, g) -> log-probabilities."""
+"""Backbones, and language models built on them: tokens -> (f, g) -> log-probabilities."""
 
 from stages.registry import Part, Registry
 
@@ -25,28 +25,28 @@ BACKBONES = Registry(
     },
 )
 IMPORTED = "huggingface"
-"""The backbone whose weights never begin at random: they come from elsewhere."""
+"""Backbone of imported causal language models."""
 ENCODER = "text-encoder"
-"""The backbone that is imported, too, and scores no tokens: it makes keys, and learns labels."""
+"""Backbone of imported encoders, which make keys and learn labels, but score no tokens."""
 TRANSLATOR = "huggingface-encoder-decoder"
-"""The backbone that is imported, too, and reads sources."""
+"""Backbone of imported translation models."""
 DEFAULT_BACKBONE = "transformer"
-"""Where none is named."""
+"""Backbone if none is named."""
 FACTORED = (IMPORTED, ENCODER, DEFAULT_BACKBONE)
-"""The backbones whose layers leave their matrices to `nn.Linear`, beside which factors can stand (LoRA)."""
+"""Backbones that support LoRA, because their layers use `nn.Linear`."""
 NAMED = {
     "compressive-transformer": "compressive",
     "memorizing-transformer": "memorizing",
     "infinity-former": "infinity",
 }
-"""Names of a Transformer-XL with one kind of attention, and which."""
+"""Names for a Transformer-XL with a particular attention layer, and the name of that layer."""
 
 
 def trainable_backbones() -> list[str]:
-    """The backbones that training can begin with."""
+    """Names of the backbones that can be trained from random weights."""
     return [name for name in BACKBONES.names() if name not in (IMPORTED, ENCODER, TRANSLATOR)]
 
 
 def backbone_of(name: str) -> str:
-    """The backbone that a name stands for."""
+    """The registered backbone for a name, which may be one of NAMED."""
     return "transformer-xl" if name in NAMED else name

@@ -151,7 +151,7 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     head: Annotated[Any, OneOf(HEADS, by="name")] | None = None
     """Part that scores a whole example; a method that learns tasks chooses it. None: it predicts tokens alone."""
 
-    if TYPE_CHECKING:  # a field of each backbone; were it one here, it would move to the front of what is stored
+    if TYPE_CHECKING:  # a field of each backbone; as a field here it would come first in stored settings
         backbone: str
 
     @property

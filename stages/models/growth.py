@@ -1,4 +1,4 @@
-"""A trained Transformer made wider and deeper: as in ELLE, before it learns more than it has room for."""
+"""Growth of a trained Transformer in width and depth, for further training with more capacity (ELLE)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from stages.errors import UsageError
 from stages.models.config import BackboneConfig
 
 NOISE = 0.01
-"""Deviation of what is added to the inputs of copies, so that they learn to differ (ELLE)."""
+"""Standard deviation of the noise added to weights that read copies, so that copies learn to differ (ELLE)."""
 
 
 def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneConfig:
-    """The sizes of a model that is so many times as wide, with as many times as many heads, and as deep.
+    """Settings of a grown model: width, heads and feed-forward width times `wider`, layers times `deeper`.
 
-    Raises: UsageError for a model that does not grow: only a Transformer with learned positions and dense layers does;
-    and for sizes that no model can have.
+    Raises: UsageError if the model cannot grow, or a size would be too large. Only a Transformer with learned
+    positions, softmax attention, dense feed-forward layers and a full softmax can grow.
     """
     sizes: Any = config
     plain = (
@@ -41,14 +41,17 @@ def grown_config(config: BackboneConfig, wider: int, deeper: int) -> BackboneCon
 def grown(
     weights: Mapping[str, Tensor], config: BackboneConfig, wider: int, deeper: int, noise: float, seed: int
 ) -> dict[str, Tensor]:
-    """The weights of the larger model: of width alone, and without noise, it gives every token the same probability.
+    """Weights of the grown model; growth in width, without noise, preserves the probability of every token.
 
-    Each unit and each head is there `wider` times, and what reads a unit reads each of its copies with the weight
-    divided. Noise is added to what reads the copies behind the first. Each block is there `deeper` times, copies behind
-    each other; this changes the function, which training recovers.
+    Each unit and each head has `wider` copies. Weights that read a unit are divided among its copies. Those that read
+    the second and later copies get noise. Each block has `deeper` consecutive copies. This changes the function, and
+    training must recover it.
 
     Args:
-        weights, config: of the smaller model.
+        weights, config: those of the smaller model.
+        wider, deeper: factors of width and depth.
+        noise: standard deviation of the noise.
+        seed: seed of the noise.
     Source: Qin et al. 2022 (ELLE, arXiv:2203.06311), section 3.2; function-preserving as Chen et al. 2015 (Net2Net).
     """
     random = torch.Generator().manual_seed(seed)
@@ -71,15 +74,15 @@ def _wide(
         return tensor
     if name == "vocabulary.bias":
         return tensor
-    if name == "vocabulary.embedding":  # the backbone multiplies it with the root of the width
+    if name == "vocabulary.embedding":  # the backbone multiplies it by the root of the width
         return tensor.repeat(1, times) * times**-0.5
     if name == "vocabulary.output":
-        # Each copy of a unit has its part of the score.
+        # The copies of a unit share its part of the score.
         return tensor.repeat(1, times) / times
     if name.startswith("backbone.norm."):
-        # Tied, a score adds up `times` terms of embeddings that are shorter by the root of it: here is the other root.
+        # If tied, a score sums `times` terms with embeddings divided by the root of `times`: here is the other root.
         return tensor.repeat(times) * (times**-0.5 if config.tied else 1)
-    if ".qkv." in name:  # queries, keys and values by themselves: their heads are what is copied
+    if ".qkv." in name:  # separately for queries, keys and values, so that heads are copied
         rows = tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
     elif tensor.dim() == 1:
         return tensor.repeat(times)
@@ -91,6 +94,6 @@ def _wide(
         return rows
     columns = rows.repeat(1, times) / times
     width = rows.shape[1]
-    # Drawn in float64: a seed gives the same noise whatever the type of the weights.
+    # Drawn in float64, so that a seed gives the same noise for any dtype of the weights.
     columns[:, width:] += noise * torch.randn(columns[:, width:].shape, generator=random, dtype=torch.float64).to(rows)
     return columns

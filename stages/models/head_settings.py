@@ -1,4 +1,4 @@
-"""Heads: what a model says of a whole example instead of its next token; the registry, and settings free of torch."""
+"""Heads, with which a model scores a whole example instead of its next token: registry and settings, free of torch."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -19,14 +19,14 @@ HEADS = Registry(
     },
 )
 Pool = Literal["mean", "last", "first"]
-"""How the hidden states of an example become one vector: their mean, the last, or the first."""
+"""Pooling of the hidden states of an example to one vector: their mean, the last, or the first."""
 
 
 class ClassifierSettings(Settings):
-    """A softmax over labels that are all known in advance."""
+    """A softmax over labels; all labels are known in advance."""
 
     reads_frozen: ClassVar[bool] = False
-    """Whether the model has a copy of itself that learns nothing, for the head to read."""
+    """Whether the model has a frozen copy of itself, which the head reads."""
 
     name: Literal["classifier"] = "classifier"
     labels: Annotated[int, Field(gt=0, lt=2**31)]
@@ -35,7 +35,7 @@ class ClassifierSettings(Settings):
 
 
 class MatcherSettings(ClassifierSettings):
-    """Products with a vector of each label that was learnt; at test these are prototypes."""
+    """Inner products with a vector for each label seen so far; at test these are prototypes."""
 
     name: Literal["matcher"] = "matcher"  # type: ignore[assignment]
     names: tuple[tuple[int, ...], ...] = ()
@@ -43,7 +43,7 @@ class MatcherSettings(ClassifierSettings):
 
 
 class ModulatedSettings(ClassifierSettings):
-    """A classifier whose input is gated by what a frozen copy of the encoder sees."""
+    """A classifier whose input is gated by the output of a frozen copy of the encoder."""
 
     reads_frozen: ClassVar[bool] = True
 
@@ -51,7 +51,7 @@ class ModulatedSettings(ClassifierSettings):
 
 
 class LanguageSettings(Settings):
-    """The vocabulary itself answers: a label is a few tokens that follow `<ans>`."""
+    """Answers in tokens of the vocabulary: a label is a few tokens after `<ans>`."""
 
     reads_frozen: ClassVar[bool] = False
 
@@ -72,7 +72,7 @@ class LanguageSettings(Settings):
 
 
 class SpanSettings(Settings):
-    """A softmax over the positions of the text for the start of the answer, and one for its end."""
+    """Two softmaxes over the positions of the text, one for the start of the answer, and one for its end."""
 
     reads_frozen: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Heads: hidden states of an example -> scores of all labels, before the softmax."""
+"""Heads, which compute logits of labels or positions from the hidden states of an example."""
 
 from typing import cast
 
@@ -16,11 +16,11 @@ from stages.models.head_settings import (
 )
 
 STD = 0.02
-"""Deviation of the weights at the start, as in BERT."""
+"""Standard deviation of initial weights, as in BERT."""
 
 
 class Classifier(nn.Module):
-    """p(y | x) = softmax(W h(x) + b), h(x) being a vector that pools the hidden states of an example."""
+    """p(y | x) = softmax(W h(x) + b), where h(x) pools the hidden states of an example."""
 
     def __init__(self, width: int, settings: ClassifierSettings) -> None:
         super().__init__()
@@ -34,7 +34,9 @@ class Classifier(nn.Module):
 
 
 def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, pool: Pool) -> Float[Tensor, "B d"]:
-    """One vector an example, of the positions that count (None: all); at least one does, and padding is at the end.
+    """Pool each example to one vector, over the positions in the mask (None: all).
+
+    At least one position of each example must be in the mask, and padding must be at the end.
 
     >>> hidden = torch.tensor([[[1.0], [3.0], [9.0]]])
     >>> mask = torch.tensor([[True, True, False]])
@@ -54,9 +56,9 @@ def pooled(hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None, poo
 
 
 class Matcher(nn.Module):
-    """p(y | x) = softmax over r_y · h(x) of the labels y that were learnt; -inf for those that no task has had yet.
+    """p(y | x) = softmax of r_y · h(x) over the labels y seen so far; logits of labels that no task had yet are -inf.
 
-    In training a label is a weight, in evaluation mode its prototype, through which no gradient goes.
+    In training r_y is a weight. In evaluation mode it is the label's prototype, which gets no gradient.
 
     Source: Han et al. 2020 (EMAR, aclanthology.org/2020.acl-main.573), section 3.
     """
@@ -72,20 +74,20 @@ class Matcher(nn.Module):
         self.register_buffer("seen", torch.zeros(settings.labels, dtype=torch.bool))
 
     def represent(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """h(x), [B, d], of hidden states [B, L, d] and the positions that count, bool [B, L] (None: all)."""
+        """Compute h(x), [B, d], from hidden states [B, L, d] and the positions that count, bool [B, L] (None: all)."""
         return pooled(hidden, mask, self.pool)
 
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, L, d] -> [B, |Y|]."""
-        # At test a prototype stands for the weight: it was made of stored examples by the encoder as it is now.
+        """Hidden states [B, L, d] and the positions that count, bool [B, L] (None: all) -> scores [B, |Y|]."""
+        # At test a prototype replaces the weight: the current encoder computed it from stored examples.
         of_labels = self.weight if self.training else self.prototypes
         scores = nn.functional.linear(self.represent(hidden, mask), of_labels)
-        # Before the first task nothing was seen: then all labels stay, or the softmax would be of nothing.
+        # Before the first task no label was seen: then all stay, because a softmax over none is undefined.
         return scores.masked_fill(~(self.seen | ~self.seen.any()), -torch.inf)
 
 
 class Modulated(Classifier):
-    """p(y | x) = softmax(W (h(x) ⊙ φ(x)) + b), φ(x) = σ(W_2 ReLU(W_1 r(x))), r(x) pooled from a frozen encoder.
+    """p(y | x) = softmax(W (h(x) ⊙ φ(x)) + b), with φ(x) = σ(W_2 ReLU(W_1 r(x))) and r(x) from a frozen encoder.
 
     Source: Holla et al. 2020 (arXiv:2009.04891), section 4.2, after ANML (Beaulieu et al. 2020).
     """
@@ -101,18 +103,18 @@ class Modulated(Classifier):
 
 
 class Language(nn.Module):
-    """Says that a model answers in tokens; `stages.methods.stream.spelled` writes and reads them."""
+    """Marks a model that answers in tokens; `stages.methods.stream.spelled` writes and reads them."""
 
     def __init__(self, width: int, settings: LanguageSettings) -> None:
         super().__init__()
 
 
 class Span(nn.Module):
-    """p(start, stop | x) = softmax over positions i of w_start · f_i, times that of w_stop · f_i.
+    """p(start, stop | x) = softmax over positions i of w_start · f_i, times the softmax of w_stop · f_i.
 
-    Cross-entropy of its scores is the mean of both: half of -log p(start, stop | x).
+    The cross-entropy of its scores is the mean over start and stop: half of -log p(start, stop | x).
 
-    Source: Devlin et al. 2019 (BERT, arXiv:1810.04805), sections 4.2 and 4.3; no bias, which a softmax takes away.
+    Source: Devlin et al. 2019 (BERT, arXiv:1810.04805), sections 4.2 and 4.3; without bias, which cancels in a softmax.
     """
 
     def __init__(self, width: int, settings: SpanSettings) -> None:
@@ -120,21 +122,21 @@ class Span(nn.Module):
         self.weight = nn.Parameter(nn.init.normal_(torch.empty(2, width), std=STD))
 
     def forward(self, hidden: Float[Tensor, "B L d"], mask: Bool[Tensor, "B L"] | None) -> Float[Tensor, "B L 2"]:
-        """Scores of each position as the first and as the last of the answer; `mask`: those that may be."""
+        """Scores of each position as first and as last of the answer; `mask`: allowed positions (None: all)."""
         scores = nn.functional.linear(hidden, self.weight)
         return scores if mask is None else scores.masked_fill(~mask[..., None], -torch.inf)
 
 
 def best_spans(scores: Float[Tensor, "B L 2"]) -> Int64[Tensor, "B 2"]:
-    """First and last position of the most probable answer, first ≤ last; (0, 0): there is none.
+    """First and last position of the most probable answer, first ≤ last; (0, 0) means no answer.
 
     >>> best_spans(torch.tensor([[[0.0, 0.0], [1.0, 4.0], [3.0, 1.0]]])).tolist()
     [[1, 1]]
     """
     first, last = scores.log_softmax(1).unbind(2)
-    # The best last position from each place on: no table of all pairs, which long texts have many of.
+    # Best last position from each place on. A table of all pairs would be too large for long texts.
     ahead = last.flip(1).cummax(1).values.flip(1)
-    ahead[:, 0] = last[:, 0]  # position 0 begins no answer but its own
+    ahead[:, 0] = last[:, 0]  # an answer that begins at 0 also ends there
     begin = (first + ahead).argmax(1, keepdim=True)
     place = torch.arange(scores.shape[1], device=scores.device)
     legal = (place >= begin) & ((begin > 0) | (place == 0))

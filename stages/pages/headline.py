@@ -197,7 +197,7 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
 
 
 def measures_shown(rows: Sequence[Row]) -> list[str]:
-    """The measures that any row has, without the loss in nats, and without new text if all of the text is new."""
+    """The measures that any row has, except the loss in nats; new text is left out if all text is new."""
     repeats = any(repeated_share(row.source.metrics) for row in rows)
     hidden = {"nll"} if repeats else {"nll", NEW_TEXT, COUNTING_ON_NEW_TEXT}
     return [name for name in MEASURES if name not in hidden and any(shown(row, name) is not None for row in rows)]
@@ -232,7 +232,7 @@ def _line(row: Row) -> list[Any]:
 
 
 def _rows(source: Source) -> list[Row]:
-    """The rows of a report, compared with its first row, or with the row of its baseline, which then comes first."""
+    """The rows of a report, compared with its first row, or with its baseline, which then comes first."""
     metrics, baseline = source.metrics, source.metrics.get("baseline")
     _, ties = tied(metrics) or ("", ())
     own = [_row(source, row["row"], row, _on_new_text(metrics).get(row["row"])) for row in metrics["rows"]]

@@ -1,4 +1,4 @@
-"""A web page of reports: one file without scripts, which fetches nothing."""
+"""A web page of reports: a self-contained file without scripts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +80,7 @@ def _page(sources: Sequence[Source], members: Mapping[str, Member], script: Scri
 
 
 def _tasks_page(streams: Sequence[Stream], members: Mapping[str, Member], script: Script) -> Page:
-    """The page of matrices."""
+    """The page of streams of tasks."""
     rows = [(member.reference, row) for member, metrics in streams for row in metrics["rows"]]
     lines = [(reference, row["row"], *(row[name] for name in FIGURES)) for reference, row in rows]
     score = streams[0][1].get("score")
@@ -128,7 +128,7 @@ def render(**values: Any) -> str:
 
 
 ALWAYS_DRAWN = "lineage.svg"
-"""A drawing of every page. If memlm wrote it, memlm wrote the tables beside it, too, which have no mark."""
+"""A drawing of every page. If memlm wrote it, memlm also wrote the tables next to it, which have no mark."""
 
 
 def check_figures_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures and tables of a page, under their headings, and the lines on texts and training."""
+"""Sections of a page: figures and tables under their headings, and the lines about texts and training."""
 
 import json
 from collections import Counter
@@ -39,7 +39,7 @@ class Section:
 
 
 def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Section]:
-    """The headings under which there is something to see; no two figures share a name."""
+    """The sections that are not empty; no two figures share a name."""
     reports = [source.report for source in sources]
     headings: Mapping[tuple[str, str], Iterable[Item]] = {
         ("memory", "More memory"): [
@@ -74,12 +74,12 @@ def _frequency(source: Source) -> Iterator[Item]:
 
 
 def _drawn(items: Iterable[Item], used: Counter[str]) -> Iterator[Figure | Table]:
-    """Tables as they are, charts drawn, each under a name that was not used before."""
+    """Tables unchanged, and drawn charts, each with a name that is not used yet."""
     for item in items:
         if isinstance(item, Table):
             yield item
             continue
-        # Figures of one name would share an id on the page, and a file in the folder.
+        # Figures with the same name would share an id on the page, and a file in the folder.
         used[item.name] += 1
         count = used[item.name]
         yield from figures([item if count == 1 else replace(item, name=f"{item.name}--{count}")])
@@ -89,13 +89,13 @@ JOURNAL = "training.jsonl"
 
 
 def read_journals(members: Sequence[Member]) -> list[Journal]:
-    """Read the journal of every model whose `training.jsonl` is there; a single one needs no name."""
+    """Read the journal of every model that has a `training.jsonl`; a single journal gets no label."""
     read = [(member, records) for member in members if (records := _records(member))]
     return [Journal("" if len(read) == 1 else member.label, records) for member, records in read]
 
 
 def _records(member: Member) -> Sequence[Mapping[str, Any]]:
-    """None of a model whose file is missing or damaged."""
+    """The records of a model's journal; empty if the file is missing or damaged."""
     journal = member.file(JOURNAL) if member.kind == "model" else None
     try:
         text = "" if journal is None else journal.read_text("utf-8")
@@ -106,17 +106,17 @@ def _records(member: Member) -> Sequence[Mapping[str, Any]]:
 
 
 MOST_NAMED = 3
-"""Files, or records, of which a split is said to be."""
+"""Maximum number of files or records that are named as the source of a split."""
 
 
 def text_lines(members: Sequence[Member]) -> list[str]:
-    """`wiki.txt: train 172,117, test 2,619 tokens`, of each tokens artifact in a lineage that is still there."""
+    """`wiki.txt: train 172,117, test 2,619 tokens`, for each tokens artifact in a lineage that is still stored."""
     found = [member.artifact for member in members if member.kind == "tokens"]
     return [line for tokens in found if tokens is not None for line in _lines(tokens)]
 
 
 def _lines(tokens: Artifact) -> Iterator[str]:
-    """One for each part of the text: splits of the same files stand together."""
+    """One line for each set of files, with all splits that come from it."""
     by_files: dict[str, list[str]] = {}
     for split in in_order(tokens.metrics["splits"]):
         count = number(tokens.metrics["splits"][split]["tokens"])
@@ -132,7 +132,7 @@ def _files(names: Sequence[str]) -> str:
 
 
 def changed_tables(source: Source) -> list[Table]:
-    """One table, where a report has such sentences."""
+    """A table of the sentences that memory changed most; empty if the report has none."""
     held = source.files.get(CHANGED, {}).get("sentences", ())
     if not held:
         return []
@@ -159,7 +159,7 @@ Stream = tuple[Member, Mapping[str, Any]]
 
 
 def tasks_table(streams: Sequence[Stream]) -> Table:
-    """Every reading of every matrix."""
+    """A table of the figures of every reading of every matrix."""
     groups = []
     for member, metrics in streams:
         facts = f"{member.reference}, {metrics['method']}, {len(metrics['tasks'])} tasks"
@@ -175,7 +175,7 @@ def tasks_table(streams: Sequence[Stream]) -> Table:
 
 
 def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:
-    """The mean and each task's accuracy of the most frequent label; no row where there is none, or tokens are gone."""
+    """The row of the most frequent label; empty if there is no such control, or if tokens were deleted."""
     scores = None if member.artifact is None else frequent_label_scores(member.artifact)
     if scores is None:
         return []
@@ -185,7 +185,7 @@ def _control(member: Member, metrics: Mapping[str, Any]) -> list[Row]:
 
 
 def tasks_sections(streams: Sequence[Stream]) -> list[Section]:
-    """The matrices and curves."""
+    """Sections with the matrices and curves of streams of tasks."""
     charts = [
         chart if len(streams) == 1 else chart.labelled(member.label)
         for member, metrics in streams

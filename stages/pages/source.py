@@ -21,17 +21,17 @@ LongerRemarks = Callable[[Artifact], Sequence[Remark]]
 
 @dataclass(frozen=True)
 class Source:
-    """One report: its files of numbers, its own place in the lineage, and what tells it from others."""
+    """One report: its figures, its place in the lineage, and the labels that distinguish it from others."""
 
     member: Member
     metrics: Mapping[str, Any]
     """The content of `metrics.json`."""
     files: Mapping[str, Any]
-    """Content of the other JSON files, by their names."""
+    """Content of the other JSON files, by file name."""
     label: str
-    """Its name, else its method and first memory."""
+    """Name of the report, or else its method and first memory."""
     corpus: str
-    """Name of the scored tokens; empty where they have none and are the page's only ones."""
+    """Name of the scored tokens; empty if they have none, and are the only ones on the page."""
     alone: bool
     """Whether it is the page's only report, so that its name says nothing."""
     remarks: Sequence[Remark]
@@ -44,22 +44,22 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The same for programs: whatever the tokens are called."""
+        """Identity of the scored text: reference of the tokens, and split."""
         return f"{self.metrics['read']['tokens']} {scored(self.metrics)}"
 
     @property
     def own_text(self) -> str:
-        """`--exclude window:128` where a datastore of the scored text was read, whose gain is none; else empty."""
+        """`--exclude window:128` if a datastore of the scored text was read, whose gain is not real; else empty."""
         exclude = self.metrics.get("exclude")
         return f"--exclude {exclude}" if exclude else ""
 
     @property
     def report(self) -> Report:
-        """The same for charts of several reports."""
+        """The report, as charts of several reports read it."""
         return Report(self.metrics, self.scored, "" if self.alone else self.label)
 
     def labelled(self, charts: Sequence[Chart]) -> list[Chart]:
-        """Charts of this report alone, told from those of others."""
+        """Charts of this report alone, labelled if there are other reports."""
         return list(charts) if self.alone else [chart.labelled(self.label) for chart in charts]
 
 
@@ -83,7 +83,7 @@ def read_sources(reports: Sequence[Artifact], members: Mapping[str, Member], mor
 
 
 def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remark]]:
-    """Each remark once, with the labels of the reports that it is of; none where it is of all of them."""
+    """Each remark once, with the labels of its reports; without labels if it concerns all of them."""
     labels: dict[Remark, list[str]] = {}
     for source in sources:
         for remark in source.remarks:
@@ -92,13 +92,13 @@ def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remar
 
 
 def _label(member: Member, metrics: Mapping[str, Any]) -> str:
-    """A report's name; `lm, knn-lm` of one without."""
+    """Name of a report; `lm, knn-lm` if it has none."""
     rows = [row["row"] for row in metrics["rows"] if row["row"] != SHUT]
     return member.names[0] if member.names else ", ".join(dict.fromkeys([metrics["method"], *rows[1:2]]))
 
 
 def _kept_apart(labels: Sequence[str]) -> list[str]:
-    """The labels, each once: the second `a` becomes `a (2)`."""
+    """Unique labels: the second `a` becomes `a (2)`."""
     seen: Counter[str] = Counter()
     apart = []
     for label in labels:
@@ -108,7 +108,7 @@ def _kept_apart(labels: Sequence[str]) -> list[str]:
 
 
 def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -> dict[str, str]:
-    """Names of scored tokens, by reference; their ids where two have the same name."""
+    """Names of scored tokens, by reference; ids if two have the same name."""
     splits = {metrics["read"]["tokens"]: metrics["split"] for metrics in read}
     words = {reference: _corpus(members.get(reference), split) for reference, split in splits.items()}
     shared = Counter(words.values())
@@ -116,7 +116,7 @@ def _corpora(read: Sequence[Mapping[str, Any]], members: Mapping[str, Member]) -
 
 
 def _corpus(member: Member | None, split: str) -> str:
-    """The name of tokens; that of the file or record that a split is from; empty where there is none, or several."""
+    """The name of tokens, or of the file or record that a split comes from; empty if there are none or several."""
     if member is None or member.artifact is None:
         return ""
     if member.names:

@@ -1,4 +1,4 @@
-"""The one shape of a table for people: terminal, page, comparison and notebook draw it, and know no figures."""
+"""The common form of all tables: terminals, pages, comparisons and notebooks draw it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from stages.numbers import measured, tenths
 
 
 class Cell(NamedTuple):
-    """A place in a table: how a person reads it, and its value with all digits."""
+    """A cell of a table: its text, and its value with all digits."""
 
     text: str
     value: Any = None
     soft: str = ""
-    """Said less loudly behind it: an interval, a number of seeds."""
+    """Less prominent text after it: an interval, a number of seeds."""
     mark: str = ""
-    """`best`, `ties`."""
+    """Marks, separated by spaces: `best`, `ties`."""
     link: str = ""
     """An anchor of the page."""
 
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A line under a row: what a memory was read with, and what of that was tuned."""
+    """A line under a row: the settings of a memory, and which of them were tuned."""
 
     head: str
     text: str
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Lines under a head of their own; None: they need none."""
+    """Lines under a common head; None: without one."""
 
     rows: Sequence[Row]
     head: Cell | None = None
@@ -62,13 +62,13 @@ class Table:
     columns: Sequence[str]
     groups: Sequence[Group]
     caption: str = ""
-    """Explains it on a page."""
+    """Explanation of the table on a page."""
     words: frozenset[str] = frozenset()
-    """Columns of words; all others but the first hold figures."""
+    """Columns with words; all other columns except the first have figures."""
 
     @property
     def rows(self) -> list[Row]:
-        """All lines."""
+        """The lines of all groups."""
         return [row for group in self.groups for row in group.rows]
 
     @property
@@ -88,22 +88,22 @@ def plain_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def figure(value: float | None, measure: str = "perplexity", soft: str = "") -> Cell:
-    """A figure of merit with as many decimals as others of its kind; empty where there is none."""
+    """A figure of merit with the usual number of decimals of its measure; empty for None."""
     return Cell("") if value is None else Cell(measured(value, measure), value, soft)
 
 
 def share(value: float | None, sign: str = "") -> Cell:
-    """A share in hundredths; empty where there is none."""
+    """A share in percent; empty for None."""
     return Cell("") if value is None else Cell(f"{tenths(value, sign)}%", value)
 
 
 def score_cell(metrics: Mapping[str, Any]) -> Callable[[float | None], Cell]:
-    """How the scores of a stream of tasks are written: accuracies in hundredths, perplexities as they are."""
+    """The function that formats scores of a stream of tasks: accuracies in percent, perplexities as numbers."""
     return figure if metrics.get("score") else share
 
 
 def change(share: float | None, interval: Sequence[float] | None = None) -> Cell:
-    """A change in hundredths, with its interval: `-12.3% [-14.0, -10.1]`."""
+    """A change in percent, with its interval: `-12.3% [-14.0, -10.1]`."""
     if share is None:
         return Cell("")
     around = "" if interval is None else f"[{', '.join(tenths(edge, '+') for edge in interval)}]"

@@ -22,13 +22,13 @@ class Scores(NamedTuple):
     chrf: float
     brevity_penalty: float
     length_ratio: float
-    """Tokens of the translations, as BLEU counts them, by those of the references."""
+    """Tokens of the translations per token of the references, as BLEU counts tokens."""
     signature: str
     chrf_signature: str
 
 
 def require_sacrebleu(settings: BleuSettings) -> None:
-    """Raises: UsageError without the package, or for a tokenizer that it cannot open."""
+    """Raises: UsageError if the package is missing, or cannot open the tokenizer."""
     try:
         import sacrebleu.metrics as metrics
     except ImportError:
@@ -41,9 +41,9 @@ def require_sacrebleu(settings: BleuSettings) -> None:
 
 
 def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> Scores:
-    """Score the translations of a split, one reference each; never a mean over sentences.
+    """Score the translations of a split as a whole, with one reference for each.
 
-    Raises: DataError for none, or other numbers of both: sacrebleu ignores references that are left over.
+    Raises: DataError if there are none, or their numbers differ: sacrebleu ignores surplus references.
     """
     _require_pairs(hypotheses, references)
     bleu, chrf = _metrics(settings)
@@ -59,7 +59,7 @@ def corpus_scores(hypotheses: Sequence[str], references: Sequence[str], settings
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> list[float]:
-    """chrF of each sentence, which unlike BLEU says something about one."""
+    """chrF of each sentence; unlike BLEU, it is meaningful for a single sentence."""
     chrf = _metrics(settings)[1]
     return [chrf.sentence_score(one, [other]).score for one, other in zip(hypotheses, references, strict=True)]
 
@@ -71,11 +71,11 @@ class BleuDifference:
     a: float
     b: float
     interval: tuple[float, float] | None
-    """Interval of the difference, had other sentences been drawn; None where it is no number in any resample."""
+    """Confidence interval of the difference over resampled sentences; None if no resample gives a number."""
     p_value: float
-    """Probability of a difference as large if there were none: two-sided, as sacrebleu computes it; 1 of the same BLEU.
+    """Two-sided p-value of the difference, as computed by sacrebleu, but 1 if BLEU is equal.
 
-    sacrebleu itself calls a system significantly better than itself: no resample differs from their mean.
+    sacrebleu itself calls a system significantly better than itself, since no resample differs from the mean.
     """
 
     @property
@@ -86,19 +86,19 @@ class BleuDifference:
 def bleu_difference(
     a: Sequence[str], b: Sequence[str], references: Sequence[str], settings: BleuSettings, bootstrap: Bootstrap
 ) -> BleuDifference:
-    """Compare two translations of the same sentences, which are drawn together.
+    """Compare two translations of the same sentences, with a paired bootstrap.
 
-    Raises: DataError as of `corpus_scores`.
+    Raises: DataError, as `corpus_scores`.
     """
     for one in (a, b):
         _require_pairs(one, references)
-    # BLEU is made of sums over sentences, so resamples need no sentence to be read again
+    # BLEU is computed from sums over sentences, so resamples do not score any sentence again
     counts = [_sentence_counts(one, references, settings) for one in (a, b)]
     sums = bootstrap.resampled_sums(np.concatenate(counts, axis=1))
     drawn = [np.array([_bleu_of_counts(row) for row in half]) for half in np.hsplit(sums, 2)]
     own = [_bleu_of_counts(one.sum(axis=0)) for one in counts]
     apart = np.abs(drawn[1] - drawn[0])
-    # moved to a mean of 0, as if the two were equally good
+    # shifted to a mean of 0: the null hypothesis that both are equally good
     larger = int((apart - apart.mean() > abs(own[1] - own[0])).sum())
     interval = bootstrap.interval(drawn[1] - drawn[0])
     p_value = 1.0 if own[0] == own[1] else (larger + 1) / (bootstrap.samples + 1)
@@ -106,10 +106,10 @@ def bleu_difference(
 
 
 def _sentence_counts(hypotheses: Sequence[str], references: Sequence[str], settings: BleuSettings) -> np.ndarray:
-    """Counts that BLEU is made of, float64 [n, 10]: tokens of both sides, and n-grams that match and that there are."""
+    """Counts for BLEU, float64 [n, 10]: tokens of both sides, then matching n-grams, then all n-grams."""
     import sacrebleu.metrics
 
-    bleu: Any = sacrebleu.metrics.BLEU(**settings.model_dump(), effective_order=True)  # else each sentence is warned of
+    bleu: Any = sacrebleu.metrics.BLEU(**settings.model_dump(), effective_order=True)  # else each sentence warns
     scored = [bleu.sentence_score(one, [other]) for one, other in zip(hypotheses, references, strict=True)]
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in scored], dtype=np.float64)
 

@@ -1,4 +1,4 @@
-"""Breakdowns of a scored split, found before any token is scored: known texts, ends of documents, frequency.
+"""Breakdowns of a scored split, computed before any token is scored: known texts, ends of documents, frequency.
 
 Tokens are grouped by the frequency of their type in a text, to show which gain from a memory: frequent or rare ones.
 Source: Zhong et al. 2022 (TRIME, arXiv:2205.12674), Table 14, with one more bucket for types of frequency 0.
@@ -121,7 +121,7 @@ ACCURACY_AT = (1, 8, 64, 1024)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Retrieval accuracy is that of memory row `row`, at each number of neighbours in `at`; empty: of none."""
+    """Settings of retrieval accuracy: memory row `row`, and numbers of neighbours `at`; empty: none is reported."""
 
     row: int
     at: tuple[int, ...]

@@ -92,9 +92,9 @@ class Counting:
     def control(self, reads: Reads) -> dict[str, Any] | None:
         """The control of a row, JSON.
 
-        Returns: None if counting would say nothing: the split is the training text, or the row reads no text that can
-            be counted. Figures are None for more than MOST_TOKENS tokens, which would take too long. They are also None
-            for a row that reads the scored text itself, since each token may find other rows.
+        Returns: None if counting is meaningless: the split is the training text, or the row reads no text to count.
+            Figures are None for more than MOST_TOKENS tokens, which would take too long. They are also None for a row
+            that reads the scored text itself, since each token may find other rows.
         """
         texts, scored = counted_texts(self.read["model"], reads.datastores), self._tokens(self.split)
         if not scored or self._is_learned(self.split) or not (texts or reads.past):

@@ -25,7 +25,7 @@ DRAWS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """Settings of a bootstrap: `samples` resamples, each of as many units as there are, drawn with replacement."""
+    """Settings of a bootstrap: `samples` resamples, each of U draws with replacement from U units."""
 
     samples: int = 10_000
     confidence: float = 0.95
@@ -49,7 +49,7 @@ class Bootstrap:
         return [self.interval(column) if known else None for column, known in zip(means.T, enough, strict=True)]
 
     def resampled_means(self, totals: np.ndarray, weights: np.ndarray, progress: Progress = unheard) -> np.ndarray:
-        """The means of all resamples, float64 [samples, C]; NaN where no weight was drawn."""
+        """The means of all resamples, float64 [samples, C]; NaN if no weight was drawn."""
         total, weight = np.hsplit(self.resampled_sums(np.concatenate([totals, weights], axis=1), progress), 2)
         return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0)
 
@@ -198,12 +198,12 @@ def change_intervals(
 def _intervals(
     bootstrap: Bootstrap, rows: np.ndarray, first: np.ndarray, tokens: np.ndarray
 ) -> list[list[list[float] | None]]:
-    """Intervals of each row's change against another, as shares, for each group of tokens.
+    """Intervals of each row's change against a baseline, as shares, for each group of tokens.
 
     Args:
         rows: sums of nats in each of U units, float64 [G, R, U].
-        first: the same of what they are compared with, float64 [G, 1, U].
-        tokens: how many each sum is of, float64 [G, U].
+        first: sums of the baseline, float64 [G, 1, U].
+        tokens: number of tokens in each sum, float64 [G, U].
     """
     groups, count = rows.shape[:2]
     with np.errstate(invalid="ignore"):
@@ -215,7 +215,7 @@ def _intervals(
 
 
 def _shares(interval: tuple[float, float] | None) -> list[float] | None:
-    """An interval of the mean loss, in nats, as changes of perplexity, in shares of it."""
+    """An interval of the change of mean loss, in nats, as relative changes of perplexity."""
     ratios = [] if interval is None else [perplexity(edge, 1) for edge in interval]
     known = [ratio - 1 for ratio in ratios if ratio is not None]
     return known if len(known) == 2 else None

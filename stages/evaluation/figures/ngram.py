@@ -4,7 +4,7 @@ After a context h, which occurs c(h) times in the text and before T(h) different
 
     p(w | h) = (c(h, w) + T(h) p(w | h without its first token)) / (c(h) + T(h)),
 
-where the uniform 1/V stands below the empty context. Nothing is tuned. Sources: Witten and Bell 1991, The
+where the uniform 1/V is below the empty context. Nothing is tuned. Sources: Witten and Bell 1991, The
 zero-frequency problem, method C; recursion from Chen and Goodman 1998, An Empirical Study of Smoothing Techniques for
 Language Modeling, section 2.5. Sorts, not loops, count the tokens of many groups at once.
 """
@@ -47,8 +47,8 @@ class Ngrams:
         Counting takes at most 70 bytes a token, and sorts 2 n times.
 
         Args:
-            n: order, 1 or more. The number of a context combines the shorter context's number and the token before it,
-                so 64 bits are enough for any order.
+            n: order, 1 or more. The number of a context combines the shorter context's number and one token. So 64
+                bits are enough for any order.
 
         >>> ngrams = Ngrams.count([Pieces(np.array([1, 2, 1]))], 2, start=0, vocabulary=4)
         >>> ngrams.p(Pieces(np.array([1, 2]))).tolist()  # after 0: (1 + 1 * 5/10) / 2; after 1: (1 + 1 * 3/10) / 2
@@ -196,7 +196,7 @@ class Ranks(NamedTuple):
     """Ranks of n values among equal values."""
 
     rank: np.ndarray
-    """int64 [n]: how many equal values are before each."""
+    """int64 [n]: number of equal values before each."""
     order: np.ndarray
     """int64 [n]: a stable sort of the values' indices, so that equal values are next to each other."""
     begins: np.ndarray

@@ -69,7 +69,7 @@ class LastWords:
         return np.searchsorted(self.spans[:, 0], tokens, side="right") - 1
 
     def counted_unknown(self, ids: Any, unk: int) -> "LastWords":
-        """The same with the number of last words that hold `<unk>`; ids [T], read in pieces."""
+        """The same last words, with the number of those that contain `<unk>`; ids [T] are read in pieces."""
         found = [np.empty(0, np.int64)]
         for start in range(0, int(ids.shape[0]), READ_AHEAD_IDS):
             piece = np.asarray(ids[start : start + READ_AHEAD_IDS])
@@ -79,9 +79,9 @@ class LastWords:
 
 
 def find_last_words(tokens: Artifact, split: str) -> LastWords:
-    """The last word of every document of a split that has one.
+    """The last word of every document of a split; documents without a word are left out.
 
-    Raises: UsageError if the tokenizer does not tell words apart; DataError if no document has a word.
+    Raises: UsageError if the tokenizer does not separate words; DataError if no document has a word.
     """
     from stages.text.words import last_words
 

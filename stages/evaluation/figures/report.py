@@ -46,7 +46,7 @@ class Totals:
 def _sum(values: Sequence[Any], unknown: float | None = None) -> Any:
     """The sum of numbers, or of lists and tables of numbers, element by element.
 
-    In a list, None stands for a number that is not finite. Elsewhere it is unknown, and so is the sum.
+    In a list, None means a number that is not finite. Elsewhere it means unknown, and the sum is unknown, too.
     """
     if unknown is None and None in values:
         return None
@@ -131,7 +131,7 @@ def _perplexities(names: Sequence[str], part: Mapping[str, Any]) -> list[dict[st
 
 
 def without(names: Sequence[str], totals: Totals, part: str) -> dict[str, Any] | None:
-    """The rows again without the tokens of a part (`unknown`, `ends`), and the share of each gain that it makes up."""
+    """The rows again without the tokens of a part (`unknown`, `ends`), and the part's share of each gain."""
     if part not in totals.parts:
         return None
     nll, left_out, tokens = totals.nll, totals.parts[part]["nll"], totals.parts[part]["tokens"]
@@ -207,7 +207,7 @@ HEADLINE = (
 
 
 class TunedRow(NamedTuple):
-    """Figures of a row on the tuning split; perplexities are None where they are not known."""
+    """Figures of a row on the tuning split; a perplexity is None if it is not known."""
 
     perplexity: float | None
     """Perplexity with the chosen settings."""
@@ -234,7 +234,7 @@ class Tuned(NamedTuple):
 
 
 def tuning_figures(tuned: Tuned | None, largest: Mapping[str, int]) -> dict[str, Any]:
-    """The `tuning` of `metrics.json`.
+    """The entry `tuning` of `metrics.json`.
 
     Args:
         tuned: None if no number was tuned.
@@ -258,7 +258,7 @@ def learned_figures(
     nll: Sequence[float],
     tokens: int,
 ) -> dict[str, Any]:
-    """The `learned_weight` of `metrics.json`.
+    """The entry `learned_weight` of `metrics.json`.
 
     Args:
         name: name of the weight, as in `--memory`.

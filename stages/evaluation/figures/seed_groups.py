@@ -1,4 +1,4 @@
-"""Reports that differ by the seed of what was trained alone, taken together: means, deviations, intervals."""
+"""Groups of reports that differ only in the seed of training: means, deviations, confidence intervals."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,23 @@ from stages.evaluation.fields import counting, held_against_counting
 
 
 class Spread(NamedTuple):
-    """Mean and spread of n numbers; deviation and interval are None for a single one."""
+    """Mean and spread of n numbers; deviation and interval are None if n is 1."""
 
     n: int
     mean: float
     deviation: float | None
-    """Standard deviation of a run, with n − 1."""
+    """Standard deviation of a single run, with n − 1."""
     interval: tuple[float, float] | None
-    """Interval of the mean: mean ± t s / √n (Student 1908)."""
+    """Confidence interval of the mean: mean ± t s / √n (Student 1908)."""
 
 
 def spread(values: Sequence[float], confidence: float) -> Spread:
-    """Summarize runs that differ by luck alone.
+    """Summarize runs that differ only by chance.
 
     >>> spread([1.0, 2.0, 3.0], 0.95)
     Spread(n=3, mean=2.0, deviation=1.0, interval=(-0.484138, 4.484138))
     """
-    import numpy as np  # here, so that a command without groups does not wait for it
+    import numpy as np  # imported here, so that commands without groups start faster
     from scipy.special import stdtrit
 
     n, mean = len(values), float(np.mean(values))
@@ -40,13 +40,13 @@ def spread(values: Sequence[float], confidence: float) -> Spread:
 
 
 def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, Any]:
-    """Mean and spread of every row over the seeds, and the differences from the first group's.
+    """Mean and spread of every row over the seeds, and differences from the first group.
 
     Args:
-        reports: of the same scored text, in any order.
-        confidence: of the intervals.
+        reports: reports on the same scored text, in any order.
+        confidence: confidence of the intervals.
     Returns: JSON; its fields are in docs/how-to/compare.md.
-    Raises: ArtifactError for reports of another text, or nothing to be compared with.
+    Raises: ArtifactError if texts differ, or there is nothing to compare.
     """
     _require_same_text(reports)
     groups = seed_groups(reports)
@@ -60,7 +60,7 @@ def compare_groups(reports: Sequence[Artifact], confidence: float) -> dict[str, 
 
 
 def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Reports by all but their seeds, in the order in which they are first met; those of a group by seed."""
+    """Groups of reports that differ only in their seeds, in the order of first occurrence; sorted by seed within."""
     groups: dict[str, list[Artifact]] = {}
     for report in dict.fromkeys(reports):
         groups.setdefault(json.dumps(_without_seed(report), sort_keys=True), []).append(report)
@@ -68,12 +68,12 @@ def seed_groups(reports: Sequence[Artifact]) -> list[list[Artifact]]:
 
 
 def seed_of(report: Artifact) -> int:
-    """The seed of the model that a report is of; 0 for one that was imported, which has none."""
+    """The seed of a report's model; 0 for an imported model, which has none."""
     return int(report.input("model").config.get("seed", 0))
 
 
 def _without_seed(artifact: Artifact) -> dict[str, Any]:
-    """Identity of an artifact, its own settings and all above it, without the seed of training."""
+    """Identity of an artifact, from its own settings and its ancestors, without the seed of training."""
     config = {name: value for name, value in artifact.config.items() if (artifact.kind, name) != ("model", "seed")}
     inputs = {
         role: _without_seed(above) if (above := _above(artifact, record)) else record.id
@@ -83,7 +83,7 @@ def _without_seed(artifact: Artifact) -> dict[str, Any]:
 
 
 def _above(artifact: Artifact, record: InputRecord) -> Artifact | None:
-    """An input, if it is still in the store."""
+    """An input, if it is still in the store; else None."""
     try:
         return artifact.store.open(record.reference)
     except ArtifactError:
@@ -102,7 +102,7 @@ def _require_same_text(reports: Sequence[Artifact]) -> None:
 
 
 def text_of(report: Artifact) -> tuple[str, str, str]:
-    """The tokens, the split and the part of it that a report scored."""
+    """The tokens, the split, and the scored part of the split, of a report."""
     metrics = report.metrics
     return report.input("tokens").reference, metrics["split"], metrics.get("score", "all")
 
@@ -122,9 +122,9 @@ def _summary(group: Sequence[Artifact], first: Sequence[Artifact], confidence: f
 
 
 def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confidence: float) -> dict[str, Any]:
-    """A row over the seeds.
+    """Figures of a row over the seeds.
 
-    Its change is against the first row of the first group, run by run, where each has a run with the same seed.
+    Its change is against the first row of the first group, between runs with equal seeds; None if one has no partner.
     """
     baseline = first[0].metrics["rows"][0]["row"]
     rows = [_reported(report, name) for report in group]
@@ -132,7 +132,7 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
     by_seed = {seed_of(report): float(_reported(report, baseline)["perplexity"]) for report in first}
     others = [by_seed.get(seed_of(report)) for report in group]
     shares = [value / other - 1 for value, other in zip(values, others, strict=True) if other]
-    # run by run, so that what a seed does to both is not counted as a difference
+    # run by run, so that the effect of a seed on both is not counted as a difference
     compared = len(shares) == len(group) and not (group[0] in first and name == baseline)
     pairs = [held_against_counting(report.metrics, row) for report, row in zip(group, rows, strict=True)]
     return {
@@ -145,7 +145,7 @@ def _row(name: str, group: Sequence[Artifact], first: Sequence[Artifact], confid
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean, where each run has a value."""
+    """The mean; None unless each run has a value."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else None
 

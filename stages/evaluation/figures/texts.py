@@ -163,7 +163,7 @@ def known_texts(read: Mapping[str, Artifact]) -> list[KnownText]:
 def repeated_tokens(scored: Artifact, split: str, known: np.ndarray) -> np.ndarray:
     """Whether each token of a split is in a paragraph whose hash is in `known`, bool [T].
 
-    A paragraph is a run of lines that are not blank, or a single line of a long run (see `stages.text.documents.mark`).
+    A paragraph is a run of lines that are not blank; each line of a long run is one (`stages.text.documents.mark`).
     """
     arrays: Any = scored.zarr("tokens.zarr")
     repeated = np.isin(np.asarray(arrays[f"{split}/{HASHES}"][:]), known)

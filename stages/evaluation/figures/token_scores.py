@@ -1,4 +1,4 @@
-"""The token scores of a report: `scores.zarr` as shards write it, one row a scored token, and as it is read."""
+"""Writing and reading of the token scores of a report: `scores.zarr`, with one row for each scored token."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ Reading = Literal["final", "model"]
 GROUP = "scores.zarr"
 ARRAYS = {"final": "logp", "model": "logp_lm"}
 COLUMNS = ("target", "logp", "logp_lm", "log_z")
-"""Numbers that every scored token has; probes may have more."""
+"""Figures of every scored token; probes may add more."""
 KNOWN = {*COLUMNS, "logp_memory"}
-"""Arrays of every report; all others are columns of probes."""
+"""Arrays that any report may have; all others are columns of probes."""
 
 
 @dataclass(frozen=True)
 class TokenScores:
-    """Scores of the n tokens of a split that count, each array read as it is sliced."""
+    """Scores of the n counted tokens of a split; arrays are read when sliced."""
 
     report: Artifact
     tokens: Artifact
     reading: Reading
     row: str
-    """The row of the report that the probabilities belong to."""
+    """Name of the row with these probabilities."""
     targets: Any
     """int32 [n]."""
     log_p: Any
     """float32 [n], natural log."""
     probed: Mapping[str, Any]
-    """float32 [n] each, by name: what probes say of every token."""
+    """float32 [n] each, by name: columns of probes."""
 
     @property
     def split(self) -> str:
@@ -45,7 +45,7 @@ class TokenScores:
 
     @property
     def counted(self) -> str:
-        """Which tokens count: `all` or `last-word`."""
+        """Name of the counted tokens: `all` or `last-word`."""
         return str(self.report.config["score"])
 
     @property
@@ -100,22 +100,22 @@ def open_scores(report: Artifact, reading: Reading) -> TokenScores:
 
 
 class ScoreFiles:
-    """The arrays that shards of a split write their tokens' scores to.
+    """The arrays to which shards of a split write the scores of their tokens.
 
-    Where every token is scored, a shard of the split is one of the arrays. Where few are, shards
-    leave theirs in scratch files, and the arrays are written at the end, in one piece.
+    If every token is scored, each shard of the split is a shard of the arrays. If few are, shards write scratch files,
+    and the arrays are written in one piece at the end.
     """
 
     def __init__(self, tokens: int, readings: int, tokens_per_shard: int | None, probed: Sequence[str] = ()) -> None:
         """Lay out the arrays.
 
         Args:
-            tokens: that are scored.
-            readings: memory readings of the row that is kept.
-            tokens_per_shard: of the split's shards; None: few tokens are scored.
+            tokens: number of scored tokens.
+            readings: number of memory readings of the saved row.
+            tokens_per_shard: number of tokens in a shard of the split; None: few tokens are scored.
             probed: columns of probes.
         """
-        # tokens that count may be few in each shard of work: then no shard is one of Zarr's
+        # shards of work with few counted tokens would be too small as shards of Zarr
         self._whole = tokens_per_shard is None
         rows = tokens if tokens_per_shard is None else tokens_per_shard
         shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*COLUMNS, *probed), (tokens,))
@@ -127,7 +127,7 @@ class ScoreFiles:
         }
 
     def write(self, output: ShardOutput, number: int, scores: Mapping[str, np.ndarray]) -> None:
-        """Let shard `number` write its scores."""
+        """Write the scores of shard `number`."""
         for name, array in self.arrays.items():
             if self._whole:
                 save_arrays(output.add(_part(name, number)), scores[name])
@@ -135,7 +135,7 @@ class ScoreFiles:
                 output.write(array, number, scores[name])
 
     def finish(self, draft: Draft, numbers: Sequence[int]) -> None:
-        """Put together what all shards left apart."""
+        """Join the scratch files of all shards, if there are any."""
         if not self._whole:
             return
         for name, array in self.arrays.items():

@@ -1,1 +1,1 @@
-"""The memory that a training batch makes of itself (TRIME): who reads what, in blocks, with gradients."""
+"""In-batch memory of training (TRIME): visible keys of each position, and log-sums with gradients, in blocks."""

@@ -1,10 +1,10 @@
 """In-batch memory on a GPU: one Triton kernel each for log-sums, gradients of queries, and gradients of keys.
 
-Shapes: N queries, K keys, d width. A program handles ROWS queries or KEYS keys; it reads DEPTH columns of d at a time,
+Shapes: N queries, K keys, d width. A program handles ROWS queries or KEYS keys. It reads DEPTH columns of d at a time,
 and writes OUT of them. Scores and log-sums use base 2, but gradients are with respect to natural scores. Besides
-arguments and results a call stores a few numbers for each query: scores never leave the kernel.
+arguments and results, a call stores only a few numbers for each query: scores never leave the kernel.
 
-Imported where Triton is installed; `TRITON_INTERPRET=1` runs the kernels on a CPU, as their tests do.
+Imported only if Triton is installed. `TRITON_INTERPRET=1` runs the kernels on a CPU, as in the tests.
 """
 
 import math
@@ -22,9 +22,9 @@ from stages.memory.in_batch.visible import Visible
 BASE_2 = tl.constexpr(math.log2(math.e))
 """Factor from natural logarithms to base 2."""
 ROWS, KEYS = 64, {2: 64, 4: 32}
-"""Queries of a tile; and its keys, by the bytes of a number."""
+"""Number of queries in a tile, and of keys, by the bytes of a number."""
 BOUNDS = tl.constexpr(1024)
-"""Queries whose bounds a program loads at a time, to find those that read its keys."""
+"""Number of queries whose bounds a program loads at a time, to find those that read its keys."""
 
 
 def fused_log_sums(
@@ -105,7 +105,7 @@ def sizes(width: int, dtype: torch.dtype, roomy: bool) -> dict[str, int]:
 
 
 def output_columns(width: int) -> int:
-    """Columns of d that one program writes of a gradient; each program computes the scores again."""
+    """Number of columns of a gradient that one program writes; each program computes the scores again."""
     return min(max(16, triton.next_power_of_2(width)), 256)
 
 

@@ -18,9 +18,9 @@ from stages.models.layers.sublayer import FeedForward
 class EncoderDecoder(Backbone, ReadsSource):
     """Embeddings of a target and of its source -> (f, g).
 
-    A whole target is read with its source; or from a state that `begin` made, as many tokens at a time as come, with
-    the same numbers. The state is `block1.source.keys`, …, [B, heads, S, d_head], `source_mask` bool [B, S], and what
-    was read so far: `block1.past.keys`, …, [B, heads, t, d_head]. Rows come first in all of it.
+    A target can be read together with its source, or in pieces from a state that `begin` made, with the same results.
+    The state is `block1.source.keys`, …, [B, heads, S, d_head], `source_mask` bool [B, S], and the target so far:
+    `block1.past.keys`, …, [B, heads, t, d_head]. Rows are the first dimension of all tensors.
     """
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
@@ -62,15 +62,15 @@ class EncoderDecoder(Backbone, ReadsSource):
         return Encoding(self.norm(x), ffn_input, None if inputs.state is None else after)
 
     def _placed(self, embedded: Tensor, start: int) -> Tensor:
-        """Embeddings with the positions from `start` on."""
+        """Add the positions from `start` to embeddings."""
         stop = start + embedded.shape[1]
-        # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
+        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too; sinusoids have scale 1.
         return self.dropout(
             embedded * self.scale + sinusoids(stop, self.width, embedded.device)[start:].to(embedded.dtype)
         )
 
 
 def _feed_forward(config: EncoderDecoderConfig, number: int) -> FeedForward:
-    """The feed-forward layer of a block, from 1."""
+    """Create the feed-forward layer of a block; blocks count from 1."""
     settings = config.layer_in("feed_forward", number)
     return FEED_FORWARD.load(settings.name)(config, settings)

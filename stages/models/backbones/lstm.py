@@ -9,11 +9,11 @@ from stages.models.layers.dropout import Dropout
 
 
 class LSTM(Backbone):
-    """Embeddings -> f, which is the only key too; carries (h, c) of each layer.
+    """Embeddings -> f, which is also the only key; carries (h, c) of each layer.
 
-    Dropout is on what goes up, never on what goes on: on embeddings, between layers, and on the output
-    that the softmax reads (Zaremba et al. 2014, arXiv:1409.2329). Always in the precision of the weights:
-    autocast would run cuDNN's LSTM in float16, which loses gradients of back-propagation through time.
+    Dropout is applied to embeddings, between layers, and to the output, but never to recurrent connections (Zaremba et
+    al. 2014, arXiv:1409.2329). All is computed in the precision of the weights: autocast would run cuDNN's LSTM in
+    float16, which loses gradients of back-propagation through time.
     """
 
     def __init__(self, config: LSTMConfig) -> None:
@@ -28,7 +28,7 @@ class LSTM(Backbone):
     def read(self, inputs: Inputs) -> Encoding:
         """Embeddings [B, L, d] and state -> hidden [B, L, d], no feed-forward input, the state after them.
 
-        The state is h and c of each layer, [layers, B, d]; both are 0 where a stream begins.
+        The state is h and c of each layer, [layers, B, d]; both are 0 at the start of a stream.
         """
         before = None if inputs.state is None else (inputs.state["h"], inputs.state["c"])
         with torch.autocast(inputs.embedded.device.type, enabled=False):

@@ -1,4 +1,4 @@
-"""Memformer: an encoder reads the segment before with a memory of slots, a decoder predicts the segment."""
+"""Memformer: an encoder reads the previous segment and a memory of slots, and a decoder predicts the segment."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -23,20 +23,20 @@ def slot_weights(
     keys: Float[Tensor, "B heads S d_head"],
     temperature: float,
 ) -> Float[Tensor, "B heads k 1+S"]:
-    """softmax([q_i·k_i, q_i·K] / (sqrt(d_head) temperature)): slot i sees itself and what was read, no other slot.
+    """softmax([q_i·k_i, q_i·K] / (sqrt(d_head) temperature)): slot i sees itself and the S rows, but no other slot.
 
     >>> one, two = torch.ones(1, 1, 1, 1), torch.tensor([0.0, 1.0]).view(1, 1, 2, 1)
     >>> slot_weights(one, one, two, 1.0).flatten()
     tensor([0.4223, 0.1554, 0.4223])
     """
-    # Not a product of all slots with all: a slot that saw others would become like them.
+    # No product of all slots with all: slots that see each other would become similar.
     itself = (queries * own_keys).sum(3, keepdim=True)
     scores = torch.cat((itself, queries @ keys.transpose(2, 3)), 3)
     return (scores / (queries.shape[3] ** 0.5 * temperature)).softmax(3)
 
 
 def biased_norm(slots: Float[Tensor, "*B k d"], bias: Float[Tensor, "k d"]) -> Float[Tensor, "*B k d"]:
-    """(m_i + v_i) / |m_i + v_i|: a slot that is given nothing new moves to v_i / |v_i|, the sooner the longer v_i is.
+    """(m_i + v_i) / |m_i + v_i|: without new input a slot moves towards v_i / |v_i|, faster for a longer v_i.
 
     >>> biased_norm(torch.tensor([[[3.0, 3.0]]]), torch.tensor([[0.0, 1.0]]))
     tensor([[[0.6000, 0.8000]]])
@@ -45,10 +45,10 @@ def biased_norm(slots: Float[Tensor, "*B k d"], bias: Float[Tensor, "k d"]) -> F
 
 
 class SlotWriter(nn.Module):
-    """Writes what was read into slots.
+    """Writes rows into slots.
 
-    A slot keeps itself as it is, and takes projected rows. The biases are short, and no two alike: a long one forgets
-    everything at once, and equal slots would stay equal for ever.
+    A slot attends to itself, without projection, and to projected rows. Biases are short, because a long one would
+    forget everything at once. They differ, because equal slots would stay equal.
 
     Source: Wu et al. 2022 (Memformer, arXiv:2010.06891), section 3.3.
     """
@@ -63,17 +63,17 @@ class SlotWriter(nn.Module):
         self.bias = nn.Parameter(F.normalize(drawn, dim=1) * forgetting)
 
     def begin(self, rows: int) -> Tensor:
-        """The slots of new streams, [rows, k, d]."""
+        """Create the slots of new streams, [rows, k, d]."""
         return F.normalize(self.bias, dim=1).expand(rows, -1, -1)
 
     def weights(self, memory: Tensor, read: Tensor) -> Tensor:
-        """Where slots [B, k, d] look: at themselves, then at rows [B, S, d]; [B, heads, k, 1 + S]."""
+        """Attention weights of slots [B, k, d] on themselves, then on rows [B, S, d]; [B, heads, k, 1 + S]."""
         keys = (self._by_head(self.key(memory)), self._by_head(self.key(read)))
         return slot_weights(self._by_head(self.query(memory)), *keys, self.temperature)
 
     def forward(self, memory: Tensor, read: Tensor) -> Tensor:
-        """Slots [B, k, d] and rows that were read [B, S, d] -> slots, [B, k, d]."""
-        with torch.autocast(memory.device.type, enabled=False):  # half precision would move slots that nothing moves
+        """Slots [B, k, d] and rows [B, S, d] -> new slots, [B, k, d]."""
+        with torch.autocast(memory.device.type, enabled=False):  # half precision would change slots without input
             read = read.to(memory.dtype)
             itself, others = self.weights(memory, read).tensor_split((1,), 3)
             mixed = itself * self._by_head(memory) + others @ self._by_head(self.value(read))
@@ -84,25 +84,25 @@ class SlotWriter(nn.Module):
 
 
 class Carried(NamedTuple):
-    """State from call to call."""
+    """State that is passed from call to call."""
 
     memory: Tensor
     """Slots, [B, k, d]."""
     before: Tensor
-    """The segment before, [B, ≤ L + summary tokens, d]: its embeddings where a segment begins, later its encoding."""
+    """Previous segment, [B, ≤ L + summary tokens, d]: its embeddings at the start of a segment, later its encoding."""
     segment: Tensor
-    """Embeddings of the segment under way, [B, < L, d]."""
+    """Embeddings of the current segment so far, [B, < L, d]."""
     past: list[Heads]
-    """The decoder's keys and values of these, [B, heads, < L, d_head]."""
+    """The decoder's keys and values for these, [B, heads, < L, d_head]."""
 
 
 class Memformer(Backbone, Replays):
-    """M_t, H_t = encoder(segment t - 1, M_{t-1}) where segment t begins; f = decoder(segment t, H_t).
+    """M_t, H_t = encoder(segment t - 1, M_{t-1}) at the start of segment t; f = decoder(segment t, H_t).
 
-    A segment is encoded where the next one begins, not where it ends: so the encoder has a gradient in every update.
-    The gradient of a loss reaches through M and embeddings into the segments before, of the same update.
+    A segment is encoded when the next one begins, not when it ends. So the encoder has a gradient in every update.
+    Gradients flow through M and embeddings into earlier segments of the same update.
 
-    Source: Wu et al. 2022 (arXiv:2010.06891), section 3; positions are learned, as slots have no order by themselves.
+    Source: Wu et al. 2022 (arXiv:2010.06891), section 3; positions are learned.
     """
 
     keeps_graph = True
@@ -163,7 +163,7 @@ class Memformer(Backbone, Replays):
         return state
 
     def _encoded(self, carried: Carried) -> Carried:
-        """Let the encoder read the segment before where one begins, and write memory."""
+        """At the start of a segment, let the encoder read the previous one and update the memory."""
         if carried.segment.shape[1] or not carried.before.shape[1]:
             return carried
         x = carried.before + self.encoder_positions
@@ -177,13 +177,13 @@ class Memformer(Backbone, Replays):
         return carried._replace(memory=memory, before=encoded)
 
     def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried]:
-        """f, g and what is carried of positions of one segment."""
+        """f, g and the state after positions of one segment."""
         place = carried.segment.shape[1]
         x = self.dropout((embedded + self.decoder_positions[place : place + embedded.shape[1]]) * self.scale)
         past = []
         for block, earlier in zip(self.blocks, carried.past, strict=True):
             attention: Attention = block.source_attention  # type: ignore[assignment]
-            encoded = attention.of(carried.before) if carried.before.shape[1] else None  # of the first segment none
+            encoded = attention.of(carried.before) if carried.before.shape[1] else None  # none for the first segment
             x, ffn_input, own = block(x, earlier, encoded)
             past.append(own)
         segment = torch.cat((carried.segment, embedded), 1)

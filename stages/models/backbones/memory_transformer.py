@@ -1,4 +1,4 @@
-"""A Transformer with memory tokens: extra rows that read the text before a segment, for its tokens to read."""
+"""A Transformer with memory tokens: extra rows that read earlier text, for the tokens of a segment to read."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from stages.models.vocabulary import INITIAL_NORM
 
 
 class Rows(nn.Module):
-    """Content attention and a feed-forward layer, with the weights of one kind of rows."""
+    """Weights of a block for one kind of rows: content-based attention and a feed-forward layer."""
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__()
@@ -30,11 +30,11 @@ class Rows(nn.Module):
         self.ffn.initialize(config.layers)
 
     def queries(self, x: Tensor) -> Tensor:
-        """[B, n, d] -> [heads, B, n, d_head]."""
+        """Queries of rows, [B, n, d] -> [heads, B, n, d_head]."""
         return self._by_head(self.attention_norm(x), self.qkv.weight[: x.shape[2]])
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, K, d] -> [heads, B, K, d_head] twice."""
+        """Keys and values of rows, [B, K, d] -> [heads, B, K, d_head] each."""
         normalized, (k, v) = self.attention_norm(x), self.qkv.weight[x.shape[2] :].chunk(2)
         return self._by_head(normalized, k), self._by_head(normalized, v)
 
@@ -43,7 +43,7 @@ class Rows(nn.Module):
         return (q + self.content_bias[:, None, None].to(q.dtype)) @ k.transpose(2, 3) * q.shape[3] ** -0.5
 
     def next(self, x: Tensor, weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The next residual stream of rows [B, n, d] for these attention weights, and its feed-forward input."""
+        """Residual stream of rows [B, n, d] after the block, given attention weights, and the feed-forward input."""
         read = (self.attention_dropout(weights) @ v).permute(1, 2, 0, 3).flatten(2)
         x = x + self.dropout(self.out(read))
         ffn_input = self.ffn_norm(x)
@@ -54,7 +54,7 @@ class Rows(nn.Module):
 
 
 class TokenRows(Rows):
-    """Rows of tokens, which attend to tokens by content and by distance."""
+    """Weights for rows of tokens, which attend to tokens by content and by distance."""
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__(config)
@@ -63,14 +63,14 @@ class TokenRows(Rows):
         nn.init.xavier_uniform_(self.distance.weight)
 
     def token_scores(self, q: Tensor, k: Tensor, passage: Passage) -> Tensor:
-        """Scores of the latest K tokens, as in a Transformer-XL, [heads, B, n, K]."""
+        """Scores of the latest K tokens, [heads, B, n, K], as in Transformer-XL."""
         r = self.distance(passage.distances[-(k.shape[2] + 1) :]).unflatten(1, (self.heads, -1)).transpose(0, 1)
         scores = relative_scores(q, k, r, self.content_bias, self.position_bias)
         return scores.view(*q.shape[:3], k.shape[2])
 
 
 class WeightedValues(NamedTuple):
-    """Attention weights of a block, and the values to which they apply."""
+    """Attention weights of a block, and the values that they multiply."""
 
     weights: Tensor
     """[heads, B, rows, seen]."""
@@ -80,8 +80,8 @@ class WeightedValues(NamedTuple):
 class Block(StreamBlock):
     """A block in which memory rows read themselves and E, the inputs at the M positions before the segment.
 
-    Tokens read memory, E and their own segment. Memory must not read the segment: its tokens read memory, and the
-    model is causal. `docs/explanation/memory-tokens.md` has a table.
+    Tokens read memory, E and their own segment. Memory must not read the segment: tokens read memory, so the model
+    would not be causal. `docs/explanation/memory-tokens.md` has a table.
     """
 
     keeps_graph = False
@@ -89,12 +89,12 @@ class Block(StreamBlock):
     def __init__(self, config: MemoryTransformerConfig, number: int, controller: Rows | None) -> None:
         super().__init__()
         self.memory_tokens, self.bottleneck = config.memory_tokens, config.memory_rows == "bottleneck"
-        # Nothing above the last block reads its memory rows; with a bottleneck its own tokens do.
+        # Nothing reads the memory rows of the last block, except its own tokens with a bottleneck.
         self.writes = bool(config.memory_tokens) and (self.bottleneck or number < config.layers)
         self.tokens = TokenRows(config)
         own = self.writes and config.memory_rows != "shared" and controller is None
         self.controller = Rows(config) if own else None
-        # A list hides the module from PyTorch: weights that all blocks share belong to none of them.
+        # In a list, the module is not registered: weights that all blocks share belong to none of them.
         self._shared = [controller or self.tokens]
 
     @property
@@ -115,13 +115,13 @@ class Block(StreamBlock):
         return torch.cat((after, tokens), 1), ffn_input, Attended(tokens, memory)
 
     def memory_attention(self, past: Tensor, rows: Tensor, passage: Passage) -> WeightedValues:
-        """Attention of memory rows to themselves, then E."""
+        """Attention of memory rows to themselves and to E."""
         ((begin, _, _),) = passage.spans
         k, v = self.rows.keys_values(torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1))
         return WeightedValues(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
 
     def token_attention(self, past: Tensor, rows: Tensor, tokens: Tensor, passage: Passage) -> WeightedValues:
-        """Attention of tokens to memory rows, then E unless memory is a bottleneck, then their segment."""
+        """Attention of tokens to memory rows, to E unless memory is a bottleneck, and to their segment."""
         ((begin, _, _),) = passage.spans
         first = passage.cached - passage.place if self.bottleneck else begin
         q = self.tokens.queries(tokens)
@@ -132,7 +132,7 @@ class Block(StreamBlock):
 
 
 class MemoryTransformer(SegmentedByDistance):
-    """A Transformer-XL with memory tokens. They begin anew in every segment; every call computes them from E.
+    """A Transformer-XL with memory tokens, which are reset in every segment; every call computes them from E.
 
     Source: Burtsev et al. 2020 (arXiv:2006.11527), section 3. Unlike theirs, memory reads E, not the segment.
     """

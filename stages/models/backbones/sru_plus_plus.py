@@ -1,4 +1,4 @@
-"""SRU++: attention computes what a fast recurrence reads."""
+"""SRU++: a fast recurrence whose inputs come from attention."""
 
 from typing import Any, NamedTuple
 
@@ -24,12 +24,12 @@ def cells(
 ) -> Float[Tensor, "L B d"]:
     """c_t = f_t c_{t-1} + (1 - f_t) u_t with f_t = sigmoid(z_t + v c_{t-1}), for t = 1 … L.
 
-    f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t has three kernels a step, in
-    memory that is there before; its backward pass has one a step, and all else is computed for all t at once. On a
-    CPU both together take a small part of the time of autograd through the loop. A GPU with Triton has one kernel for
-    all t each way, in `recurrence_kernels`.
+    f_t depends on c_{t-1} through v, so no associative scan computes it. The loop over t makes three calls for each
+    step, without allocations. The backward loop makes one; all else is computed for all t together. On a CPU both take
+    a small part of the time of autograd through the loop. A GPU with Triton runs one kernel for all t in each
+    direction, from `recurrence_kernels`.
 
-    A gate that is open half forgets half; what is forgotten is replaced.
+    A gate of 1/2 keeps half of the cell, and adds half of the input:
 
     >>> u, z = torch.tensor([[[4.0]], [[0.0]]]), torch.zeros(2, 1, 1)
     >>> cells(u, z, torch.zeros(1), torch.zeros(1, 1)).flatten()
@@ -77,10 +77,10 @@ class _Cells(torch.autograd.Function):
 
 
 class Projection(nn.Module):
-    """Inputs [B, m + n, d], the first m cached -> the recurrence's three terms at the others, [B, n, 3 d].
+    """Inputs [B, m + n, d], the first m cached -> the three terms of the recurrence at the n others, [B, n, 3 d].
 
-    U = LN(Q + alpha softmax(Q K^T / sqrt(p_head)) V) W_o; alpha begins at 0, a recurrence alone. Without attention
-    U = LN(Q) W_o.
+    U = LN(Q + alpha softmax(Q K^T / sqrt(p_head)) V) W_o. alpha is initialized to 0, which gives a plain recurrence.
+    Without attention U = LN(Q) W_o.
     """
 
     def __init__(self, config: SRUPlusPlusConfig, attends: bool) -> None:
@@ -96,7 +96,7 @@ class Projection(nn.Module):
         for linear in (self.down, self.out) if self.keys_values is None else (self.down, self.keys_values, self.out):
             nn.init.xavier_uniform_(linear.weight)
         with torch.no_grad():
-            # Dropout makes the variance of its inputs larger by 1 / (1 - p); as in the authors' code.
+            # Compensates dropout, which increases the variance by 1 / (1 - p), as in the authors' code.
             self.out.weight.mul_((1 - config.dropout) ** 0.5)
 
     def forward(self, raw: Tensor, passage: Passage) -> Tensor:
@@ -110,7 +110,7 @@ class Projection(nn.Module):
 
     def _attended(self, queries: Tensor, z: Tensor, passage: Passage) -> Tensor:
         assert self.keys_values is not None
-        ((begin, _, stop),) = passage.spans  # one, for cells are a memory
+        ((begin, _, stop),) = passage.spans  # one span, because cells are memory
         k, v = self.keys_values(z[:, begin:stop]).chunk(2, -1)
         q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (queries, k, v))
         earlier = lower(q.shape[2], k.shape[2], z.device)
@@ -120,19 +120,19 @@ class Projection(nn.Module):
 
 
 class Run(NamedTuple):
-    """A pass of a layer's recurrence, [L, B, d] each."""
+    """Results of a layer's recurrence, [L, B, d] each."""
 
     cells: Tensor
     earlier: Tensor
-    """The cell before each position."""
+    """Cell before each position, c_{t-1}."""
     forget: Tensor
-    """z, of f = sigmoid(z + v c_{t-1})."""
+    """z in f = sigmoid(z + v c_{t-1})."""
     highway: Tensor
-    """r, how much of a cell goes up."""
+    """r, the weight of the cell in the output."""
 
 
 class Layer(StreamBlock):
-    """h_t = r_t c_t + (1 - r_t) x_t: how much of the cell, and of the input, goes up.
+    """Layer with output h_t = r_t c_t + (1 - r_t) x_t, a gated mean of cell and input.
 
     Source: Lei 2021 (arXiv:2102.12459), section 3; norms, initial weights and dropout are those of the authors' code.
     """
@@ -148,7 +148,7 @@ class Layer(StreamBlock):
         for carry in (self.carry_forget, self.carry_highway):
             nn.init.uniform_(carry, -1, 1)
         nn.init.constant_(self.highway_bias, config.highway_bias)
-        # Above the last layer the output's own dropout follows.
+        # After the last layer comes the dropout of the output.
         self.dropout = Dropout(config.dropout if number < config.layers else 0.0)
 
     def begin(self, x: Tensor) -> Cell:
@@ -157,15 +157,15 @@ class Layer(StreamBlock):
     def forward(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> tuple[Tensor, None, Attended[Cell]]:
         run = self.run(past, x, passage, memory)
         with torch.autocast(x.device.type, enabled=False):
-            # One mask for all positions: what is dropped at one would come back at the next.
+            # One mask for all positions: otherwise an element dropped at one position would return at the next.
             mask = self.dropout(torch.ones_like(run.cells[0]))
             h = x + ((run.cells.transpose(0, 1) - x) * mask[:, None]) * run.highway.transpose(0, 1)
         return h, None, Attended(h, Cell(run.cells[-1]))
 
     def run(self, past: Tensor, x: Tensor, passage: Passage, memory: Cell) -> Run:
-        """Let the recurrence run over x [B, L, d], behind inputs [B, M, d] and the cell before."""
+        """Run the recurrence over x [B, L, d], after cached inputs [B, M, d] and the previous cell."""
         u = self.projection(torch.cat((past, x), 1), passage)
-        with torch.autocast(x.device.type, enabled=False):  # half precision loses what cells add up
+        with torch.autocast(x.device.type, enabled=False):  # half precision loses sums in the cells
             candidate, forget, highway = u.to(x.dtype).transpose(0, 1).chunk(3, -1)
             forget = forget + self.forget_bias
             before = memory.c.to(x.dtype)
@@ -176,7 +176,7 @@ class Layer(StreamBlock):
 
 
 class SRUPlusPlus(Segmented):
-    """Embeddings -> f, which is the only key too; carries inputs and cells of each layer."""
+    """Embeddings -> f, which is also the only key; carries inputs and cells of each layer."""
 
     def made_blocks(self, config: SRUPlusPlusConfig) -> list[StreamBlock]:
         return [Layer(config, number + 1) for number in range(config.layers)]
@@ -186,7 +186,7 @@ class SRUPlusPlus(Segmented):
         return x.to(self.blocks[0].highway_bias.dtype)  # type: ignore[arg-type]
 
     def distances(self, longest: int, like: Tensor) -> Tensor:
-        """Compute none: order comes from the recurrence."""
+        """Return an empty tensor: the recurrence gives the order, so there are no relative positions."""
         return like.new_empty(0)
 
     def left(self, x: Tensor) -> Tensor:

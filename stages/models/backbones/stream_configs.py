@@ -1,4 +1,4 @@
-"""Settings of the networks that read a stream, and carry a state along it; free of torch."""
+"""Settings of networks that read a stream and carry a state; free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from stages.models.layers.settings import (
 
 
 class LSTMConfig(BackboneConfig):
-    """Long short-term memory: reads a stream token by token and carries its state from segment to segment."""
+    """Long short-term memory, which carries its state along a stream."""
 
     way: ClassVar[Way] = "stream"
 
@@ -40,7 +40,7 @@ class LSTMConfig(BackboneConfig):
         return Reads()
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """h and c of each layer."""
+        """Shapes of h and c of all layers."""
         return dict.fromkeys(("h", "c"), StateArray((self.layers, 1, self.width)))
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
@@ -51,27 +51,27 @@ class LSTMConfig(BackboneConfig):
 
 
 class SegmentedConfig(BackboneConfig):
-    """A model whose blocks attend to cached inputs, of the M positions before a segment, and may remember more."""
+    """A model whose blocks attend to cached inputs at the M positions before a segment, and may have more memory."""
 
     way: ClassVar[Way] = "stream"
     left_open: ClassVar[tuple[str, ...]] = (*BackboneConfig.left_open, "mem_length")
 
-    if TYPE_CHECKING:  # fields of each backbone, which says what they mean to it
+    if TYPE_CHECKING:  # fields of each backbone, which documents their meaning
         layers: int
         segment_length: int | None
         mem_length: int | None
 
     @abstractmethod
     def memory_spec(self, block: int, context: int) -> NamedTuple:
-        """Shapes of what a block keeps besides cached inputs; blocks count from 1.
+        """Shapes of a block's memory, without the cached inputs; blocks count from 1.
 
-        Raises: UsageError if it cannot read such segments.
+        Raises: UsageError if it cannot read segments of `context` inputs.
         """
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Inputs of each layer: M positions before a segment, and all but the last of its own; the place in it.
+        """Shapes of the cached inputs of each layer, of the place in the segment, and of the memory of each block.
 
-        Then the memory of each block, by the block's number.
+        At most, the M positions before a segment are cached, and all but the last of the segment.
         """
         assert self.mem_length is not None, "the stage fills it in"
         cached = StateArray((self.layers, 1, self.mem_length + context - 1, self.width))
@@ -82,11 +82,11 @@ class SegmentedConfig(BackboneConfig):
         return spec
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model has segments of another length, or layers that cannot read such ones."""
+        """Raises: UsageError if the model has another segment length, or a layer cannot read such segments."""
         require_segments(self.segment_length, segment_length)
         memory = segment_length if self.mem_length is None else self.mem_length
         lengths = {"segment_length": segment_length, "mem_length": memory}
-        # For its errors alone: each layer says with its shapes whether it can read such segments.
+        # Called only for its errors: each layer checks whether it can read such segments.
         self.model_copy(update=lengths).state_spec(segment_length)
         return lengths
 
@@ -97,13 +97,13 @@ class SegmentedConfig(BackboneConfig):
             attention: Any = getattr(self, "attention", None)
             lengths["attention"] = attention.model_copy(update={"long_length": windows.long_length})
         read = self.model_copy(update=lengths)
-        # For its errors alone, as in `sizes`.
+        # Called only for its errors, as in `sizes`.
         read.state_spec(windows.context)
         return read
 
 
 class DistancesConfig(SegmentedConfig):
-    """One that knows positions by their distances."""
+    """A segmented model with relative positions."""
 
     @model_validator(mode="after")
     def _positions_fit(self) -> Self:
@@ -113,12 +113,12 @@ class DistancesConfig(SegmentedConfig):
 
 
 def in_block(block: int) -> str:
-    """Prefix of the names of a block's memory in the state of the whole network."""
+    """Prefix for the names of a block's memory in the state of the network."""
     return f"block{block}."
 
 
 class TransformerXLConfig(DistancesConfig, AttentionConfig):
-    """A pre-norm Transformer that reads a stream in segments and carries hidden states from one to the next.
+    """A pre-norm Transformer that reads a stream in segments, and carries hidden states between them.
 
     Source: Dai et al. 2019 (arXiv:1901.02860).
     """
@@ -144,9 +144,9 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
 
 
 class MemoryTransformerConfig(DistancesConfig, BlockSizes):
-    """A Transformer-XL with memory tokens: learned rows that read the positions before a segment, and are read in it.
+    """A Transformer-XL with memory tokens: learned rows that read earlier positions, for the segment to read.
 
-    Source: Burtsev et al. 2020 (arXiv:2006.11527), whose encoders these are decoders of.
+    Source: Burtsev et al. 2020 (arXiv:2006.11527), whose models are encoders; these are decoders.
     """
 
     backbone: Literal["memory-transformer"] = "memory-transformer"
@@ -180,7 +180,7 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
         return Reads(FEED_FORWARD_KEYS)
 
     def memory_spec(self, block: int, context: int) -> Nothing:
-        """Raises: UsageError if there are memory tokens, and nothing for them to read."""
+        """Raises: UsageError if there are memory tokens, but no earlier positions for them to read."""
         if self.memory_tokens and not self.mem_length:
             raise UsageError(
                 "Memory tokens read the positions before a segment: --mem-length must be 1 or more (or "
@@ -190,13 +190,13 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
 
 
 class Cell(NamedTuple):
-    """Memory of a layer: c after the latest position, [B, d]."""
+    """Memory of an SRU++ layer: c after the latest position, [B, d]."""
 
     c: Any
 
 
 class SRUPlusPlusConfig(SegmentedConfig):
-    """Simple recurrent units whose inputs come out of attention; reads a stream, and needs no positions.
+    """Simple recurrent units with attention for their inputs; reads a stream, and needs no position embeddings.
 
     Source: Lei 2021 (arXiv:2102.12459).
     """
@@ -227,7 +227,7 @@ class SRUPlusPlusConfig(SegmentedConfig):
 
     @property
     def projected(self) -> int:
-        """p."""
+        """Width p of attention; by default a quarter of the model's width."""
         return self.width // 4 if self.projection is None else self.projection
 
     def attends(self, block: int) -> bool:
@@ -243,7 +243,7 @@ class SRUPlusPlusConfig(SegmentedConfig):
 
 
 class MemformerConfig(BlockSizes):
-    """An encoder reads the segment before and a memory of slots, and writes that; a decoder predicts the segment.
+    """An encoder that reads the previous segment and updates a memory of slots, and a decoder for the segment.
 
     `layers` are the decoder's. Source: Wu et al. 2022 (arXiv:2010.06891).
     """
@@ -268,7 +268,7 @@ class MemformerConfig(BlockSizes):
         return Reads(FEED_FORWARD_KEYS)
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
-        """Slots; what the encoder reads or has made of the segment before; what was read of the segment under way."""
+        """Shapes of the slots, of the previous segment (or its encoding), and of the current segment so far."""
         before = context + self.summary_tokens if context > 1 else 1
         past = StateArray((1, self.heads, context - 1, self.width // self.heads))
         spec = {
@@ -279,12 +279,12 @@ class MemformerConfig(BlockSizes):
         return spec | {f"block{n}.past.{part}": past for n in range(1, self.layers + 1) for part in ("keys", "values")}
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model has segments of another length."""
+        """Raises: UsageError if the model has another segment length."""
         require_segments(self.segment_length, segment_length)
         return {"segment_length": segment_length}
 
     def reading(self, windows: WindowSettings) -> Self:
-        """Raises: UsageError for segments of another length: a memformer learns one for each place, and its slots."""
+        """Raises: UsageError for another segment length: a memformer learns a vector for each position of a segment."""
         if windows.context != self.segment_length:
             raise UsageError(
                 f"A memformer reads segments of the length that it was trained with: --context {self.segment_length}, "
@@ -294,15 +294,17 @@ class MemformerConfig(BlockSizes):
 
 
 def carrying_backbones() -> list[str]:
-    """The backbones whose number of cached positions is a setting, `mem_length`."""
+    """Names of the backbones that have the setting `mem_length`."""
     return [name for name in BACKBONES.names() if "mem_length" in BACKBONES.settings(name).model_fields]
 
 
 def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> None:
-    """Raises: UsageError if a number of carried positions is asked of a backbone without; `other`: one may be chosen.
+    """Raises: UsageError if `mem_length` is given for a backbone that does not have it.
 
     Args:
         asked: settings of a model that a user names.
+        backbone: name of the backbone.
+        other: whether the user may choose another backbone, which the message then suggests.
     """
     able = carrying_backbones()
     if "mem_length" in asked and backbone not in able:
@@ -311,11 +313,11 @@ def require_carried(asked: Mapping[str, Any], backbone: str, *, other: bool) -> 
 
 
 def remembering_layers() -> list[str]:
-    """The attention layers whose number of slots or entries is a setting, `long_length`."""
+    """Names of the attention layers that have the setting `long_length`."""
     return [name for name in STREAM_ATTENTION.names() if "long_length" in STREAM_ATTENTION.settings(name).model_fields]
 
 
 def asked_length(model: BackboneConfig) -> int | None:
-    """How many a description of a model asks for; None: it says nothing of that."""
+    """The setting `long_length` of a model; None: not given explicitly."""
     attention = getattr(model, "attention", None)
     return model.lengths.remembered if "long_length" in getattr(attention, "model_fields_set", ()) else None

@@ -1,4 +1,4 @@
-"""Decoder Transformer, pre-norm, with fused causal attention."""
+"""Pre-norm decoder Transformer over windows."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from stages.models.layers.stacks import ChosenLayers, let_begin
 
 
 class Positions(nn.Module):
-    """Position embeddings, added to those of tokens."""
+    """Position embeddings, learned or sinusoidal, which are added to token embeddings."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Positions(nn.Module):
             self.learned = nn.Parameter(nn.init.normal_(torch.empty(config.max_positions, config.width), std=std))
 
     def forward(self, length: int, device: torch.device, first: int = 0) -> Tensor:
-        """Vectors [length, d] of the positions from `first` on."""
+        """Vectors [length, d] for the positions from `first`. Raises: UsageError beyond the learned positions."""
         if self.learned is None:
             return sinusoids(length, self.width, device, first)
         if first + length > len(self.learned):
@@ -42,21 +42,21 @@ class Positions(nn.Module):
 
 
 class Block(ChosenLayers):
-    """Attention, then feed-forward, each on the normalized residual stream."""
+    """A pre-norm block: lookup, attention, feed-forward."""
 
     def forward(self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None) -> tuple[Tensor, Tensor]:
-        """[B, L, d], tokens and offsets [B, L] -> the next residual stream and the input of the feed-forward layer."""
+        """Inputs [B, L, d], tokens and offsets [B, L] -> residual stream, and input of the feed-forward layer."""
         x, _ = self.lookup(x, tokens, document_offset, self.lookup.begin(x))
         return self._fed(x + self.dropout(self.attention(self.attention_norm(x))))
 
     def begin(self, x: Tensor) -> BlockMemory:
-        """The memory where a window begins; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and device."""
         return BlockMemory(self.attention.begin(x), self.lookup.begin(x))
 
     def going_on(
         self, x: Tensor, inputs: Inputs, memory: BlockMemory, place: int
     ) -> tuple[Tensor, Tensor, BlockMemory]:
-        """As `forward`, for the inputs of a window behind the first `place`; and the memory after them."""
+        """Outputs of `forward` for the inputs of a window after the first `place`, and the memory after them."""
         x, looked_up = self.lookup(x, inputs.tokens, inputs.document_offset, memory.lookup)
         attended, memory_after = self.attention.going_on(self.attention_norm(x), memory.attention, place)
         return *self._fed(x + self.dropout(attended)), BlockMemory(memory_after, looked_up)
@@ -69,7 +69,7 @@ class Block(ChosenLayers):
 class Transformer(Backbone, Compilable):
     """Embeddings -> (f, g); carries no state from window to window.
 
-    Where all attention layers are recurrent it reads a window in pieces, too: `state` is then that of the piece before.
+    If all attention layers are recurrent, it can also read a window in pieces, and then carries a state between them.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -83,28 +83,28 @@ class Transformer(Backbone, Compilable):
         self.norm = nn.LayerNorm(config.width)
 
     def compiled_parts(self) -> list[nn.Module]:
-        return [self]  # windows have one shape, so that all of it is one graph
+        return [self]  # windows have one shape, so it compiles to one graph
 
     def read(self, inputs: Inputs) -> Encoding:
-        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g), no state."""
+        """Embeddings [B, L, d] -> hidden [B, L, d] (f), ffn_input [B, L, d] (g); the state if one was given."""
         if inputs.state is not None:
             return self._going_on(inputs, inputs.state)
         embedded = inputs.embedded
         positions = self.positions(embedded.shape[1], embedded.device)
-        # Embeddings begin 1 / √d wide, for the softmax reads them too; sinusoids are as large as 1.
+        # Embeddings are initialized at a scale of 1 / √d, because the softmax uses them too; sinusoids have scale 1.
         x = self.dropout(embedded * self.scale + positions)
         for block in self.blocks:
             x, ffn_input = block(x, inputs.tokens, inputs.document_offset)
         return Encoding(self.norm(x), ffn_input)
 
     def _going_on(self, inputs: Inputs, state: Mapping[str, Tensor]) -> Encoding:
-        """The next inputs of a window, and the state after them: `place`, int64 [1], and the memory of each block.
+        """Read the next inputs of a window. The state is `place`, int64 [1], and the memory of each block.
 
-        An empty state begins the window.
+        An empty state is the start of the window.
         """
         embedded, place = inputs.embedded, int(state["place"]) if state else 0
         x = self.dropout(embedded * self.scale + self.positions(embedded.shape[1], embedded.device, place))
-        # The place stays on the CPU, where reading it waits for no GPU.
+        # The place stays on the CPU, so that reading it does not wait for a GPU.
         after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
         for number, block in enumerate(self.blocks, 1):
             assert isinstance(block, Block)

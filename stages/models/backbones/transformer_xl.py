@@ -1,4 +1,4 @@
-"""Transformer-XL: segments that attend to hidden states of the positions before them, by distance."""
+"""Transformer-XL: segments attend to cached hidden states of earlier positions, with relative positions."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from stages.models.layers.sublayer import Attended, Passage, StreamInputs
 
 
 class Block(ChosenLayers, StreamBlock):
-    """Attention, then feed-forward, each on the normalized residual stream."""
+    """A pre-norm block: lookup, attention, feed-forward."""
 
     def __init__(self, config: TransformerXLConfig, number: int) -> None:
         super().__init__(config, number, STREAM_ATTENTION)
@@ -31,7 +31,7 @@ class Block(ChosenLayers, StreamBlock):
     def forward(
         self, past: Tensor, x: Tensor, passage: Passage, memory: BlockMemory
     ) -> tuple[Tensor, Tensor, Attended[BlockMemory]]:
-        """Cached [B, m, d] and present [B, n, d] -> the next residual stream, the feed-forward input, attention's."""
+        """Cached inputs [B, m, d] and inputs [B, n, d] -> residual stream, feed-forward input, result of attention."""
         raw = torch.cat((past, x), 1)
         inputs = StreamInputs(raw, self.attention_norm(raw), self.attention_norm)
         attended: Attended[Any] = self.attention(inputs, passage, memory.attention)
@@ -42,7 +42,7 @@ class Block(ChosenLayers, StreamBlock):
 
 
 class TransformerXL(SegmentedByDistance, Compilable):
-    """The walk over segments with positions as distances; what lies further back is up to the attention layers.
+    """Segment-level recurrence with relative positions; attention layers may add memory of older positions.
 
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.
     """
@@ -53,4 +53,4 @@ class TransformerXL(SegmentedByDistance, Compilable):
         return [*blocks]
 
     def compiled_parts(self) -> list[nn.Module]:
-        return list(self.blocks)  # around them shapes follow from the state: that is Python's work
+        return list(self.blocks)  # outside of blocks, shapes depend on the state

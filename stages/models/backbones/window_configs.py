@@ -1,4 +1,4 @@
-"""Settings of the networks that read windows, each by itself; free of torch and of transformers."""
+"""Settings of networks that read each window independently; free of torch and of transformers."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -50,9 +50,9 @@ class TransformerConfig(Stateless, AttentionConfig):
 
 
 class EncoderDecoderConfig(Stateless, AttentionConfig):
-    """A pre-norm Transformer that reads a source sentence, and writes its translation token by token.
+    """A pre-norm encoder-decoder Transformer, which reads a source sentence, and writes its translation.
 
-    `layers` and `feed_forward` are the decoder's; blocks of the encoder have the usual feed-forward layer.
+    `layers` and `feed_forward` are the decoder's. Blocks of the encoder have dense feed-forward layers.
     """
 
     backbone: Literal["encoder-decoder"] = "encoder-decoder"
@@ -83,7 +83,7 @@ class EncoderDecoderConfig(Stateless, AttentionConfig):
 
 
 class HuggingFaceConfig(Stateless, BackboneConfig):
-    """A model of transformers between the two sides of a vocabulary; made by `import-model` alone."""
+    """A causal language model of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface"] = "huggingface"
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -104,7 +104,7 @@ class HuggingFaceConfig(Stateless, BackboneConfig):
         return Reads(keys, longest)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if it was not imported, or cannot read segments as long."""
+        """Raises: UsageError if it was not imported, or cannot read segments of this length."""
         if not self.architecture:
             raise UsageError("The backbone huggingface is imported, not trained from nothing: memlm import-model.")
         longest = self.reads.longest_context
@@ -114,7 +114,7 @@ class HuggingFaceConfig(Stateless, BackboneConfig):
 
 
 class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
-    """An encoder-decoder of transformers between the two sides of a vocabulary; made by `import-model` alone."""
+    """An encoder-decoder of transformers, without its embeddings and softmax; only made by `import-model`."""
 
     backbone: Literal["huggingface-encoder-decoder"] = "huggingface-encoder-decoder"
     architecture: dict[str, Any] = Field(default_factory=dict)
@@ -144,7 +144,7 @@ class HuggingFaceEncoderDecoderConfig(Stateless, BackboneConfig):
 
 
 class TextEncoderConfig(Stateless, BackboneConfig):
-    """A model of transformers whose inputs see those behind them; made by `import-model` alone."""
+    """A bidirectional encoder of transformers; only made by `import-model`."""
 
     scores_tokens: ClassVar[bool] = False
     way: ClassVar[Way] = "pooled"
@@ -168,7 +168,7 @@ class TextEncoderConfig(Stateless, BackboneConfig):
         return Reads(longest_context=self.longest)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if it was not imported, or cannot read documents as long."""
+        """Raises: UsageError if it was not imported, or cannot read documents of this length."""
         if not self.architecture:
             raise UsageError(f"The backbone {self.backbone} is imported, not trained from nothing: memlm import-model.")
         if self.longest is not None and segment_length > self.longest:

@@ -1,4 +1,4 @@
-"""Layers that backbones are made of, a file each; those in a block's places are chosen by its settings."""
+"""Layers of backbones, and the registries of those that settings of a block can choose."""
 
 from stages.registry import Part, Registry
 

@@ -1,4 +1,4 @@
-"""Attention to slots that dropped positions were compressed to, to cached ones, and to those of the segment."""
+"""Attention to the segment, to cached inputs, and to slots of compressed older inputs (Compressive Transformer)."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": 
 
 
 class Convolution(nn.Module):
-    """A convolution with as long a stride as kernel; it begins as the mean."""
+    """A convolution whose stride equals its kernel size; it is initialized to the mean."""
 
     def __init__(self, width: int, rate: int) -> None:
         super().__init__()
@@ -26,51 +26,51 @@ class Convolution(nn.Module):
         self.taps = nn.Linear(rate * width, width)
 
     def initialize(self) -> None:
-        """Each tap is the identity / c."""
+        """Set each tap to the identity divided by c."""
         with torch.no_grad():
             width = self.taps.out_features
             self.taps.weight.copy_(torch.eye(width).repeat(1, self.rate) / self.rate)
             self.taps.bias.zero_()
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
-        """[B, n, d], n a multiple of c -> [B, n / c, d].
+        """[B, n, d] -> [B, n / c, d]; n must be a multiple of c.
 
         >>> convolution = Convolution(1, 2)
         >>> convolution.initialize()
         >>> convolution(torch.tensor([[[1.0], [3.0], [5.0], [9.0]]])).flatten().tolist()
         [2.0, 7.0]
         """
-        # One product, of c inputs side by side: a stride as long as the kernel makes no overlap to share.
+        # Windows do not overlap, so this is one product of c concatenated inputs.
         return self.taps(x.unflatten(1, (-1, self.rate)).flatten(2))
 
 
 class Pooling(nn.Module):
-    """The mean of c inputs, or the largest of each dimension."""
+    """Mean of c inputs, or maximum in each dimension."""
 
     def __init__(self, pool: Callable[[Tensor, int], Tensor], rate: int) -> None:
         super().__init__()
         self.pool, self.rate = pool, rate
 
     def initialize(self) -> None:
-        """Nothing is learnt."""
+        """Do nothing: there are no weights."""
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B slots d"]:
-        """[B, n, d], n a multiple of c -> [B, n / c, d]."""
+        """[B, n, d] -> [B, n / c, d]; n must be a multiple of c."""
         return self.pool(x.unflatten(1, (-1, self.rate)), 2)
 
 
 def compressor(name: str, width: int, rate: int) -> Convolution | Pooling:
-    """The function that settings name."""
+    """Create the compression `name`: `conv`, `mean` or `max`."""
     if name == "conv":
         return Convolution(width, rate)
     return Pooling(POOLS[name], rate)
 
 
 class CompressiveAttention(StreamAttention[Slots], LearnsApart):
-    """Relative attention with slots before the cached inputs, the distance to a slot counted in slots.
+    """Relative attention with slots before the cached inputs; a slot counts as one position in distances.
 
-    When a segment ends, cached inputs that are dropped become slots. What makes them
-    learns to leave attention what it read (`reconstruction_loss`), and by nothing else.
+    At the end of a segment, cached inputs that are dropped are compressed to slots. The compression is trained only by
+    `reconstruction_loss`: attention to the slots should read what it reads from the inputs.
 
     Source: Rae et al. 2020 (arXiv:1911.05507), section 3.
     """
@@ -88,8 +88,7 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         self.compress.initialize()
 
     def apart(self) -> Apart:
-        """Parameters of the compression, clipped by themselves: their large loss must not shorten the other
-        gradients."""
+        """Parameters of the compression, clipped separately: their large loss must not scale down other gradients."""
         return Apart(list(self.compress.parameters()))
 
     def begin(self, x: Tensor) -> Slots:
@@ -102,16 +101,16 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         left = self.dropped(inputs)
         new = self.compressed(left)
         slots = torch.cat((memory.slots, new.detach()), 1)
-        # A share for each layer: the sum of them weighs the same in models of any depth.
+        # Divided by the number of layers, so that the total weight of this loss does not depend on depth.
         loss = self.reconstruction_loss(inputs, passage, left, new) / self.layers if self.training else None
         return Attended(hidden, Slots(slots[:, max(0, slots.shape[1] - self.most) :]), loss)
 
     def before(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, Passage]:
-        """Slots and inputs, normalized, [B, s + m + n, d], and the passage with them counted as cached."""
+        """Slots and inputs, normalized, [B, s + m + n, d], and the passage in which slots count as cached."""
         ((begin, first, stop),) = passage.spans
         slots = memory.slots.to(inputs.raw.dtype)
         x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
-        # Positions counted from the first cached input, and count from the first slot now.
+        # Indices counted from the first cached input; now they count from the first slot.
         more = slots.shape[1] - begin
         distances = self._distances(stop + more, passage)
         return x, passage._replace(
@@ -119,42 +118,43 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         )
 
     def looked(self, inputs: StreamInputs, passage: Passage, memory: Slots) -> tuple[Tensor, int]:
-        """How much each position attends to slots, cached inputs and its segment; and how many slots there are.
+        """Attention weights of each position on slots, cached inputs and its segment, and the number of slots.
 
-        Returns: [heads, B, n, s + m' + n], m' the cached inputs that are seen; s.
+        Returns: weights [heads, B, n, s + m' + n], where m' is the number of visible cached inputs; s.
         """
         (weights,) = self.relative.weights(*self.before(inputs, passage, memory))
         return weights, memory.slots.shape[1]
 
     def _distances(self, longest: int, passage: Passage) -> Tensor:
-        """Sinusoids of the passage's distances, or of more where slots lie farther back, [D + 1, d]."""
+        """Sinusoids of the passage's distances, extended if slots are farther back, [D + 1, d]."""
         if len(passage.distances) > longest:
             return passage.distances
         width, like = passage.distances.shape[1], passage.distances
         return self.dropout(sinusoids(longest + 1, width, like.device).flip(0).to(like.dtype))
 
     def dropped(self, inputs: StreamInputs) -> Tensor:
-        """Raw inputs that are not cached any more when the segment has ended, constant and exact, [B, r, d]."""
+        """Raw inputs that leave the cache at the end of the segment, detached, in full precision, [B, r, d]."""
         return inputs.raw[:, : max(0, inputs.raw.shape[1] - self.cached)].detach().to(self._exact)
 
     @property
     def _exact(self) -> torch.dtype:
-        """Precision of the weights; inputs of an adaptive vocabulary may have less under autocast."""
+        """Dtype of the weights; under autocast, inputs from an adaptive vocabulary may have less precision."""
         return self.relative.qkv.weight.dtype
 
     def compressed(self, left: Tensor) -> Tensor:
-        """[B, r, d] -> [B, r / c, d], in full precision: slots are kept for long."""
+        """[B, r, d] -> [B, r / c, d], in full precision because slots are kept for long."""
         with torch.autocast(left.device.type, enabled=False):
             return self.compress(left)
 
     def reconstruction_loss(self, inputs: StreamInputs, passage: Passage, left: Tensor, new: Tensor) -> Tensor:
-        """How much less attention, by content alone, can read of the slots than of what they were made of.
+        """Loss of information in the slots: mean squared difference of attention outputs, by content only.
 
-        The squared difference of what the segment's positions read of each, a mean over positions and dimensions. Only
-        `new` has a gradient. Where nothing was dropped it is 0.
+        The segment's positions attend to the slots, and to the inputs from which these were made. The mean is over
+        positions and dimensions. Only `new` gets a gradient. The loss is 0 if nothing was dropped.
 
         Args:
-            left, new: what was dropped, [B, r, d], and the slots that it became, [B, r / c, d].
+            left: inputs that were dropped, [B, r, d].
+            new: their slots, [B, r / c, d].
         Source: Rae et al. 2020 (arXiv:1911.05507), section 3.2, "attention-reconstruction".
         """
         if not left.shape[1]:
@@ -166,11 +166,11 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
             return F.mse_loss(self._read(own, self._normalized(new, inputs.norm)), wanted)
 
     def _normalized(self, x: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Inputs normalized as the block does it, without gradient to its weights."""
+        """Apply the block's layer norm, without gradients of its weights."""
         return F.layer_norm(x, norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
     def _read(self, own: Tensor, x: Tensor) -> Tensor:
-        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights are constant."""
+        """Attend from own [B, L, d] to x [B, r, d] by content, [B, heads, L, d_head]; weights get no gradient."""
         q, k, v = (
             F.linear(part, weight).unflatten(2, (self.relative.heads, -1)).transpose(1, 2)
             for part, weight in zip((own, x, x), self.relative.qkv.weight.detach().chunk(3), strict=True)
@@ -178,6 +178,6 @@ class CompressiveAttention(StreamAttention[Slots], LearnsApart):
         return F.scaled_dot_product_attention(q, k, v)
 
     def _unused(self) -> Tensor:
-        """0, of which all weights of what compresses are a part: data-parallel wrappers want each in every step."""
+        """0 as a function of all weights of the compression: data-parallel wrappers need each of them in every step."""
         nothing = self.relative.qkv.weight.new_zeros(())
         return sum((0 * parameter.sum() for parameter in self.compress.parameters()), nothing)

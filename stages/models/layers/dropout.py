@@ -8,10 +8,10 @@ LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
-    """Zeroes a share p of the elements while training and scales the rest by 1 / (1 - p).
+    """Sets elements to 0 with probability p in training, and scales the rest by 1 / (1 - p).
 
-    On CPU each element's fate takes 16 random bits, drawn 64 at a time: a tenth of the time of
-    torch's own sampling, for a p that is exact to 2^-16.
+    On CPU each element takes 16 random bits, drawn 64 at a time. This takes a tenth of the time of torch's sampling,
+    and p is exact to 2^-16.
     """
 
     def __init__(self, p: float) -> None:
@@ -19,12 +19,12 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape to the same shape."""
+        """Apply dropout to a tensor of any shape."""
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped = min(round(self.p * LEVELS), LEVELS - 1)  # were all dropped, the rest could not be scaled
+        dropped = min(round(self.p * LEVELS), LEVELS - 1)  # if all were dropped, the scale would be infinite
         return x * keep_mask(x.shape, dropped).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 
@@ -39,7 +39,7 @@ def keep_mask(shape: torch.Size, dropped: int) -> Tensor:
         _draw_opaque(numbers)
     else:
         _draw(numbers)
-    # An int16 begins at -2^15: its lowest values are those that drop.
+    # int16 starts at -2^15: its `dropped` lowest values drop an element.
     return (numbers[: shape.numel()] >= dropped - LEVELS // 2).view(shape)
 
 
@@ -48,5 +48,5 @@ def _draw(numbers: Tensor) -> None:
     numbers.view(torch.int64).random_(-(1 << 63), None)
 
 
-# A compiler has no way to fill a tensor with random numbers of 64 bits, and calls this as it is: with the same bits.
+# torch.compile cannot fill a tensor with random numbers of 64 bits. It calls this as is, which gives the same bits.
 _draw_opaque = torch.library.custom_op("memlm::draw", _draw, mutates_args={"numbers"})

@@ -1,4 +1,4 @@
-"""Hashed n-grams: rows for the latest tokens, let into the residual stream by a gate."""
+"""Hashed n-grams: learned rows for the latest tokens, added to the residual stream through a gate."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,11 +14,11 @@ from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import Apart, LearnsApart, Lookup
 
 EPSILON = 1e-6
-"""Added to the mean square that a norm divides by."""
+"""Added to the mean square in the norms."""
 
 
 def multipliers(types: int, order: int) -> tuple[int, ...]:
-    """Odd numbers for the places of an n-gram, the latest token's first; times `types` they are below 2^63.
+    """Odd factors for the tokens of an n-gram, that of the latest token first; times `types` they are below 2^63.
 
     >>> [factor % 2 for factor in multipliers(types=10, order=3)]
     [1, 1, 1]
@@ -28,11 +28,11 @@ def multipliers(types: int, order: int) -> tuple[int, ...]:
 
 
 def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int64[Tensor, "*b"]:
-    """A number for each n-gram, at least 0: the exclusive or of (token + 1) times a factor, over its places.
+    """Hash of each n-gram, at least 0: the exclusive or over its tokens of (token + 1) times a factor.
 
     Args:
-        lagged: tokens at positions, those one before them, and so on; -1: there is none.
-        factors: of each place, so that products stay below 2^63.
+        lagged: tokens at each position, then one position earlier, and so on; -1 where there is none.
+        factors: factor of each lag; products must stay below 2^63.
 
     (4 + 1) · 3 = 15 and (1 + 1) · 5 = 10 differ in the bits of 5:
 
@@ -50,10 +50,14 @@ def hashed(lagged: Sequence[Int64[Tensor, "*b"]], factors: Sequence[int]) -> Int
 def delayed(
     told: Tensor, lag: int, number: int, document_offset: Int64[Tensor, "b n"] | None, nothing: int = 0
 ) -> Tensor:
-    """Delayed rows, `lag` positions before each of the last `number`, [B, n, …]; `nothing` before a document began.
+    """Rows `lag` positions before each of the last `number` positions, [B, n, …].
 
     Args:
-        told: of these positions and at least `lag` before them, [B, m + n, …].
+        told: rows of these positions and of at least `lag` earlier ones, [B, m + n, …].
+        lag: number of positions back.
+        number: n.
+        document_offset: offset of each position within its document; None: one document.
+        nothing: value before the start of a document.
 
     >>> delayed(torch.tensor([[7, 8, 9]]), 1, 2, torch.tensor([[0, 1]]), -1).tolist()
     [[-1, 8]]
@@ -67,7 +71,7 @@ def delayed(
 
 
 class RowsGate(nn.Module):
-    """How far what was looked up fits the residual stream: α = σ(norm(x)·norm(k) / √d)."""
+    """Gate α = σ(norm(x)·norm(k) / √d), which measures how well looked-up rows fit the residual stream."""
 
     def __init__(self, entries: int, width: int) -> None:
         super().__init__()
@@ -82,10 +86,10 @@ class RowsGate(nn.Module):
 class HashedNgrams(Lookup[NgramMemory], LearnsApart):
     """Adds gated rows of the latest n-grams, and a causal convolution of them.
 
-    Rows begin at zero, as does the convolution. So the layer begins as none, and n-grams that training never met add
-    nothing.
+    Rows and convolution begin at zero. So the layer initially adds nothing, and n-grams that training never saw add
+    nothing later.
 
-    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of like tokens.
+    Source: Cheng et al. 2026 (Engram, arXiv:2601.07372), as in `hashed`; one branch, no merging of similar tokens.
     """
 
     def __init__(self, config: AttentionConfig, settings: HashedNgramsSettings) -> None:
@@ -108,16 +112,16 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
             nn.init.xavier_uniform_(linear.weight)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "HashedNgrams":
-        """Move all but a table that stays on the host: never whole to the device, for it may be larger than that."""
+        """Move all tensors except a table that stays on the host: it may be larger than the device's memory."""
         if not self.settings.on_host:
             return super()._apply(fn, recurse)
         table = self._parameters.pop("table")
         super()._apply(fn, recurse)
-        self._parameters = {"table": table, **self._parameters}  # the first, as optimizers number them
+        self._parameters = {"table": table, **self._parameters}  # first again: optimizers number parameters
         return self
 
     def apart(self) -> Apart:
-        """The tables: each row is read by few positions, so a small rate, or one that falls, would not move it."""
+        """The tables: few positions read each row, so a small or falling learning rate would not move it."""
         return Apart([self.table], self.settings.table_lr)
 
     def begin(self, x: Tensor) -> NgramMemory:
@@ -131,7 +135,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         said = torch.cat((memory.tokens, tokens), 1)
         with torch.autocast(x.device.type, enabled=False):
             slots = self.slots(said, document_offset).to(self.table.device)
-            # Looked up where the table lies: rows travel, not the table.
+            # Looked up on the table's device: only the rows are copied.
             rows = F.embedding(slots, self.table, sparse=self.settings.on_host).to(x.device).flatten(2)
             gated = self.gate(x.to(rows.dtype), rows)[..., None] * self.value(rows)
             values = torch.cat((memory.values.to(gated.dtype), self.value_norm(gated)), 1)
@@ -140,10 +144,11 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         return x + self.dropout(found).to(x.dtype), after
 
     def slots(self, said: Int64[Tensor, "b m"], document_offset: Int64[Tensor, "b n"] | None) -> Int64[Tensor, "b n h"]:
-        """Rows of the table for the n-grams that end at each position: of each order, one of each head.
+        """Table rows for the n-grams that end at each position, one for each order and head.
 
         Args:
-            said: tokens of the positions, and of those before that they reach.
+            said: tokens of the positions, after the earlier tokens that their n-grams include.
+            document_offset: offset of each position within its document; None: one document.
         """
         number = said.shape[1] - self.settings.before
         lagged = [delayed(said, lag, number, document_offset, -1) for lag in range(max(self.settings.orders))]
@@ -156,7 +161,7 @@ class HashedNgrams(Lookup[NgramMemory], LearnsApart):
         return torch.stack(rows, -1)
 
     def _convolved(self, values: Tensor, document_offset: Tensor | None, number: int) -> Tensor:
-        """Each dimension by itself; `values`: of the positions and those before, [B, reach + n, d]."""
+        """Depthwise causal convolution at the last `number` positions; `values` [B, reach + n, d]."""
         apart = max(self.settings.orders)
         lagged = [delayed(values, tap * apart, number, document_offset) for tap in range(self.settings.kernel)]
         return torch.stack([of_tap * weight for of_tap, weight in zip(lagged, self.taps, strict=True)]).sum(0)

@@ -1,4 +1,4 @@
-"""Settings of the layers that remember a stream, or read learnt slots; free of torch."""
+"""Settings of layers with memory of a stream, or with learned slots; free of torch."""
 
 from collections.abc import Iterator
 from itertools import count, islice
@@ -20,7 +20,7 @@ class Slots(NamedTuple):
 
 
 class CompressiveSettings(StreamAttentionSettings):
-    """Attention by distance whose cached inputs, when they are dropped, are first compressed, `rate` to one slot.
+    """Relative attention that compresses cached inputs before it drops them, `rate` inputs to one slot.
 
     Source: Rae et al. 2020 (Compressive Transformer, arXiv:1911.05507).
     """
@@ -34,7 +34,7 @@ class CompressiveSettings(StreamAttentionSettings):
     """How a slot is made: a convolution trained to keep what attention reads, the mean, or the maximum."""
 
     def memory_spec(self, model: AttentionConfig, context: int) -> Slots:
-        """C slots, as wide as the model.
+        """Shape of the memory: C slots of the model's width.
 
         Raises: UsageError if lengths are not multiples of the rate.
         """
@@ -53,7 +53,7 @@ class CompressiveSettings(StreamAttentionSettings):
 
 Width = Annotated[float, Field(ge=1e-3, le=10)]
 BINS = 128
-"""D, equal parts of the signal whose attention says where it is sampled."""
+"""D, number of equal parts of the signal in which attention is counted, to choose where it is sampled."""
 
 
 class Signal(NamedTuple):
@@ -64,11 +64,11 @@ class Signal(NamedTuple):
     left: Any
     """Inputs that left the cache when a segment ended, [B, L, d]; they enter the signal when the next begins."""
     attention: Any = None
-    """How much each part of a sticky signal was attended to in the segment under way, [B, D]."""
+    """Attention to each part of a sticky signal during the current segment, [B, D]."""
 
 
 class InfinitySettings(StreamAttentionSettings):
-    """Attention by distance, and to a continuous signal of bounded size that all earlier positions are fitted to.
+    """Relative attention, and attention to a continuous signal of fixed size that is fitted to all earlier positions.
 
     Source: Martins et al. 2022 (∞-former, arXiv:2109.00301).
     """
@@ -102,9 +102,9 @@ class InfinitySettings(StreamAttentionSettings):
         return self
 
     def memory_spec(self, model: AttentionConfig, context: int) -> Signal:
-        """Coefficients, what left the cache last, and, of a sticky memory, how much attention each bin had.
+        """Shapes of the coefficients, of the inputs that left the cache, and, if sticky, of the attention to each bin.
 
-        Raises: UsageError if other numbers of positions than a segment's would leave the cache.
+        Raises: UsageError if the positions that leave the cache are not whole segments.
         """
         cached = model.lengths.cached
         if cached % context:
@@ -117,7 +117,7 @@ class InfinitySettings(StreamAttentionSettings):
         return Signal(signal, left, StateArray((1, BINS)) if self.sticky else None)
 
     def taken_numbers(self, model: AttentionConfig) -> int:
-        """How much each head attends to each function."""
+        """Number of attention weights, one for each head and function."""
         return model.heads * self.basis
 
 
@@ -129,7 +129,7 @@ class KeysAndValues(NamedTuple):
 
 
 class MemorizingSettings(StreamAttentionSettings):
-    """Attention that also looks up keys and values of the latest positions, as they were made when these were read.
+    """Attention that also looks up stored keys and values of earlier positions, which are not computed again.
 
     Source: Wu et al. 2022 (Memorizing Transformers, arXiv:2203.08913).
     """
@@ -162,24 +162,24 @@ class MemorizingSettings(StreamAttentionSettings):
         return self
 
     def usual_blocks(self, blocks: int) -> tuple[int, ...]:
-        """One block, three quarters of the way up: layer 9 of 12 in the paper (section 4.1).
+        """One block, at three quarters of the depth: layer 9 of 12 in the paper (section 4.1).
 
-        Its local attention has no recurrence beyond cached inputs, so memory in all blocks costs more than it gains.
+        Its local attention has no recurrence beyond cached inputs. So memory in all blocks costs more than it gains.
         """
         return (-(-3 * blocks // 4),)
 
     def memory_spec(self, model: AttentionConfig, context: int) -> KeysAndValues:
-        """Keys and values by head."""
+        """Shapes of the stored keys and values of each head."""
         array = StateArray((1, model.heads, self.long_length, model.width // model.heads))
         return KeysAndValues(array, array)
 
     def taken_numbers(self, model: AttentionConfig) -> int:
-        """Keys and values of the k best entries of each head."""
+        """Size of the keys and values of the k best entries of all heads."""
         return 2 * min(self.neighbors, self.long_length) * model.width
 
 
 class MemSizerSettings(SublayerSettings):
-    """A few slots that sum up the window so far, in place of attention; heads are the block's.
+    """Linear attention through a few slots that summarize the window so far; the number of heads is the block's.
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644).
     """
@@ -194,16 +194,16 @@ class MemSizerSettings(SublayerSettings):
 
 
 class NgramMemory(NamedTuple):
-    """Memory of hashed n-grams, a row for each stream."""
+    """Memory of hashed n-grams, with a row for each stream."""
 
     tokens: Any
-    """Tokens before the next position, the latest last, int64 [B, longest order - 1]; -1 where a stream begins."""
+    """Previous tokens, the latest last, int64 [B, longest order - 1]; -1 before the start of a stream."""
     values: Any
-    """Gated and normalized values that the convolution still reaches, the latest last, [B, reach, d]."""
+    """Gated and normalized values that the convolution will still read, the latest last, [B, reach, d]."""
 
 
 class HashedNgramsSettings(LookupSettings):
-    """Learned rows for the latest two and three tokens, found by hashing and let in by a gate.
+    """Learned rows for the latest two and three tokens, found by hashing, and added through a gate.
 
     Source: Cheng et al. 2026 (Engram, arXiv:2601.07372).
     """
@@ -235,7 +235,7 @@ class HashedNgramsSettings(LookupSettings):
 
     @property
     def sizes(self) -> list[list[int]]:
-        """Rows of each table, prime numbers that are all different, by order and head."""
+        """Number of rows of each table, by order and head: distinct prime numbers."""
         primes = _primes(self.slots)
         return [list(islice(primes, self.heads)) for _ in self.orders]
 
@@ -245,12 +245,12 @@ class HashedNgramsSettings(LookupSettings):
 
     @property
     def before(self) -> int:
-        """Tokens before a position that its n-grams reach."""
+        """Number of tokens before a position that its n-grams include."""
         return max(self.orders) - 1
 
     @property
     def reach(self) -> int:
-        """Positions before one that its convolution reaches."""
+        """Number of positions before a position that its convolution reads."""
         return (self.kernel - 1) * max(self.orders)
 
     def memory_spec(self, model: AttentionConfig) -> NgramMemory:
@@ -259,7 +259,7 @@ class HashedNgramsSettings(LookupSettings):
 
 def _primes(start: int) -> Iterator[int]:
     """Prime numbers from `start` on."""
-    # By trial: tables are few, and their sizes small.
+    # Trial division is fast enough: there are few tables, and their sizes are small.
     return (n for n in count(max(2, start)) if all(n % divisor for divisor in range(2, isqrt(n) + 1)))
 
 
@@ -268,7 +268,7 @@ WIDEST_QUERY = 512
 
 
 class ProductKeysSettings(SublayerSettings):
-    """A memory of `sub_keys`² learnt slots, of which every head of every position reads the best few.
+    """A memory of `sub_keys`² learned slots; each head of each position reads the best few.
 
     Source: Lample et al. 2019 (arXiv:1907.05242).
     """
@@ -300,12 +300,12 @@ class ProductKeysSettings(SublayerSettings):
         return self.sub_keys**2
 
     def queries_of(self, width: int) -> int:
-        """Width of a head's query in a model of some width: even, for its halves have keys of their own."""
+        """Width of a head's query in a model of width `width`; even, because each half has its own keys."""
         return self.query_width or max(2, min(WIDEST_QUERY, width) // 2 * 2)
 
 
 class MemoryPlusSettings(ProductKeysSettings):
-    """Product keys whose values all blocks share, let through by a gate.
+    """Product keys with values that all blocks share, and a gate on the result.
 
     Source: Berges et al. 2024 (arXiv:2412.09764).
     """
@@ -315,5 +315,5 @@ class MemoryPlusSettings(ProductKeysSettings):
     """Norm of queries, as of product keys."""
 
     def usual_blocks(self, blocks: int) -> tuple[int, ...]:
-        """Three, spread around the middle, as in the paper; of a small model fewer."""
+        """Three blocks, spread around the middle, as in the paper; fewer in a small model."""
         return tuple(sorted({max(1, round(blocks * quarter / 4)) for quarter in (1, 2, 3)}))

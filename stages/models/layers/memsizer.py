@@ -1,4 +1,4 @@
-"""MemSizer: linear attention over a few slots, in parallel, in chunks, or token by token."""
+"""MemSizer: linear attention through a few slots, computed in parallel, in chunks, or token by token."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from stages.models.layers.settings import AttentionConfig
 from stages.models.layers.sublayer import RecurrentAttention
 
 QUERY_GAIN = 32**-0.5
-"""Gain of Xavier for the scores of slots, as the authors train language models; that of the other weights is 1."""
+"""Xavier gain for the scores of slots, as in the authors' language models; for other weights it is 1."""
 
 
 class Summed(NamedTuple):
-    """The window so far: with the number of its positions, all that a position behind it reads."""
+    """Sums over the window so far, which are all that later positions need besides its length."""
 
     values: Tensor
     """V_t = Σ_{j≤t} u_j w_jᵀ, [B, k, d]."""
@@ -31,17 +31,20 @@ def summed_reads(
     before: Float[Tensor, "b k d"] | None = None,
     place: int = 0,
 ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b k d"]]:
-    """Compute t^-1/2 a_t^T V_t for positions t behind the first `place`, and the sums after them.
+    """Compute t^-1/2 a_t^T V_t for the n positions t after the first `place`, and the sums after them.
 
-    A chunk as long as the window makes products of all pairs of positions; chunks of 1 are the recurrence. Others take
-    time and memory linear in n: each reads the sums before it, and pairs within it. The numbers are the same.
+    The result does not depend on the chunk. A chunk as long as the window computes all pairs of positions; chunks of 1
+    are the recurrence. In between, a chunk reads the sums before it, and the pairs within it. Time and memory are then
+    linear in n.
 
     Args:
         read: a_t, the weights of slots.
         write, values: u_t and w_t.
+        chunk: number of positions in a chunk.
         before: V of the first `place` positions; None: there are none.
+        place: number of earlier positions.
 
-    Two slots that are read alike: the first position writes 2 to one, the second 4 to the other.
+    Two slots are read with equal weights. The first position writes 2 to one, the second writes 4 to the other:
 
     >>> half, one, two = torch.full((1, 2, 2), 0.5), torch.eye(2)[None], torch.tensor([[[2.0], [4.0]]])
     >>> summed_reads(half, one, two, chunk=2)[0].flatten()
@@ -51,7 +54,7 @@ def summed_reads(
     """
     rows, length, slots = write.shape
     size = min(chunk, length)
-    # Zeros behind the end write nothing, and what is read there is cut off again.
+    # Zeros after the end write nothing, and outputs there are cut off.
     a, u, w = (F.pad(part, (0, 0, 0, -length % size)).unflatten(1, (-1, size)) for part in (read, write, values))
     added = u.transpose(2, 3) @ w
     first = added.new_zeros(rows, 1, slots, w.shape[3]) if before is None else before[:, None]
@@ -62,9 +65,9 @@ def summed_reads(
 
 
 class MemSizer(RecurrentAttention[Summed]):
-    """Reads slots by the mean of its heads' weights; each position adds its value to them, as much as it says.
+    """Attention through slots: each position adds its weighted value to them, and reads them by the mean of its heads.
 
-    Heads share the slots' values, so the mean may be taken before these are read. There is no output projection.
+    Heads share the values of slots, so their weights can be averaged before reading. There is no output projection.
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644), section 3; biases, norms and scale as in their code.
     """
@@ -90,8 +93,8 @@ class MemSizer(RecurrentAttention[Summed]):
         return Summed(x.new_zeros(len(x), self.slots, x.shape[2], dtype=self.query.weight.dtype))
 
     def going_on(self, x: Tensor, memory: Summed, place: int) -> tuple[Tensor, Summed]:
-        """The same for the next n positions [B, n, d] of a window; one by one, each takes as long as the first."""
-        with torch.autocast(x.device.type, enabled=False):  # sums of many terms would be lost in low precision
+        """Outputs for the next n positions [B, n, d] of a window, and the memory; each position takes the same time."""
+        with torch.autocast(x.device.type, enabled=False):  # low precision would lose digits of long sums
             x = x.to(self.query.weight.dtype)
             weights = self.weights(x)
             written = self.write_norm(self.write(x)), self.value_norm(self.value(x))
@@ -99,5 +102,5 @@ class MemSizer(RecurrentAttention[Summed]):
             return read, Summed(values)
 
     def weights(self, x: Tensor) -> Tensor:
-        """[B, n, d] -> how much each head of a position reads of each slot, [B, n, heads, k]."""
+        """[B, n, d] -> weights of slots for each head of a position, [B, n, heads, k]."""
         return self.dropout(self.query(x).unflatten(2, (-1, self.slots)).softmax(-1))

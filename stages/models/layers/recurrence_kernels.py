@@ -1,6 +1,6 @@
-"""The recurrence of `recurrence.cells` on a GPU: one Triton kernel for all positions, and one for the gradients.
+"""The recurrence of `sru_plus_plus.cells` on a GPU: one Triton kernel for all positions, and one for the gradients.
 
-Shapes: L positions, B rows, d width; a program walks through L with BLOCK of the B·d cells.
+Shapes: L positions, B rows, d width; a program computes BLOCK of the B·d cells at all L positions.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ def fused_cells(
     carry: Float[Tensor, " d"],
     before: Float[Tensor, "B d"],
 ) -> Float[Tensor, "L B d"]:
-    """Cells c_1 … c_L, of float32 or float64; arguments as of `recurrence.cells`."""
+    """Cells c_1 … c_L, float32 or float64; arguments are those of `sru_plus_plus.cells`."""
     return _FusedCells.apply(candidate, forget, carry, before)  # type: ignore[no-untyped-call]
 
 
@@ -53,8 +53,8 @@ def _sizes(candidate: Tensor) -> tuple[int, int, int]:
 
 @triton.jit
 def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.constexpr):
-    """`cells`: [L + 1, B, d], of which the first row is there."""
-    # A program has its cells for all t: cells of one t do not read each other, so none waits for another program.
+    """Compute `cells`, [L + 1, B, d], from its first row, and the gates."""
+    # A program computes its cells for all t. Cells at one t do not depend on each other, so programs are independent.
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = place < size
     v = tl.load(carry + place % width, there, 0.0)

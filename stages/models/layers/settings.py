@@ -1,4 +1,4 @@
-"""Settings of the layers of a block, and of the blocks that several backbones are made of; free of torch."""
+"""Settings of the layers of a block, and of blocks that several backbones share; free of torch."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from stages.models.layers import FEED_FORWARD, LOOKUP
 
 
 def _each_once(blocks: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of blocks in order, however they were named: the same layers are the same model."""
+    """Sort block numbers, and drop repeats, so that equal sets are equal settings."""
     return tuple(sorted(set(blocks)))
 
 
@@ -21,7 +21,7 @@ class SublayerSettings(Settings):
     """Settings of a registered layer, which the field `name` selects."""
 
     recurrent: ClassVar[bool] = False
-    """Whether it reads a window in pieces, too: what it needs of the positions before does not grow with them."""
+    """Whether it can also read a window in pieces, because its memory of earlier positions has a fixed size."""
 
     if TYPE_CHECKING:  # a field of each layer
         name: str
@@ -29,17 +29,17 @@ class SublayerSettings(Settings):
     """Blocks that have it, counted from 1; others have what is usual in that place. None: the usual blocks."""
 
     def usual_blocks(self, blocks: int) -> tuple[int, ...] | None:
-        """The blocks that have it where none are named, in a model of so many; None: all."""
+        """Blocks that have the layer by default, in a model with `blocks` blocks; None: all."""
         return None
 
     @property
     def reads_documents(self) -> bool:
-        """Whether what it remembers ends where a document does, as a setting `scope` may say."""
+        """Whether its memory ends at document boundaries: if the setting `scope` is `document`."""
         return getattr(self, "scope", "stream") == "document"
 
 
 class Nothing(NamedTuple):
-    """Memory of a layer that has none."""
+    """Empty memory, of a layer without memory."""
 
 
 class BlockMemory(NamedTuple):
@@ -53,7 +53,7 @@ LOOKUP_PREFIX = "lookup."
 
 
 def present(memory: NamedTuple) -> dict[str, Any]:
-    """The parts of a memory by name, less those that are None; of a block's lookup `lookup.NAME`."""
+    """Parts of a memory by name, except those that are None; a block's lookup has the prefix `lookup.`."""
     if isinstance(memory, BlockMemory):
         looked_up = present(memory.lookup).items()
         return present(memory.attention) | {f"{LOOKUP_PREFIX}{name}": part for name, part in looked_up}
@@ -61,51 +61,58 @@ def present(memory: NamedTuple) -> dict[str, Any]:
 
 
 def memory_of(parts: Mapping[str, Any], like: Any, prefix: str = "") -> Any:
-    """The memory that `present` gave the parts of; `like`: any of its kind; `prefix`: of the names of its parts."""
+    """Memory from its parts, the inverse of `present`.
+
+    Args:
+        parts: tensors or shapes by name.
+        like: any memory of the same class.
+        prefix: prefix of the names of its parts.
+    """
     if isinstance(like, BlockMemory):
         return BlockMemory(memory_of(parts, like.attention), memory_of(parts, like.lookup, LOOKUP_PREFIX))
     return type(like)(**{name: parts[prefix + name] for name in like._fields if prefix + name in parts})
 
 
 class StreamAttentionSettings(SublayerSettings):
-    """Settings of an attention layer that reads a stream, and may remember more than its cached inputs."""
+    """Settings of an attention layer that reads a stream, and may have more memory than its cached inputs."""
 
     @abstractmethod
     def memory_spec(self, model: "AttentionConfig", context: int) -> NamedTuple:
-        """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream.
+        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each tensor.
 
         Args:
-            context: inputs of a segment.
+            model: settings of the model.
+            context: number of inputs in a segment.
 
         Raises: UsageError if it cannot read such segments.
         """
 
     def taken_numbers(self, model: "AttentionConfig") -> int:
-        """Numbers that training holds of what one position takes from the memory of one layer."""
+        """Number of values that training stores for what one position reads from the layer's memory."""
         return 0
 
 
 class LookupSettings(SublayerSettings):
-    """Settings of a layer that looks the latest tokens up, and may remember some of them."""
+    """Settings of a layer that looks up the latest tokens, and may keep some of them in memory."""
 
     @property
     def host_table(self) -> tuple[int, int]:
-        """Rows of a block's tables that stay in the host's memory and learn by rows, and numbers of each."""
+        """Shape of a block's table that stays in the host's memory and gets sparse updates: rows, and width."""
         return 0, 0
 
     def memory_spec(self, model: "AttentionConfig") -> NamedTuple:
-        """The layer's memory with a `StateArray` [1, …] for each tensor: the largest of one stream."""
+        """Maximum shapes of the layer's memory for one stream: a `StateArray` [1, …] for each tensor."""
         return Nothing()
 
 
 class NoLookupSettings(LookupSettings):
-    """Nothing is looked up: the residual stream goes on as it is."""
+    """No lookup: the residual stream stays as it is."""
 
     name: Literal["none"] = "none"
 
 
 class SoftmaxSettings(SublayerSettings):
-    """Every position of a window attends to itself and those before it; its sizes are the block's."""
+    """Causal self-attention in a window; its sizes are the block's."""
 
     name: Literal["softmax"] = "softmax"
 
@@ -122,21 +129,21 @@ class RelativeSettings(StreamAttentionSettings):
     name: Literal["relative"] = "relative"
 
     def memory_spec(self, model: "AttentionConfig", context: int) -> Nothing:
-        """Nothing but the cached inputs, which every block has."""
+        """No memory: it reads only the cached inputs, which every block has."""
         return Nothing()
 
 
 Place = Literal["lookup", "attention", "feed_forward"]
 PLACES: tuple[Place, Place, Place] = ("lookup", "attention", "feed_forward")
-"""Settings that choose the layers of a block, in their order."""
+"""Settings that choose the layers of a block, in the order of the layers."""
 
 
 FEED_FORWARD_KEYS = ("ffn-input", "hidden")
-"""Keys of such blocks: the input of the last feed-forward layer is the better one (Khandelwal et al. 2020)."""
+"""Keys of models with feed-forward layers; the input of the last one is the better key (Khandelwal et al. 2020)."""
 
 
 def divisors(number: int) -> str:
-    """The numbers that divide one.
+    """List the divisors of a number.
 
     >>> divisors(12)
     '1, 2, 3, 4, 6, 12'
@@ -146,7 +153,7 @@ def divisors(number: int) -> str:
 
 
 class BlockSizes(BackboneConfig):
-    """Sizes of blocks of self-attention and of a feed-forward layer, each on the normalized residual stream."""
+    """Sizes of pre-norm blocks with self-attention and a feed-forward layer."""
 
     layers: Size = 2
     heads: Size = 4
@@ -166,7 +173,7 @@ class BlockSizes(BackboneConfig):
 
 
 class AttentionConfig(BlockSizes):
-    """Sizes of blocks, and the layers at each of their places."""
+    """Sizes of blocks, and settings of their lookup, attention and feed-forward layers."""
 
     if TYPE_CHECKING:  # a field of each backbone, whose kind of attention it chooses
         attention: SublayerSettings
@@ -180,7 +187,7 @@ class AttentionConfig(BlockSizes):
         for place in PLACES:
             chosen = getattr(self, place)
             if chosen.layers is None and (usual := chosen.usual_blocks(self.layers)) is not None:
-                # Settings are frozen once made; here they are still being made.
+                # Settings are frozen, but not before validation ends.
                 object.__setattr__(self, place, chosen.model_copy(update={"layers": usual}))
         return self
 
@@ -193,12 +200,12 @@ class AttentionConfig(BlockSizes):
         return self
 
     def layer_in(self, place: Place, block: int) -> SublayerSettings:
-        """Settings of the layer in a place of a block; blocks count from 1."""
+        """Settings of the layer at a place of a block; blocks count from 1."""
         chosen = cast(SublayerSettings, getattr(self, place))
         return chosen if chosen.layers is None or block in chosen.layers else self._usual(place)
 
     def blocks_with(self, place: Place) -> tuple[int, ...]:
-        """The blocks, counted from 1, that have what was chosen for a place."""
+        """Blocks, counted from 1, that have the chosen layer at a place."""
         chosen = cast(SublayerSettings, getattr(self, place))
         return chosen.layers or tuple(range(1, self.layers + 1))
 
@@ -208,14 +215,14 @@ class AttentionConfig(BlockSizes):
 
 
 def remembers(model: BackboneConfig, context: int) -> bool:
-    """Whether attention layers carry more than cached inputs from segment to segment of `context` inputs."""
+    """Whether attention layers have memory besides cached inputs, for segments of `context` inputs."""
     if not isinstance(model, AttentionConfig) or not isinstance(model.attention, StreamAttentionSettings):
         return False
     return any(array.nbytes for array in model.attention.memory_spec(model, context))
 
 
 def reads_in_pieces(model: BackboneConfig) -> bool:
-    """Whether it reads a window in pieces, too, each from the state after the one before; `{}` begins the window."""
+    """Whether a model can read a window in pieces, each from the state after the previous one; `{}` is the first."""
     if not isinstance(model, AttentionConfig):
         return False
     return all(model.layer_in("attention", block + 1).recurrent for block in range(model.layers))

@@ -1,4 +1,4 @@
-"""Positions, or distances between them, as vectors that need no learning."""
+"""Fixed vectors for positions, or for distances between them."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import Tensor
 def sinusoids(
     length: int, width: int, device: torch.device | None = None, first: int = 0
 ) -> Float[Tensor, "{length} {width}"]:
-    """Vectors [length, width] of the positions from `first` on: sines in the first half, cosines in the second.
+    """Vectors [length, width] for the positions from `first`: sines in the first half, cosines in the second.
 
     >>> sinusoids(2, 4)[0].tolist()
     [0.0, 0.0, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Causal self-attention of a window."""
+"""Causal self-attention in a window."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from stages.models.layers.settings import AttentionConfig, SoftmaxSettings
 from stages.models.layers.sublayer import WindowAttention, initialize
 
 SHORT = 512
-"""Longest window for which scores [B, heads, L, L] are made whole in bf16 on CPU."""
+"""Longest window for which all scores [B, heads, L, L] are computed together in bf16 on CPU."""
 
 
 def causal_attention(
@@ -18,17 +18,17 @@ def causal_attention(
     v: Float[Tensor, "B heads L d_head"],
     dropout: float = 0.0,
 ) -> Float[Tensor, "B heads L d_head"]:
-    """softmax(q k^T / sqrt(d_head)) v, each position reading itself and those before it.
+    """softmax(q k^T / sqrt(d_head)) v, in which each position reads itself and earlier ones.
 
-    torch's fused CPU kernel takes twice the time of plain products in bf16 on short windows
-    (30 against 15 ms for 8 x 4 heads x 256 x 64, forward and backward, torch 2.13).
+    In bf16 on short windows, torch's fused CPU kernel takes twice the time of plain products. Forward and backward take
+    30 against 15 ms for 8 x 4 heads x 256 x 64 (torch 2.13).
 
     Args:
         q, k, v: [B, heads, L, d_head].
-        dropout: share of the attention weights that is dropped.
+        dropout: probability that an attention weight is dropped.
     Returns: [B, heads, L, d_head].
 
-    Where all scores are alike, each position reads the mean of the values up to its own:
+    If all scores are equal, each position reads the mean of the values up to its own:
 
     >>> q = k = torch.zeros(1, 1, 2, 1)
     >>> causal_attention(q, k, torch.tensor([[[[2.0], [4.0]]]])).flatten()
@@ -41,14 +41,14 @@ def causal_attention(
 
 def _plain(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> Tensor:
     length = q.shape[2]
-    # A mask that is added keeps the scores' type and costs one pass; scaling q costs less than scaling the scores.
+    # An additive mask keeps the dtype of the scores and costs one pass. Scaling q costs less than scaling the scores.
     future = torch.full((length, length), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
     weights = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3) + future).softmax(-1)
     return F.dropout(weights, dropout, training=dropout > 0) @ v
 
 
 class SoftmaxAttention(WindowAttention):
-    """Every position attends to itself and those before it."""
+    """Causal self-attention with several heads."""
 
     def __init__(self, config: AttentionConfig, settings: SoftmaxSettings) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SoftmaxAttention(WindowAttention):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, L, d] -> [B, L, d]."""
-        # Taken apart before it is transposed: so their gradients are put together in place of being copied once more.
+        # Split before the transposition: so the gradients of q, k and v are stacked without another copy.
         q, k, v = (part.transpose(1, 2) for part in self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2))
         y = causal_attention(q, k, v, self.dropout if self.training else 0.0)
         return self.out(y.transpose(1, 2).flatten(2))

@@ -1,4 +1,4 @@
-"""Attention over keys and values that are given: a sequence's own up to here, or another's."""
+"""Attention over given keys and values, and the blocks of encoders and decoders."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -24,22 +24,22 @@ class Heads(NamedTuple):
     values: Tensor
 
     def after(self, before: "Heads | None") -> "Heads":
-        """The same behind those of earlier positions."""
+        """Append to the keys and values of earlier positions; None: there are none."""
         return self if before is None else Heads(*(torch.cat(both, 2) for both in zip(before, self, strict=True)))
 
     def named(self, name: str) -> dict[str, Tensor]:
-        """Tensors of a state, under the name of a layer."""
+        """Tensors of a state, with the name of a layer as prefix."""
         return {f"{name}.keys": self.keys, f"{name}.values": self.values}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], name: str) -> "Heads | None":
-        """Keys and values of a layer in a state; None: it has none yet."""
+        """Keys and values of a layer from a state; None: there are none yet."""
         found = named_below(tensors, f"{name}.")
         return cls(found["keys"], found["values"]) if found else None
 
 
 class Attention(nn.Module):
-    """Attention over keys and values that are given, its own or those of another sequence."""
+    """Attention over given keys and values, of the same sequence or another one."""
 
     def __init__(self, config: BlockSizes) -> None:
         super().__init__()
@@ -59,8 +59,9 @@ class Attention(nn.Module):
         """[B, L, d] -> [B, L, d].
 
         Args:
+            read: keys and values.
             mask: keys that each position may read, bool, broadcast to [B, heads, L, S]; None: all.
-            causal: whether position i reads keys up to i alone, instead of a mask.
+            causal: whether position i only reads keys up to i; used instead of a mask.
         """
         queries = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
@@ -69,7 +70,7 @@ class Attention(nn.Module):
 
 
 def lower(length: int, total: int, device: torch.device) -> Tensor:
-    """Keys that each of the last positions may read, bool [length, total]: all up to its own.
+    """Causal mask for the last `length` of `total` positions, bool [length, total].
 
     >>> lower(2, 3, torch.device("cpu")).int()
     tensor([[1, 1, 0],
@@ -79,10 +80,10 @@ def lower(length: int, total: int, device: torch.device) -> Tensor:
 
 
 class ChosenLayers(nn.Module):
-    """Lookup, attention and feed-forward layer of a block, as settings choose them, and the norms before them."""
+    """Lookup, attention and feed-forward layer of a block, chosen by its settings, with the norms before them."""
 
     def __init__(self, config: AttentionConfig, number: int, attention: Registry) -> None:
-        """`number`: of the block, from 1; `attention`: what it may be."""
+        """`number`: that of the block, from 1; `attention`: registry of attention layers."""
         super().__init__()
         looks_up, attends, feeds = (config.layer_in(place, number) for place in PLACES)
         self.lookup: Lookup[Any] = LOOKUP.load(looks_up.name)(config, looks_up)
@@ -94,7 +95,7 @@ class ChosenLayers(nn.Module):
 
 
 def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
-    """Share the weights that blocks have in common, then let all weights begin, in a stack of this many blocks."""
+    """Share weights between blocks, then initialize all weights; `number` is the number of blocks in the stack."""
     blocks = list(blocks)
     share_weights(nn.ModuleList(blocks))
     for block in blocks:
@@ -104,7 +105,7 @@ def let_begin(blocks: Iterable[ChosenLayers], number: int) -> None:
 
 
 def _require_stored(layer: nn.Module) -> None:
-    """Raises: UsageError for tensors of a layer that are no weights: a trained model is opened without them."""
+    """Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would not have them."""
     lost = {name for name, _ in layer.named_buffers()} - layer.state_dict().keys()
     lost |= {name for part in layer.modules() for name, value in vars(part).items() if isinstance(value, Tensor)}
     if lost:
@@ -115,10 +116,10 @@ def _require_stored(layer: nn.Module) -> None:
 
 
 class EncoderBlock(nn.Module):
-    """Attention in both directions, reading of slots if there are some, feed-forward."""
+    """Bidirectional attention, then attention to slots if there are any, then feed-forward."""
 
     def __init__(self, config: BlockSizes, blocks: int, slots: int = 0) -> None:
-        """`blocks`: that the stack has."""
+        """`blocks`: number of blocks in the stack; `slots`: number of slots, 0 for none."""
         super().__init__()
         self.attention_norm, self.ffn_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.attention, self.ffn = Attention(config), Dense(config, DenseSettings())
@@ -130,7 +131,7 @@ class EncoderBlock(nn.Module):
         self.ffn.initialize(blocks)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None) -> Tensor:
-        """[B, S, d], keys that count, and slots [B, k, d] -> the next residual stream."""
+        """Inputs [B, S, d], mask of keys that count, and slots [B, k, d] -> residual stream [B, S, d]."""
         normalized = self.attention_norm(x)
         x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
         if self.memory is not None and self.memory_norm is not None:
@@ -141,10 +142,10 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Attention to the past, then to what the encoder says, then feed-forward."""
+    """Causal attention, then attention to the encoder's outputs, then feed-forward."""
 
     def __init__(self, config: BlockSizes, blocks: int, ffn: FeedForward | None = None) -> None:
-        """`blocks`: that the stack has; `ffn`: None: dense."""
+        """`blocks`: number of blocks in the stack; `ffn`: feed-forward layer, None for a dense one."""
         super().__init__()
         self.attention_norm, self.source_norm, self.ffn_norm = (nn.LayerNorm(config.width) for _ in range(3))
         self.attention, self.source_attention = Attention(config), Attention(config)
@@ -157,15 +158,17 @@ class DecoderBlock(nn.Module):
     def forward(
         self, x: Tensor, past: Heads | None, source: Heads | None, source_mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Heads]:
-        """[B, L, d] -> the next residual stream, the input of the feed-forward layer, and keys up to here.
+        """[B, L, d] -> residual stream, input of the feed-forward layer, and keys and values of all positions so far.
 
         Args:
-            source: keys and values of what the encoder says; None: nothing yet.
+            past: keys and values of earlier positions; None: there are none.
+            source: keys and values of the encoder's outputs; None: there are none yet.
+            source_mask: keys of the source that count; None: all.
         """
         normalized = self.attention_norm(x)
         own = self.attention.of(normalized).after(past)
         length, total = x.shape[1], own.keys.shape[2]
-        # A square is masked by the fused kernel itself, and a single position reads everything.
+        # The fused kernel masks a square itself, and a single position reads everything.
         mask = None if length in (1, total) else lower(length, total, x.device)
         x = x + self.dropout(self.attention(normalized, own, mask, causal=length == total))
         if source is not None:

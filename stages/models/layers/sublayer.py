@@ -64,7 +64,7 @@ class FeedForward(Sublayer):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
+        """Normalized inputs [B, L, d] -> term to add to the residual stream, [B, L, d]."""
 
 
 class WindowAttention(Sublayer):
@@ -72,7 +72,7 @@ class WindowAttention(Sublayer):
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
-        """Normalized inputs [B, L, d] -> what is added to the residual stream, [B, L, d]."""
+        """Normalized inputs [B, L, d] -> term to add to the residual stream, [B, L, d]."""
 
 
 class RecurrentAttention(WindowAttention, Generic[Memory]):

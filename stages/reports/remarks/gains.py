@@ -165,7 +165,7 @@ def _counted(control: Figures) -> str:
     return f"{joined(texts)}{dropped}"
 
 
-# What changes are against
+# Baselines of changes
 
 
 def compared_with(report: Figures) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Conditions on the text that was scored, and on the words of a report."""
+"""Conditions on the scored text, and explanations of the words in a report."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from stages.text.form import form_words
 
 
 def memory_words(report: Figures) -> Iterator[Finding]:
-    """Meanings of the words and numbers of memories, and what probes say."""
+    """Meanings of the words and numbers of memories, and of the figures of probes."""
     memories = [memory for row in report["rows"] for memory in row.get("memories") or ()]
     words = meanings(memories)
     if words:
@@ -24,7 +24,7 @@ def memory_words(report: Figures) -> Iterator[Finding]:
 
 
 def word_perplexity(report: Figures) -> Iterator[Finding]:
-    """Tokens that are no words."""
+    """Perplexity per word, if tokens are not words."""
     row = report["rows"][0]
     words = shown_word_perplexity(row.get("word_perplexity"), row.get("bits_per_character"))
     if words and words != row["perplexity"]:
@@ -32,7 +32,7 @@ def word_perplexity(report: Figures) -> Iterator[Finding]:
 
 
 def document_ends(report: Figures) -> Iterator[Finding]:
-    """Ends of documents that are many, and easy to predict."""
+    """A large share of ends of documents, which are easy to predict."""
     share, ends = report.get("document_ends"), report.get("end_tokens")
     if share and ends and share > MANY_ENDS:
         lines = ", or its last line break" if ends["rate"] > share else ""
@@ -40,13 +40,13 @@ def document_ends(report: Figures) -> Iterator[Finding]:
 
 
 def other_form(report: Figures) -> Iterator[Finding]:
-    """Splits that differ in form."""
+    """A scored split that differs in form from the training text."""
     if report.get("form"):
         yield "other-form", form_words(report["form"])
 
 
 def training_text(report: Figures) -> Iterator[Finding]:
-    """The text that the model learned; not told of models that were trained elsewhere."""
+    """A scored split that is the model's own training text; unknown for models trained elsewhere."""
     read, texts = report.get("read", {}), (report.get("outside_repeated_paragraphs") or {}).get("texts", ())
     own = {text["corpus"] for text in texts if text["split"] == "train" and "model" in text["read_by"]}
     if report.get("split") == "train" and report.get("training") and read.get("tokens") in own:
@@ -54,7 +54,7 @@ def training_text(report: Figures) -> Iterator[Finding]:
 
 
 def uneven_valid(report: Figures) -> Iterator[Finding]:
-    """A valid split, on which memories are tuned, that is harder or easier than what was scored."""
+    """A valid split, on which memories are tuned, that is notably harder or easier than the scored split."""
     first, valid = report["rows"][0], report.get("valid_perplexity")
     scored = first["perplexity"]
     if valid and scored and not 1 / UNEVEN <= scored / valid <= UNEVEN and not any(training_text(report)):
@@ -75,7 +75,7 @@ def repeated_text(report: Figures) -> Iterator[Finding]:
 
 
 def matched_text(report: Figures) -> Iterator[Finding]:
-    """Long matches with texts that were read before, where they are many, and the rows without them."""
+    """Long matches with texts that were read before, if they are many, and the rows without them."""
     outside = report.get("outside_matches")
     if outside is None or outside["shares"][str(outside["new_below"])] < MATCHED:
         return
@@ -90,7 +90,7 @@ HOLDERS = {EXACT: "the index's text", PAIRS: "the pairs"}
 
 
 def _text(text: Figures) -> str:
-    """`train`, which the model learned, or `the datastore's text, train of tokens/…`."""
+    """Name of a known text: `train` of the model, or `the datastore's text, train of tokens/…`."""
     if "model" in text["read_by"]:
         return str(text["split"])
     holder = next((words for role, words in HOLDERS.items() if role in text["read_by"]), "the datastore's text")
@@ -98,14 +98,14 @@ def _text(text: Figures) -> str:
 
 
 def unknown_tokens(report: Figures) -> Iterator[Finding]:
-    """Unknown tokens that are many, and easier to predict than words."""
+    """A large share of unknown tokens, which are easier to predict than words."""
     if (report.get("unknown_rate") or 0) > MANY_UNKNOWN:
         unknown = report["unknown_tokens"]
         yield "unknown-tokens", {"rate": f"{unknown['rate']:.1%}", "without": _without(unknown)}
 
 
 def unknown_rates(figures: Figures) -> Iterator[Finding]:
-    """The same of a split whose rows are not told without them, or of two tokenizations."""
+    """A large share of unknown tokens, in a split without figures that leave them out, or in two tokenizations."""
     if (figures.get("unknown_rate") or 0) > MANY_UNKNOWN:
         yield "unknown-rate", {"rate": f"{figures['unknown_rate']:.1%}", "split": figures["split"]}
     rates = [figures.get(f"unknown_rate_{side}", 0) for side in "ab"]
@@ -114,7 +114,7 @@ def unknown_rates(figures: Figures) -> Iterator[Finding]:
 
 
 def own_text(report: Figures) -> Iterator[Finding]:
-    """A datastore that was made of what is scored."""
+    """A datastore that was built from the scored text."""
     exclude = report.get("exclude")
     if not exclude:
         return
@@ -129,7 +129,7 @@ def own_text(report: Figures) -> Iterator[Finding]:
 
 
 def _without(left_out: Figures) -> str:
-    """`plain 640; knn-lm 384 (-40.0%, 61% of its gain)`: every row without some tokens."""
+    """Perplexity of every row without some tokens: `plain 640; knn-lm 384 (-40.0%, 61% of its gain)`."""
     first = left_out["rows"][0]
     return "; ".join(f"{row['row']} {_without_of(row, first)}" for row in left_out["rows"])
 

@@ -1,6 +1,6 @@
 """Every remark by its code, with its severity and its sentences. The conditions are in the other files of this folder.
 
-A remark has at most two sentences, each of one idea and at most twenty words, figures and names not counted.
+A remark has at most two sentences, each of one idea and at most twenty words. Figures and names do not count.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ LONGER = "--steps or --epochs of train, --minutes of try"
 """Options that train a model for longer."""
 
 SENTENCES = {
-    # A report: what is no gain
+    # A report: gains that are not real
     "gate-gains-nothing": Sentence(
         SEVERE, "The gate gains nothing here: perplexity is {open} with neighbours and {shut} without."
     ),
@@ -33,7 +33,7 @@ SENTENCES = {
         "{made} was made of the text that is scored (--exclude {exclude}): this is no result for new text. "
         "A token may not find {rows}, but finds {others}.",
     ),
-    # A report: what means less than it seems to
+    # A report: figures that mean less than they seem to
     "hardly-better-than-trigram": Sentence(
         CAUTION,
         "{row} is hardly better than counting ({limit}){rest}. {remedy}",
@@ -95,7 +95,7 @@ SENTENCES = {
     "more-memory-gains": Sentence(
         CAUTION, "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}."
     ),
-    # A report: what explains its figures
+    # A report: explanations of figures
     "more-memory-gains-on-scored": Sentence(
         NOTE,
         "{row} still gained {gain} on {split} by the last doubling of {over}, to {amount}. "

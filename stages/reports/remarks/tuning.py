@@ -1,7 +1,7 @@
-"""Conditions on tuned numbers, and on how long a model was trained.
+"""Conditions on tuned numbers, and on the length of training.
 
-Memories may be hardly needed, and values at an edge, beyond which the best may lie. `tuning` of `metrics.json` has the
-figures; see `stages.evaluation.figures.report`, and `stages.training.outputs` for those of a training.
+A memory may be hardly needed, or a best value may be at the edge of its grid. `tuning` of `metrics.json` has the
+figures; see `stages.evaluation.figures.report`, and `stages.training.outputs` for figures of training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,10 @@ from stages.reports.remarks.gains import row_worse_than_trigram
 
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:
-    """Memories that are hardly needed; else best values at an edge, and amounts that still gained."""
+    """Memories that are hardly needed; otherwise best values at an edge, and amounts that still gained."""
     for place, memory in enumerate(report["memories"] if _tuning_rows(report) else ()):
         code, edges, grown = _hardly_needed(report, place), _edges(report, place), _grown(report, place)
-        # Where a memory is hardly needed, the edges of its grid are no news.
+        # If a memory is hardly needed, the edges of its grid do not matter.
         if code is not None:
             yield code, _named(report, place, memory)
             continue
@@ -31,7 +31,7 @@ def tuned_numbers(report: Figures) -> Iterator[Finding]:
 
 
 def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
-    """Memories that still gained on the split that is scored, which is none to decide by; nothing was tuned."""
+    """Memories that still gained on the scored split, if nothing was tuned; that split must not decide settings."""
     tuning, amounts_said = report.get("tuning"), set()
     if tuning is None or tuning["split"] is not None:
         return
@@ -51,7 +51,7 @@ def _tuning_rows(report: Figures) -> Sequence[Figures]:
 
 
 def _hardly_needed(report: Figures, place: int) -> str | None:
-    """The code of a memory that is not worth a wider search; None of others."""
+    """The code of the remark on a memory that is not worth a wider search; None if it is."""
     row, gain = _tuning_rows(report)[0], _gain(report, place)
     if row["off"][place]:
         return "memory-of-no-use"
@@ -61,13 +61,13 @@ def _hardly_needed(report: Figures, place: int) -> str | None:
 
 
 def _gain(report: Figures, place: int) -> float | None:
-    """The share of perplexity that a memory takes off what the row has without it; None where that is not known."""
+    """The share by which a memory lowers the perplexity of its row; None if not known."""
     without, row = _without(report, place), _tuning_rows(report)[0]["perplexity"]
     return None if without is None or row is None else 1 - row / without
 
 
 def _without(report: Figures, place: int) -> float | None:
-    """Perplexity of what the row has but for a memory; None where that is not known."""
+    """Perplexity of the row without one of its memories; None if not known."""
     rows = _tuning_rows(report)
     memories = len(rows[0]["lowest"])
     found = report["tuning"]["plain"] if memories == 1 else rows[2 - place]["perplexity"] if memories == 2 else None
@@ -75,7 +75,7 @@ def _without(report: Figures, place: int) -> float | None:
 
 
 def _named(report: Figures, place: int, memory: Figures) -> Values:
-    """Words about a memory: its weight, and perplexity on the tuning split with and without it."""
+    """Values of the remark on a memory: its weight, and perplexity on the tuning split with and without it."""
     row, without = _tuning_rows(report)[0], _without(report, place)
     weight, gain = row["weights"][place], _gain(report, place)
     others = "the model alone" if len(report["memories"]) == 1 else "the others alone"
@@ -89,9 +89,9 @@ def _named(report: Figures, place: int, memory: Figures) -> Values:
 
 
 def _edges(report: Figures, place: int) -> list[str]:
-    """Numbers at the edge of their grid, beyond which there is more.
+    """Numbers at the edge of their grid, if values beyond it are possible.
 
-    Not of `k` where the memory alone is worse than a trigram: that it gains is smoothing.
+    `k` is left out if the memory alone is worse than a trigram: its gain is then only smoothing.
     """
     memory, largest = report["memories"][place], report["tuning"]["largest"]
     smoothing = row_worse_than_trigram(report, _name_alone(report, place))
@@ -102,7 +102,7 @@ def _edges(report: Figures, place: int) -> list[str]:
 
 
 def _grown(report: Figures, place: int) -> Values | None:
-    """Words on an amount whose last doubling gained; None of one that lies at an edge already."""
+    """Values of the remark on an amount whose last doubling gained; None if it is at an edge already."""
     row, name, largest = _row_alone(report, place), _name_alone(report, place), report["tuning"]["largest"]
     over = row["over"]
     points = [{over: amount, "perplexity": value} for amount, value in row["curve"] if value is not None]
@@ -112,7 +112,7 @@ def _grown(report: Figures, place: int) -> Values | None:
 
 
 def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, largest: int) -> Values | None:
-    """Words where the last doubling of an amount gained notably, and there is more to read."""
+    """Values of the remark, if the last doubling of an amount gained notably, and there is more to read; else None."""
     if len(points) < 3 or points[-1][over] >= largest:
         return None
     gained = _last_doubling(points, over)
@@ -122,24 +122,24 @@ def _still_gained(row: str, points: Sequence[Figures], over: str, split: str, la
 
 
 def _last_doubling(points: Sequence[Figures], over: str) -> float:
-    """The share of perplexity that the last point is below the one with half as much."""
+    """The share of perplexity gained between the point with half the amount and the last point."""
     last = points[-1]
     half = [point for point in points if point[over] <= last[over] / 2] or points[:1]
     return float(1 - last["perplexity"] / half[-1]["perplexity"])
 
 
 def _row_alone(report: Figures, place: int) -> Figures:
-    """Figures of the row that reads the memory of a place and no other."""
+    """Figures of the row that reads only the memory at this place."""
     return _tuning_rows(report)[place + 1 if len(report["memories"]) > 1 else 0]
 
 
 def _name_alone(report: Figures, place: int) -> str:
-    """Name of that row."""
+    """Name of the row that reads only the memory at this place."""
     return str(report["rows"][1 + (place + 1 if len(report["memories"]) > 1 else 0)]["row"])
 
 
 def _name_in_row(report: Figures, place: int) -> str:
-    """A memory of the row that was asked for, told from the row that reads it alone, whose numbers are others."""
+    """Name of a memory in the requested row, distinct from the row that reads it alone, which has other numbers."""
     names = [_name_alone(report, at) for at in range(len(report["memories"]))]
     if place:
         return f"{names[place]} after {joined(names[:place])}"
@@ -147,14 +147,15 @@ def _name_in_row(report: Figures, place: int) -> str:
 
 
 def _digits(value: float) -> str:
-    """A value with at most three digits: a grid is no finer."""
+    """A value with at most three digits, since no grid is finer."""
     return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)
 
 
 def long_enough(model: Figures) -> Iterator[Finding]:
-    """How often a model read its text, how validation ended, and whether a longer run would have made it better.
+    """Number of passes over the text, the end of validation, and whether a longer run would help.
 
-    Of a model with a `head` for labels only the first is told: it is not validated, and no memory of text is read."""
+    For a model with a `head` for labels only the passes are reported: it has no validation and no memory of text.
+    """
     if "passes" not in model:
         return
     yield "passes", {"passes": passes(model["passes"])}
@@ -176,7 +177,7 @@ def long_enough(model: Figures) -> Iterator[Finding]:
 
 
 def _ending(model: Figures) -> str:
-    """The code of how validation ended."""
+    """The code of the remark on the end of validation."""
     if model["still_falling"]:
         return "still-falling" if undertrained(model) else "fell-with-rate"
     return "lowest-before-end" if model["valid_step"] < model["steps"] else "settled"
