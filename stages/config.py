@@ -25,7 +25,7 @@ class Spelling:
     """Form of a setting as a command-line option, if its type is not enough: `Annotated[str, Spelling("N|auto")]`.
 
     In a group of settings, only fields with a spelling are options. In the settings of a registered part, they are
-    options in two cases. Either the part comes from outside, or the field that names the part has a spelling, too.
+    options in two cases. Either the part comes from outside, or the field of the part has a spelling, too.
     """
 
     metavar: str | None = None

@@ -1,6 +1,6 @@
 """Stage import-model: pretrained model and tokens of its tokenizer -> model.
 
-Weights are stored in memlm's own layout, so that every later stage reads them like those of a model trained here.
+Weights are stored in memlm's own layout, so that later stages read them like those of a model trained here.
 """
 
 import json

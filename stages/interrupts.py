@@ -61,8 +61,7 @@ def deferred_signals() -> Iterator[StopRequest]:
 
 
 def stoppable(work: Callable[[Event], T]) -> T:
-    """Call a slow function of another library in a thread of its own. Python handles signals only in the main thread,
-    between two steps of Python code.
+    """Call a slow function of another library in its own thread, so that signals are handled meanwhile.
 
     Args:
         work: makes the call, and must end early once the event is set; its result is then dropped.

@@ -101,7 +101,7 @@ def outside_code(names: Container[str]) -> list[list[str]]:
     """Role (`part.MODULE`) and digest of each outside module with a part of one of these names.
 
     This code affects results without being a setting, so ids cover it like an input file.
-    A module without a file, such as a notebook, has no digest.
+    A module without a file, such as a notebook, is left out.
     """
     import_outside()
     modules = sorted(set().union(*(registry.outside_modules(names) for registry in Registry.all)))

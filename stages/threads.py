@@ -2,7 +2,7 @@
 
 torch, FAISS and NumPy each have their own pool. If their calls alternate, idle threads of one spin while another works:
 on two cores this takes 3 to 9 times as long. Only OMP_WAIT_POLICY=PASSIVE, set before they are loaded, prevents it. So
-work that calls several of them is divided among Python threads, in each of which the libraries use one thread.
+work that calls several of them is divided among Python threads. Within each, every library uses one thread.
 """
 
 import sys

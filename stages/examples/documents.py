@@ -27,8 +27,7 @@ class LabelledBatch(Batch):
 
 @dataclass(frozen=True)
 class Documents(Examples, HasTasks):
-    """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most `cutting.context` in
-    total.
+    """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most `cutting.context`.
 
     The rest is not read. The text as a whole is read as a stream that starts anew at each document.
     """

@@ -15,7 +15,7 @@ from stages.examples.documents import Documents, LabelledBatch
 
 
 class Question(NamedTuple):
-    """Tokens of a text, of a question about it and of the answer, int64 [n] each, without `<eos>` at the end."""
+    """Tokens of a text, a question about it and the answer, int64 [n] each, without `<eos>` at the end."""
 
     text: np.ndarray
     question: np.ndarray

@@ -16,8 +16,7 @@ from stages.text.tokens import READ_AHEAD_IDS
 
 
 class ReadAhead:
-    """Reads a split's ids before `limit`, int64, in long ranges, so that a stored chunk is read once, not once per
-    batch."""
+    """Reads a split's ids before `limit`, int64, in long ranges: a stored chunk is read once, not once per batch."""
 
     def __init__(self, ids: Any, limit: int) -> None:
         self._ids, self._limit = ids, limit

@@ -80,7 +80,7 @@ def document_windows(offsets: np.ndarray, context: int, stride: int, start: int,
 def own_windows(context: int, start: int, stop: int, offsets: np.ndarray | None = None) -> list[Window]:
     """A window for each token of [start, stop) with the last `context` inputs before it.
 
-    They equal those of `windows` with a stride of 1, except that the first tokens of a split have their own windows.
+    They equal those of `windows` with a stride of 1, except for the first tokens of a split: each has its own window.
 
     Args:
         offsets: int [D + 1], where documents start, if windows must stay within a document.

@@ -20,8 +20,8 @@ TOKENIZER = "tokenizer.json"
 def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) -> Artifact:
     """The tokens for a model to read: `references["tokens"]`, else its training tokens.
 
-    Raises: ArtifactError if the tokens have another tokenizer than the model, or are pairs for a model of one language,
-        or the reverse.
+    Raises: ArtifactError if the tokens have another tokenizer, or are pairs for a model of one language, or the
+        reverse.
     """
     own = encoder.input("tokens")
     if references.get("tokens") is None:

@@ -15,8 +15,7 @@ from stages.search.merging import HeldRows, merged_rows, random_rows
 
 
 def settings_of_some_rows(config: IndexConfig, keys: Keys) -> IndexConfig:
-    """Settings of an index that leaves rows out. Its recall is not measured, because other rows stand for the missing
-    ones.
+    """Settings of an index that leaves rows out; recall is not measured, because other rows replace the missing ones.
 
     Raises: UsageError for a kind of index without row ids, and if recall is requested.
     """

@@ -127,8 +127,9 @@ def require_own_neighbors(neighbors: Artifact, datastore: Artifact) -> Artifact:
 def inputs_of_some_rows(
     config: IndexConfig, datastore: Artifact, update: str | None, merge: str | None, store: Store
 ) -> Inputs:
-    """Inputs of an index that leaves rows out. Raises: UsageError if an index is also changed, or rows are both merged
-    and drawn at random.
+    """Inputs of an index that leaves rows out.
+
+    Raises: UsageError if an index is also changed, or rows are both merged and drawn at random.
     """
     if update not in (None, NONE):
         raise UsageError("--update changes an index that holds all rows: leave it out, or --merge and --keep.")

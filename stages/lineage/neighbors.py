@@ -17,7 +17,7 @@ def require_neighbors(neighbors: Artifact, split: str, k: int, fewer: str) -> No
 
     Args:
         fewer: the option that lowers k, up to its `=`, such as `train --set memory.k=`.
-    Raises: ArtifactError, with the command to run, if the split or k neighbours are not stored, or if they may hold the
+    Raises: ArtifactError, with the command to run, if the split or k neighbours are not stored, or may hold the
         answers.
     """
     stored = stored_splits(neighbors)

@@ -114,8 +114,7 @@ class KeptRows:
         return np.concatenate([[0], np.cumsum(self.ranges[:, 1] - self.ranges[:, 0])]).astype(np.int64)
 
     def before(self, rows: np.ndarray) -> np.ndarray:
-        """Number of rows that stay before each given row, int64 of the same shape. For a row that stays, it is its new
-        number.
+        """Number of rows that stay before each given row, its new number if it stays; int64 of the same shape.
 
         >>> KeptRows(np.array([[0, 3], [9, 12]])).before(np.array([2, 3, 5, 9, 11, 12])).tolist()
         [2, 3, 3, 3, 5, 6]
@@ -146,8 +145,7 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The rows of a datastore that are tokens of a split whose neighbours are searched: a token must not find its own
-    row.
+    """The rows of a datastore that come from a searched split: a token must not find its own row.
 
     `doc_offsets` [D + 1]: start of each document of the split, and the end.
     """
@@ -164,8 +162,7 @@ class OwnRows:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """Number of tokens, from the start of the split, whose keys are in contiguous rows, and the first of these
-        rows."""
+        """Number of tokens, from the split's start, with keys in contiguous rows, and the first of these rows."""
         run = int(np.flatnonzero(self.runs.sources == self.source)[0])
         first, after = self.runs.starts[run : run + 2].tolist()
         return (after - first, first) if self.runs.places[run] == 0 else (0, first)

@@ -51,7 +51,7 @@ _SOURCES = TypeAdapter(list[RowSource])
 
 
 def sources_of(datastore: Artifact) -> list[RowSource]:
-    """The splits from which the rows of a datastore come, each with at least one row, in the order of rows."""
+    """The splits from which a datastore's rows come, each with at least one row, in the order of rows."""
     if not is_updated(datastore):
         return [RowSource.of(datastore.input("corpus"), split_of(datastore))]
     with content_of(datastore.file(SOURCES)):

@@ -37,7 +37,7 @@ UNSAFE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
 def names_tokenizer(text: str) -> bool:
-    """Whether a text names an existing tokenizer, in an artifact, a file or a model, instead of a kind of tokenizer."""
+    """Whether a text names an existing tokenizer (of an artifact, a file or a model), not a kind of tokenizer."""
     return text not in TOKENIZERS and ("/" in text or text.endswith(".json") or is_location(text))
 
 
@@ -171,7 +171,7 @@ def locate(spec: str, *, weights: bool = True) -> Location:
 def is_location(spec: str) -> bool:
     """Whether a name is that of a pretrained tokenizer, not of a `tokenizer.json` or an artifact.
 
-    A folder counts as one, with or without a tokenizer, unless it is an artifact or could be an artifact's name.
+    A folder counts, with or without a tokenizer, unless it is an artifact or could be an artifact's name.
     """
     path = Path(spec)
     own = (path / "tokenizer.json").is_file() or (path.is_dir() and split_reference(spec) is None)

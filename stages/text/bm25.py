@@ -156,7 +156,7 @@ class Bm25Index:
 
     Each term of each document takes 18 bytes: 6 for its count, 12 for its weight. A segment of 512 words of WikiText
     holds about 230 terms: the 201,615 segments of WikiText-103 take 0.85 GB. A search adds up to 60 MB of scores per
-    worker. It also holds the common terms of 8,192 documents and of all its queries as dense matrices, 8 bytes a cell.
+    worker. The common terms of 8,192 documents and of all its queries are dense matrices, 8 bytes a cell.
     """
 
     def __init__(self, counts: csr_array, scoring: Scoring, hidden: np.ndarray | None = None) -> None:
@@ -176,7 +176,7 @@ class Bm25Index:
         self._parts = [self._part(first) for first in range(0, counts.shape[0], DOCUMENTS)]
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents, of those that each may find, for documents start .. stop - 1, the best first.
+        """The k best documents for documents start .. stop - 1 as queries, the best first, without hidden ones.
 
         Returns: ids int64 [n, k], -1 where fewer match, and scores float32 [n, k].
         """
@@ -270,7 +270,7 @@ class RankBm25:
         self._bm25: Any = BM25Okapi(self._documents)
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k best documents, of those that each may find, for documents start .. stop - 1, the best first.
+        """The k best documents for documents start .. stop - 1 as queries, the best first, without hidden ones.
 
         Args:
             k: at most S - 1.

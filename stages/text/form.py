@@ -21,7 +21,7 @@ DIFFER_IN_FORM = "The texts differ in {what}: {differences}.{learned}"
 """Message about splits that differ in form; `form_words` fills it in."""
 LEARNED = " A memory learns that from the text, so part of its gain is this difference."
 NOWHERE = "are nowhere in"
-"""Words by which the phrase about types is told from those about layout."""
+"""Words that distinguish the phrase about types from those about layout."""
 OWN_TYPES = 0.2
 """Share of a split's types missing from the training text above which the split is another kind of text."""
 

@@ -63,8 +63,7 @@ class DocumentsApart:
 
 
 def chain(matches: np.ndarray, permutation: np.ndarray, apart: DocumentsApart | None = None) -> Chain:
-    """Algorithm 1: each segment is followed by the best of its matches that is still free, else by a random free
-    segment.
+    """Algorithm 1: a segment is followed by its best free match, else by a random free segment.
 
     Args:
         matches: ids [S, k] of each segment's matches, the best first; -1 for none.

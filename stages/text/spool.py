@@ -26,7 +26,7 @@ from stages.text.documents import (
 
 SHARD_CHARACTERS = 2**20
 SHARD_PIECES = 2**14
-"""A shard ends at the first of the two limits, so that text of short lines takes no more memory than other text."""
+"""A shard ends at the first of the two limits, so that short lines take no more memory than long ones."""
 _PIECE = np.dtype([("characters", "<i4"), ("marks", "u1")])
 HASHES = "paragraph-hashes.bin"
 NAMES = "document-names.jsonl"

@@ -93,7 +93,7 @@ def within(files: Sequence[TextFile], most: int) -> Iterator[TextFile]:
 
 
 def first_bytes(files: Iterable[TextFile], most: int) -> Iterator[str]:
-    """The text of files up to `most` bytes, cut at the end of a line, with a blank line between records."""
+    """The first `most` bytes of files, cut at the end of a line, with a blank line between records."""
     left = most
     for file in files:
         for number, record in enumerate(records(file)):
@@ -124,8 +124,8 @@ def lacks_words(texts: Sequence[str]) -> bool:
 
 
 SAMPLE_BYTES = 1_000_000
-"""Bytes of the sample, a second of work. The number of tokens estimated from it is within 3% of that of the whole text,
-or of a third of it. Measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German sentences."""
+"""Bytes of the sample, a second of work. The estimated number of tokens is within 3% of that of the whole text, or of a
+third of it. Measured on tinyshakespeare, two novels of 0.4 and 1.2 MB, and 6.5 MB of German sentences."""
 
 
 def token_bytes(files: Iterable[TextFile]) -> Callable[[int], float]:

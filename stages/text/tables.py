@@ -37,8 +37,8 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
         digest: BLAKE2b that its bytes must have, see `files.file_digest`.
         column: the column that holds the text.
         others: further columns of text or integers to read, if present.
-    Raises: DataError naming the file, and the row, if it is truncated or corrupt, lacks the column or text in it, or
-        does not match `digest`.
+    Raises: DataError naming file and row if it is truncated, corrupt or changed (`digest`), or lacks the column or text
+        in it.
     """
     with _arrow_errors(path, digest), ExitStack() as opened:
         schema, batches = _open(path, column, others, opened)

@@ -203,7 +203,7 @@ LOST = object()
 
 
 def draft_name(folder: Path) -> str:
-    """Prefix for names of all workers that write into a draft, made of the draft's name and its place on disk."""
+    """Prefix for names of all workers of a draft, made of the draft's name and place on disk."""
     place = hashlib.blake2b(str(folder.resolve()).encode(), digest_size=6).hexdigest()
     return f"{folder.parent.name}-{folder.name}-{place}-"
 
