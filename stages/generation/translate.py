@@ -46,7 +46,7 @@ class Translated(NamedTuple):
 
 @dataclass(frozen=True)
 class LineTranslator:
-    """A model with its memories, ready to translate lines."""
+    """Translator of lines of text, with a model and its memories."""
 
     reader: MemoryReader
     translator: Translator

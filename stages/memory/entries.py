@@ -34,7 +34,7 @@ class Entries:
     counts: Float[Tensor, "n k"] | None = None
 
     def __getitem__(self, positions: slice | Tensor) -> "Entries":
-        """The entries of some of the positions."""
+        """Select the entries of some of the positions."""
         least, counts = (None if part is None else part[positions] for part in (self.least, self.counts))
         return Entries(self.scores[positions], self.values[positions], least, counts)
 

@@ -1,4 +1,4 @@
-"""The keys of a reading, each declared once by the source or reader that understands it. Free of torch."""
+"""Options of a reading; the source or reader that uses a key declares it. Free of torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def _split_list(value: Any) -> Any:
 
 Tune = Literal["tune"]
 Choice = Annotated[tuple[T, ...] | Tune, BeforeValidator(_split_list), AfterValidator(_rising)]
-"""One number, several to choose from, or `tune`: the default grid."""
+"""One number, several candidates, or `tune`, which tries the default grid."""
 PolicyName = Annotated[str, StringConstraints(pattern="^[a-z][a-z-]{3,}$")]
 """Name of a policy, fitted on the tuning split, that gives a number for each context: `stages.retrieval.weights`."""
 Count = Annotated[int, Field(gt=0)]

@@ -109,7 +109,7 @@ class Backbone(nn.Module, ABC):
         """Compute representations of the inputs, and the state after them."""
 
     def forward(self, inputs: Inputs) -> Encoding:
-        """`read`, as torch's hooks and compiler see it."""
+        """Call `read`, so that torch's hooks and compiler apply."""
         return self.read(inputs)
 
 

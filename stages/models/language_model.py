@@ -25,7 +25,7 @@ ADDED_WEIGHTS = ("gate.", "head.", "frozen.")
 class LanguageModel(nn.Module):
     """Tokens -> (f, g) -> distribution of the next token.
 
-    The output side always computes in the weights' own precision (float32), with autocast off.
+    Outputs are always computed in the precision of the weights (float32), with autocast off.
     """
 
     def __init__(self, config: BackboneConfig) -> None:
@@ -35,7 +35,7 @@ class LanguageModel(nn.Module):
         self.backbone: Backbone = BACKBONES.load(config.backbone)(config)
         self.gate = None if config.gate is None else Gate(config.width, config.gate, config.gate_values or "raw")
         self.label_smoothing = 0.0
-        """ε of the loss in training."""
+        """ε of label smoothing, which only applies in training."""
         self.head = None if config.head is None else HEADS.load(config.head.name)(config.width, config.head)
         self.frozen: LanguageModel | None = None
         """A frozen copy of the model before training, for a head that reads it."""

@@ -55,7 +55,7 @@ def _require_recorded(architecture: Any, manifest: Path) -> None:
 
 
 PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64))
-"""Precisions of weights in files; models compute in float32."""
+"""Dtypes that weights in files may have; models compute in float32."""
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:

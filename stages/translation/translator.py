@@ -64,7 +64,7 @@ class Translator:
         return beam_search(self.decoder, *self._padded(sources), longest, beam, self.memory)
 
     def written(self, found: Hypothesis) -> list[int]:
-        """Tokens of a translation, and its end if it has one."""
+        """Tokens of a translation, followed by the end token unless it was cut."""
         return found.tokens if found.cut else [*found.tokens, self.decoder.eos]
 
     def evidence(self, source: np.ndarray, found: Hypothesis, number: int = 0) -> Evidence:
@@ -104,7 +104,7 @@ def open_translator(
         key: representation that is the query of the memory; None: no memory.
     """
     text = token_text(tokens)
-    beyond = range(text.vocabulary_size, model.config.vocab_size or 0)  # rows of an imported model without a type
+    beyond = range(text.vocabulary_size, model.config.vocab_size or 0)  # rows of an imported model that no token uses
     never = (*(id for id in text.special if id != text.eos), *beyond)
     scores = memory is not None and any(s.reading.reader_settings.needs_scores for s in memory.policy.row.sources)
     decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)

@@ -11,4 +11,4 @@ READERS = Registry(
         "joint": Part.within(HERE, "settings:JointSettings", "reader:Joint"),
     },
 )
-"""Readers in the order in which their keys are spelled; the first is the default."""
+"""Readers in the order in which their keys are written; the first is the default."""

@@ -1,1 +1,1 @@
-"""Networks between input embeddings and softmax: a file each; their settings by how they read."""
+"""Networks between input embeddings and softmax, one in each file; settings are grouped by how networks read text."""

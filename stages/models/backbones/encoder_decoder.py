@@ -1,7 +1,7 @@
 """Encoder-decoder Transformer, pre-norm: the decoder attends to its own past and to the encoded source.
 
-Source: Vaswani et al. 2017 (arXiv:1706.03762), with the norm before each layer (arXiv:2002.04745), which needs no long
-warm-up, and one at the end of both stacks.
+Source: Vaswani et al. 2017 (arXiv:1706.03762). Norms are before each layer (arXiv:2002.04745), which needs no long
+warm-up, and at the end of both stacks.
 """
 
 from torch import Tensor, nn

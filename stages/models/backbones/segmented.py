@@ -27,7 +27,7 @@ class StreamBlock(nn.Module, ABC):
         """Create the memory of a new stream; inputs [B, n, d] give its B, dtype and device."""
 
     def looked_up(self, x: Tensor, passage: Passage, memory: Any) -> tuple[Tensor, Any]:
-        """The block's input [B, n, d] after its lookup of tokens, if it has one, and the memory; it is cached so."""
+        """Apply the block's lookup of tokens, if it has one: its input [B, n, d], as it is cached, and the memory."""
         return x, memory
 
     @abstractmethod
@@ -122,8 +122,8 @@ class Segmented(Backbone):
     def _borders(self, number: int, place: int) -> list[int]:
         """Positions at which to cut a call into passages: the ends of segments, if they cannot be read together.
 
-        With gradients they cannot, because earlier segments must have none. With memory they cannot, because a segment
-        reads what the previous one wrote at its end.
+        With gradients they cannot, because a segment's loss must have no gradient in earlier ones. With memory they
+        cannot, because a segment reads what the previous one wrote at its end.
         """
         together = not self.reads_segments_apart and not any(present(spec) for spec in self.memories)
         if not torch.is_grad_enabled() and together:

@@ -1,4 +1,4 @@
-"""Dropout whose random bits are cheap on a CPU."""
+"""Dropout with fast generation of random bits on a CPU."""
 
 import torch
 import torch.nn.functional as F

@@ -83,7 +83,7 @@ class RecurrentAttention(WindowAttention, Generic[Memory]):
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory where a window begins; inputs [B, n, d] give its rows, type and device."""
+        """Create the memory at the start of a window; inputs [B, n, d] give its B, dtype and device."""
 
     @abstractmethod
     def going_on(self, x: Tensor, memory: Memory, place: int) -> tuple[Tensor, Memory]:
@@ -99,17 +99,18 @@ class Lookup(Sublayer, Generic[Memory]):
 
     @abstractmethod
     def begin(self, x: Tensor) -> Memory:
-        """Create the memory of a new stream; the residual stream [B, n, d] gives its rows, type and device."""
+        """Create the memory of a new stream; the residual stream [B, n, d] gives its B, dtype and device."""
 
     @abstractmethod
     def forward(
         self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: Memory
     ) -> tuple[Tensor, Memory]:
-        """The next residual stream [B, n, d], and the memory after it.
+        """Residual stream [B, n, d] after the lookup, and the memory after these positions.
 
         Args:
-            x: the residual stream, [B, n, d].
-            tokens, document_offset: int64 [B, n], as those of `Passage`.
+            x: residual stream, [B, n, d].
+            tokens, document_offset: int64 [B, n], as in `Passage`.
+            memory: memory of the positions before.
         """
 
 
