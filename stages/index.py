@@ -222,7 +222,7 @@ class VectorIndex(ShardedStage[IndexConfig, Plan, Work, Part]):
         elif shard.key == WHOLE:
             build.build_whole(work.trained(), work.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
-            sources = [build.PartFile(part) for part in work.part_files]
+            sources = [build.FilledLists.read(part) for part in work.part_files]
             held = work.held
             build.merge(work.trained(), sources, held.number if held else work.keys.rows, output.add(INDEX_FILE))
             if held is not None and work.plan.counts is not None:

@@ -105,14 +105,14 @@ def set_thresholds(*, mapped: int, trimmed: int | None = None) -> None:
             mallopt(M_TRIM_THRESHOLD, trimmed)
 
 
-LARGE, PIECE = 8 << 20, 2 << 20
-"""Smallest blocks, in bytes, that are returned; PIECE: for lists read in pieces, with little kept between them."""
+LARGE = 8 << 20
+"""Smallest blocks, in bytes, that are returned."""
 
 
-def return_large_blocks(size: int = LARGE) -> None:
-    """Return freed blocks of at least `size` bytes to the system.
+def return_large_blocks() -> None:
+    """Return freed blocks of at least LARGE bytes to the system.
 
     After the first large block, glibc adapts and keeps such memory, in each of Zarr's reading threads: about 100 MB
     after a few shards. A fixed threshold stops the adaptation.
     """
-    set_thresholds(mapped=size)
+    set_thresholds(mapped=LARGE)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from stages.search.keys import widen
-from stages.search.lists import DecodedLists
+from stages.search.lists import WHOLE, InvertedLists
 from stages.search.scan import KeyBlock, Scratch, squared_lengths
 from stages.search.top_k import runs
 from stages.threads import ThreadPool, slices
@@ -35,7 +35,7 @@ class ListBlocks:
     """
 
     def __init__(
-        self, lists: DecodedLists, origin: np.ndarray, kept_bytes: int | None, width: int | None = None
+        self, lists: InvertedLists, origin: np.ndarray, kept_bytes: int | None, width: int | None = None
     ) -> None:
         self.lists, self.origin, self._dim = lists, origin, width or len(origin)
         self.piece = max(1, PIECE_BYTES // (4 * self._dim))
@@ -59,15 +59,13 @@ class ListBlocks:
         ends = np.cumsum(self.lists.sizes[list(numbers)]).tolist()
         block, places = self._room_for(ends[-1], scratch), list(map(slice, [0, *ends[:-1]], ends))
         for number, place in zip(numbers, places, strict=True):
-            self._read(number, None, block.part(place), scratch)
+            self._read(number, WHOLE, block.part(place), scratch)
         return block, places
 
     def in_parts(self, number: int, scratch: Scratch) -> Iterator[KeyBlock]:
         """The keys of a long list, at most `piece` at a time."""
-        size = int(self.lists.sizes[number])
-        for start in range(0, size, self.piece):
-            part = range(start, min(start + self.piece, size))
-            block = self._room_for(len(part), scratch)
+        for part in slices(int(self.lists.sizes[number]), self.piece):
+            block = self._room_for(part.stop - part.start, scratch)
             self._read(number, part, block, scratch)
             yield block
 
@@ -80,18 +78,18 @@ class ListBlocks:
         for number, place in zip(numbers, places, strict=True):
             # no lock: a list is in one group, and one thread works on a group
             if not self._is_read[number]:
-                self._read(number, None, block.part(place), scratch)
+                self._read(number, WHOLE, block.part(place), scratch)
                 self._is_read[number] = True
         return block, places
 
-    def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
+    def _read(self, number: int, part: slice, block: KeyBlock, scratch: Scratch) -> None:
         """Read a list, or a part of it, into a block of the same size."""
         block.rows[:] = self.lists.ids(number, part)
         widen(self.lists.keys(number, part), block.vectors)
         if self._lengths is None:
             squared_lengths(block.vectors, self.origin, block.lengths, scratch)
             return
-        first = int(self.lists.starts[number]) + (0 if part is None else part.start)
+        first = int(self.lists.starts[number]) + (part.start or 0)
         known = self._lengths[first : first + len(block.rows)]
         # lengths of a list, or of a part, are computed together, so the first one shows whether all are known
         if np.isnan(known[0]):

@@ -1,24 +1,21 @@
 """Building an index in steps that can be resumed: train, add keys part by part, merge the parts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from os import SEEK_END
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, Protocol, Self
 
 import faiss
 import numpy as np
 
-from stages.array_files import save_arrays
+from stages.array_files import map_arrays, save_arrays
 from stages.errors import ArtifactError
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
-from stages.search.lists import ROW_BYTES, ListsInMemory, write_with_lists
+from stages.search.lists import KINDS_OF_KEYS, InvertedLists, write_with_lists
 
 WRITE_BYTES = 1 << 20
 """Bytes of an index that are written at a time."""
-MERGED_BYTES = 64 << 20
-"""Bytes of lists that are merged at a time; a single list may take more."""
 
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
@@ -54,15 +51,11 @@ def grows_in_parts(index: Any) -> bool:
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is None or not isinstance(index, faiss.IndexIVF | faiss.IndexPreTransform):
         return False
-    return type(faiss.downcast_index(ivf)) in (
-        faiss.IndexIVFFlat,
-        faiss.IndexIVFPQ,
-        faiss.IndexIVFScalarQuantizer,
-    )
+    return type(faiss.downcast_index(ivf)) in KINDS_OF_KEYS
 
 
-class FilledLists(NamedTuple):
-    """Keys sorted into lists.
+class FilledLists:
+    """Keys sorted into lists: a source of lists that are merged into an index.
 
     Attributes:
         sizes: [lists] int64.
@@ -70,48 +63,30 @@ class FilledLists(NamedTuple):
         codes: [n, code size] uint8, in the order of `ids`.
     """
 
-    sizes: np.ndarray
-    ids: np.ndarray
-    codes: np.ndarray
+    def __init__(self, sizes: np.ndarray, ids: np.ndarray, codes: np.ndarray) -> None:
+        self.sizes, self.ids, self.codes = sizes, ids, codes
+        self._ends = np.cumsum(sizes)
+
+    @classmethod
+    def of(cls, ivf: Any) -> Self:
+        """The lists of an index, copied."""
+        lists = InvertedLists(ivf)
+        ids = [np.empty(0, np.int64), *map(lists.ids, lists.filled)]
+        codes = [np.empty((0, ivf.code_size), np.uint8), *map(lists.codes, lists.filled)]
+        return cls(lists.sizes, np.concatenate(ids), np.concatenate(codes))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Lists in a file that `write` wrote, memory-mapped."""
+        return cls(*map_arrays(path, 3))
 
     def write(self, path: Path) -> None:
-        save_arrays(path, *self)
+        save_arrays(path, self.sizes, self.ids, self.codes)
 
-    def each(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Codes and rows of each list, in order."""
-        start = 0
-        for size in self.sizes.tolist():
-            yield self.codes[start : start + size], self.ids[start : start + size]
-            start += size
-
-
-class PartFile:
-    """A file that `FilledLists.write` wrote; a few lists are read at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("rb") as file:
-            self.sizes = np.load(file, allow_pickle=False)
-            self._ids = _skip_header(file)
-            file.seek(self._ids + 8 * int(self.sizes.sum()))
-            self._codes = _skip_header(file)
-            file.seek(0, SEEK_END)
-            self._width = (file.tell() - self._codes) // max(1, int(self.sizes.sum()))
-
-    def read(self, lists: slice) -> FilledLists:
-        """Consecutive lists."""
-        sizes, before = self.sizes[lists], int(self.sizes[: lists.start].sum())
-        count = int(sizes.sum())
-        ids = np.fromfile(self.path, np.int64, count, offset=self._ids + 8 * before)
-        codes = np.fromfile(self.path, np.uint8, count * self._width, offset=self._codes + self._width * before)
-        return FilledLists(sizes, ids, codes.reshape(count, self._width))
-
-
-def _skip_header(file: BinaryIO) -> int:
-    """Skip the header of a NumPy array that begins here; returns the offset of its values."""
-    np.lib.format.read_magic(file)
-    np.lib.format.read_array_header_1_0(file)
-    return file.tell()
+    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Codes and rows of a list with keys."""
+        place = slice(self._ends[number] - self.sizes[number], self._ends[number])
+        return self.codes[place], self.ids[place]
 
 
 def write_part(
@@ -133,21 +108,10 @@ def write_part(
         if wanted is not None:
             rows = rows[wanted(rows)]
         trained.add_with_ids(widened(block[rows - first]), rows)
-    part = _part_of(faiss.extract_index_ivf(trained))
+    part = FilledLists.of(faiss.extract_index_ivf(trained))
     part.write(path)
     trained.reset()
     return len(part.ids)
-
-
-def _part_of(ivf: Any) -> FilledLists:
-    lists = ListsInMemory(ivf)
-    total = lists.sizes.sum()
-    part = FilledLists(lists.sizes, np.empty(total, np.int64), np.empty((total, ivf.code_size), np.uint8))
-    ends = np.cumsum(lists.sizes)
-    for number in np.flatnonzero(lists.sizes).tolist():
-        place = slice(ends[number] - lists.sizes[number], ends[number])
-        part.ids[place], part.codes[place] = lists.ids(number), lists.codes(number)
-    return part
 
 
 class Source(Protocol):
@@ -155,34 +119,29 @@ class Source(Protocol):
 
     sizes: np.ndarray
 
-    def read(self, lists: slice) -> FilledLists:
-        """Consecutive lists."""
+    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Codes and rows of a list with keys."""
 
 
-def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> None:
-    """Write a trained index with the lists of all sources, in order; memory holds a few consecutive lists at a time.
+def merge(trained: Any, sources: Sequence[Source], rows: int, path: Path) -> np.ndarray:
+    """Write a trained index with the lists of all sources, in order; memory holds one list at a time.
 
+    Returns: number of keys in each list, int64 [lists].
     Raises: ArtifactError if there are not exactly `rows` keys.
     """
     sizes = sum((source.sizes for source in sources), np.zeros(faiss.extract_index_ivf(trained).nlist, np.int64))
     if sizes.sum() != rows:
         raise ArtifactError(f"The parts of the index hold {sizes.sum():,} of {rows:,} keys; remove {path.parent}.")
-    width = faiss.extract_index_ivf(trained).code_size + ROW_BYTES
-    write_with_lists(trained, rows, sizes, _merged(sources, sizes, max(1, MERGED_BYTES // width)), path)
+    filled = np.flatnonzero(sizes).tolist()
+    write_with_lists(trained, rows, sizes, (_merged(sources, number) for number in filled), path)
+    return sizes
 
 
-def _merged(sources: Sequence[Source], sizes: np.ndarray, at_once: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Codes and rows of each list, in order; about `at_once` keys are read at a time."""
-    groups = np.flatnonzero(np.diff(np.cumsum(sizes) // at_once, prepend=-1))
-    for first, stop in zip(groups.tolist(), [*groups[1:].tolist(), len(sizes)], strict=True):
-        pieces = [source.read(slice(first, stop)) for source in sources]
-        for same in zip(*(piece.each() for piece in pieces), strict=True):
-            codes, ids = map(np.concatenate, zip(*same, strict=True))
-            yield _rising(codes, ids)
-
-
-def _rising(codes: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and rows of a list, sorted by row since search relies on it; rows encoded again may be out of order."""
+def _merged(sources: Sequence[Source], number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes and rows of a list, sorted by row since search relies on it."""
+    pieces = [source.one(number) for source in sources if source.sizes[number]]
+    codes, ids = map(np.concatenate, zip(*pieces, strict=True))
+    # rows that were encoded again may be out of order
     if (ids[1:] > ids[:-1]).all():
         return codes, ids
     order = np.argsort(ids)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import faiss
 import numpy as np
 
-from stages.errors import content_of
-from stages.search.build import FilledLists, PartFile, Source, grows_in_parts, merge, write_index
+from stages.search.build import FilledLists, grows_in_parts, merge, write_index
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index
 from stages.search.keys import widened
-from stages.search.lists import DecodedLists, Lists, ListsInFile, filled, holds_whole_keys
+from stages.search.lists import InvertedLists, holds_whole_keys
+from stages.search.open import read_index
 
 
 class KeptKeys(Protocol):
@@ -50,20 +50,22 @@ _FLAT = (faiss.IndexFlat, faiss.IndexFlatL2, faiss.IndexFlatIP)
 
 def write_emptied(old: Path, kept: KeptKeys, path: Path) -> None:
     """Write a trained index without its keys; centroids are moved to the means of the keys that stay."""
-    with content_of(old):
-        stored = ListsInFile(old)
-        index = stored.index()
+    index = read_index(old, mapped=True)
+    ivf = faiss.extract_index_ivf(index)
     if kept.rows < index.ntotal:
-        _move_centroids(index, stored, kept)
+        _move_centroids(faiss.downcast_index(ivf), kept)
+    empty: Any = faiss.ArrayInvertedLists(ivf.nlist, ivf.code_size)
+    empty.this.disown()  # the index deletes it
+    ivf.replace_invlists(empty, True)
     index.reset()
     write_index(index, path)
 
 
-def _move_centroids(ivf: Any, stored: Lists, kept: KeptKeys) -> None:
+def _move_centroids(ivf: Any, kept: KeptKeys) -> None:
     """Move the centroid of each list that loses keys to the mean of the rest; if none stay, of the other centroids."""
-    lists, centroids = DecodedLists(ivf, stored), _centroids(ivf)
+    lists, centroids = InvertedLists(ivf), _centroids(ivf)
     emptied = []
-    for number in filled(stored):
+    for number in lists.filled:
         stays = kept.contains(lists.ids(number))
         if stays.any() and not stays.all():
             centroids[number] = widened(lists.keys(number)[stays]).mean(axis=0)
@@ -92,33 +94,25 @@ def merge_changed(
         rows: number of keys that the changed index must have.
     Returns: `imbalance_before` and `imbalance` of its lists; see `imbalance`.
     """
-    with content_of(old):
-        stored = ListsInFile(old)
-        stays = KeptLists(stored, kept, faiss.extract_index_ivf(trained).code_size)
-    sources: list[Source] = [stays, *(PartFile(part) for part in parts)]
-    merge(trained, sources, rows, path)
-    sizes = sum((source.sizes for source in sources), np.zeros_like(stored.sizes))
+    index = read_index(old, mapped=True)
+    stored = InvertedLists(faiss.extract_index_ivf(index))
+    sizes = merge(trained, [KeptLists(stored, kept), *map(FilledLists.read, parts)], rows, path)
     return {"imbalance_before": imbalance(stored.sizes), "imbalance": imbalance(sizes)}
 
 
 class KeptLists:
     """Lists without the removed keys, and with new row numbers; keys keep their order, so rows still rise."""
 
-    def __init__(self, lists: Lists, kept: KeptKeys, width: int) -> None:
-        self._lists, self._kept, self._width = lists, kept, width
+    def __init__(self, lists: InvertedLists, kept: KeptKeys) -> None:
+        self._lists, self._kept = lists, kept
         self.sizes = np.zeros_like(lists.sizes)
-        for number in filled(lists):
+        for number in lists.filled:
             self.sizes[number] = kept.contains(lists.ids(number)).sum()
 
-    def read(self, lists: slice) -> FilledLists:
-        sizes = self.sizes[lists]
-        codes, ids = [np.empty((0, self._width), np.uint8)], [np.empty(0, np.int64)]
-        for number in (lists.start + np.flatnonzero(sizes)).tolist():
-            own = self._lists.ids(number)
-            stays = self._kept.contains(own)
-            ids.append(self._kept.before(own[stays]))
-            codes.append(self._lists.codes(number)[stays])
-        return FilledLists(sizes, np.concatenate(ids), np.concatenate(codes))
+    def one(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        own = self._lists.ids(number)
+        stays = self._kept.contains(own)
+        return self._lists.codes(number)[stays], self._kept.before(own[stays])
 
 
 def imbalance(sizes: np.ndarray) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from stages.search.blocks import QUERIES_SORTED, ListBlocks, ListQueries
 from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
-from stages.search.lists import DecodedLists, Lists, ListsInMemory
+from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
 from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
@@ -54,34 +54,21 @@ KEY_SCORES = 16
 """Scores that can be computed in the time it takes to decode a key."""
 
 
-def can_group(index: Any) -> bool:
-    """Whether `DecodedLists` can decode the lists of this index."""
-    kinds = (faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
-    if type(index) not in kinds:
-        return False
-    return type(faiss.downcast_InvertedLists(index.invlists)) is faiss.ArrayInvertedLists
-
-
 class GroupedSearcher(ScanningSearcher):
     """Searches an IVF index (flat, scalar- or product-quantised codes) list by list.
 
     A query reads its `probe` nearest lists. If it finds fewer than k allowed rows, it is searched again in four times
     the lists, up to all of them.
-
-    Args:
-        lists: the index's lists; None: they are in memory with the index.
     """
 
-    def __init__(
-        self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu", lists: Lists | None = None
-    ) -> None:
+    def __init__(self, ivf: Any, metric: str, probe: int, lossless: bool, device: str = "cpu") -> None:
         super().__init__(rows=ivf.ntotal, dim=ivf.d, metric=metric, lossless=lossless)
         self.ivf, self.probe, self.device = ivf, probe, device
         # the mean of all centroids is near the keys, so products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
-        self.lists = DecodedLists(ivf, lists or ListsInMemory(ivf))
+        self.lists = InvertedLists(ivf)
         self._on_device: TensorLists | None = None
-        self.blocks = ListBlocks(self.lists, self.origin, HELD_BYTES if lists is None else None)
+        self.blocks = ListBlocks(self.lists, self.origin, None if self.lists.mapped else HELD_BYTES)
 
     @cached_property
     def _short(self) -> ShortBlocks | None:
@@ -219,7 +206,7 @@ class GroupedSearcher(ScanningSearcher):
         """
         # index -1 reaches an extra entry, which belongs to no list
         list_of = np.full(self.rows + 1, self.ivf.nlist)
-        for number in np.flatnonzero(self.lists.sizes).tolist():
+        for number in self.lists.filled:
             list_of[self.lists.ids(number)] = number
         with thread_pool() as pool:
             nearest = self._nearest_lists(queries, self.probe, pool)

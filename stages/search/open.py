@@ -9,15 +9,15 @@ import faiss
 import numpy as np
 
 from stages.errors import ArtifactError, content_of
-from stages.machine import PIECE, free_memory_bytes, return_large_blocks
+from stages.machine import free_memory_bytes
 from stages.numbers import size
 from stages.reporting import Reporter
 from stages.search.build import add_keys, trained_index
 from stages.search.config import IndexConfig
 from stages.search.exact import ExactSearcher
-from stages.search.grouped import GroupedSearcher, can_group
+from stages.search.grouped import GroupedSearcher
 from stages.search.keys import StoredKeys
-from stages.search.lists import Lists, ListsInMemory, filled, holds_whole_keys, lists_in_file
+from stages.search.lists import KINDS_OF_KEYS, InvertedLists, holds_whole_keys
 from stages.search.ranking import allowed_rows, best_first, score_to_distance, slack, without
 from stages.search.searcher import Attempt, Searcher
 
@@ -113,14 +113,10 @@ def open_searcher(
         held: number of rows that it holds; None: all.
     Raises: ArtifactError if FAISS cannot read the file, or the index is not valid for these keys.
     """
-    lists = lists_in_file(index) if stays_on_disk(index) else None
-    # lists are read repeatedly, and malloc would keep their freed memory
-    if lists is not None:
-        return_large_blocks(PIECE)
-    found = read_index(index) if lists is None else lists.index()
+    found = read_index(index, mapped=stays_on_disk(index))
     with content_of(index):
-        _require_sound(found, keys, settings["metric"], lists, keys[0] if held is None else held)
-    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device), lists)
+        _require_sound(found, keys, settings["metric"], keys[0] if held is None else held)
+    return searcher_of(found, settings["metric"], settings["probe"], _resolved(device))
 
 
 def build_searcher(settings: IndexConfig, keys: StoredKeys, device: str = "cpu") -> Searcher:
@@ -152,7 +148,7 @@ def tell_of_large(index: Path, reporter: Reporter) -> None:
         )
 
 
-def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists | None, held: int) -> None:
+def _require_sound(index: Any, keys: tuple[int, int], metric: str, held: int) -> None:
     """Raises: ValueError for an index of other keys, or with row numbers out of range, which FAISS would not check."""
     rows, dim = keys
     if (index.ntotal, index.d) != (held, dim):
@@ -161,8 +157,8 @@ def _require_sound(index: Any, keys: tuple[int, int], metric: str, lists: Lists 
         raise ValueError(f"an index of another metric than {metric}")
     ivf: Any = faiss.try_extract_index_ivf(index)
     if ivf is not None:
-        lists = lists or ListsInMemory(ivf)
-        _require_rows(map(lists.ids, filled(lists)), rows, lowest=0)
+        lists = InvertedLists(ivf)
+        _require_rows(map(lists.ids, lists.filled), rows, lowest=0)
     graph = getattr(faiss.downcast_index(index), "hnsw", None)
     if graph is not None:
         _require_rows([faiss.rev_swig_ptr(graph.neighbors.data(), graph.neighbors.size())], rows, lowest=-1)
@@ -175,34 +171,33 @@ def _require_rows(parts: Iterable[np.ndarray], rows: int, lowest: int) -> None:
             raise ValueError(f"it names rows {part.min()} to {part.max()} of {rows}")
 
 
-def read_index(path: Path) -> Any:
+def read_index(path: Path, mapped: bool = False) -> Any:
     """Read an index without FAISS's precomputed tables (lists x codes), which are often larger than the index.
 
+    Args:
+        mapped: whether lists stay on the disk, and are mapped into memory.
     Raises: ArtifactError if this FAISS cannot read the file.
     """
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+        return faiss.read_index(str(path), faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE | (faiss.IO_FLAG_MMAP if mapped else 0))
     except RuntimeError as error:
         raise ArtifactError(
             f"{path} is no index that FAISS {faiss.__version__} can read; build it again: memlm build-index."
         ) from error
 
 
-def searcher_of(
-    index: Any, metric: str, probe: int | None, device: str = "cpu", lists: Lists | None = None
-) -> Searcher:
-    """The searcher for an index in memory; if it has lists, a query reads `probe` of them.
+def searcher_of(index: Any, metric: str, probe: int | None, device: str = "cpu") -> Searcher:
+    """The searcher for an opened index; if it has lists, a query reads `probe` of them.
 
-    `lists`: the lists on disk, if those of the index are empty. On `cuda` the products of exact and grouped search are
-    computed on the GPU; other kinds stay on the CPU.
+    On `cuda` the products of exact and grouped search are computed on the GPU; other kinds stay on the CPU.
     """
     # a global of FAISS that others may have changed, so it is set for every searcher
     faiss.cvar.distance_compute_blas_threshold = FEW_QUERIES
     if type(index) is faiss.IndexFlat or isinstance(index, faiss.IndexFlatL2 | faiss.IndexFlatIP):
         keys = faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d)
         return ExactSearcher(_KeysOfFlat(index, keys.reshape(-1, index.d)), metric, device)
-    if can_group(index):
-        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device, lists)
+    if type(index) in KINDS_OF_KEYS:
+        return GroupedSearcher(index, metric, probe or 1, holds_whole_keys(index), device)
     _make_tables(index)
     return PlainSearcher(index, metric, probe, isinstance(index, faiss.IndexHNSWFlat))
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Int64
 
 from stages.search.blocks import ListBlocks
 from stages.search.keys import widened
-from stages.search.lists import DecodedLists
+from stages.search.lists import InvertedLists
 from stages.search.scan import ROUNDING, KeyBlock, Pairs, QueryBlock, Scratch, Tile, hide, small_tiles, squared_lengths
 
 SAMPLE = 4096
@@ -88,11 +88,11 @@ class ShortBlocks(ListBlocks):
         left: number of these pairs that were left to whole keys.
     """
 
-    def __init__(self, lists: DecodedLists, origin: np.ndarray, axes: np.ndarray) -> None:
+    def __init__(self, lists: InvertedLists, origin: np.ndarray, axes: np.ndarray) -> None:
         super().__init__(lists, origin, kept_bytes=8 * int(lists.starts[-1]) * (1 + WIDTH), width=WIDTH)
         self.axes, number = axes, int(lists.sizes.argmax())
         self.compared = self.left = 0
-        self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, range(1)).dtype)
+        self._stored = np.empty((int(lists.starts[-1]), len(origin)), lists.keys(number, slice(1)).dtype)
 
     def short(self, numbers: list[int], scratch: Scratch) -> tuple[ShortKeys, list[slice]]:
         """The keys of some lists, whose numbers rise, and the slice of each list."""
@@ -111,7 +111,7 @@ class ShortBlocks(ListBlocks):
         self.compared += flags.size
         self.left += int(np.count_nonzero(flags))
 
-    def _read(self, number: int, part: range | None, block: KeyBlock, scratch: Scratch) -> None:
+    def _read(self, number: int, part: slice, block: KeyBlock, scratch: Scratch) -> None:
         stored = self._stored[self.lists.starts[number] : self.lists.starts[number + 1]]
         stored[:] = self.lists.keys(number)
         keys = widened(stored)

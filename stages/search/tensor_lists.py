@@ -18,7 +18,7 @@ from stages.search.tensors import TensorKeys, memory_budget, moved, rows_at, row
 from stages.threads import slices
 
 if TYPE_CHECKING:
-    from stages.search.lists import DecodedLists
+    from stages.search.lists import InvertedLists
 
 BLOCKS_OF_A_LIST, WIDTHS = 3, (16, 256)
 """Blocks in a list of mean length, at least; the smallest and largest number of keys in a block."""
@@ -53,7 +53,7 @@ class BlocksOnDevice:
     """
 
     def __init__(
-        self, lists: "DecodedLists", blocks: range, width: int, dtype: torch.dtype, like: TensorQueries
+        self, lists: "InvertedLists", blocks: range, width: int, dtype: torch.dtype, like: TensorQueries
     ) -> None:
         ends = np.cumsum(-(-lists.sizes // width))
         starts = np.append(0, ends[:-1])
@@ -67,15 +67,15 @@ class BlocksOnDevice:
         self._fill(lists, width * (firsts - blocks.start), width * (firsts - starts), width * (lasts - starts), like)
 
     def _fill(
-        self, lists: "DecodedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
+        self, lists: "InvertedLists", places: np.ndarray, firsts: np.ndarray, lasts: np.ndarray, like: TensorQueries
     ) -> None:
         """Copy keys `firsts` to `lasts` - 1 of each list, or to its end, to `places` onwards."""
         some, many = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), 0
         for number in np.flatnonzero(lasts > firsts).tolist():
-            part = range(int(firsts[number]), min(int(lasts[number]), int(lists.sizes[number])))
-            own = int(places[number]) + np.arange(len(part))
-            some.append((own, lists.ids(number, part), lists.keys(number, part)))
-            many += len(part)
+            part = slice(firsts[number], lasts[number])
+            rows = lists.ids(number, part)
+            some.append((places[number] + np.arange(len(rows)), rows, lists.keys(number, part)))
+            many += len(rows)
             if many >= BROUGHT:
                 self._put(some, like)
                 some, many = [], 0
@@ -180,7 +180,7 @@ class TensorLists:
 
     def __init__(
         self,
-        lists: "DecodedLists",
+        lists: "InvertedLists",
         centres: np.ndarray | None,
         nearest: Callable[[np.ndarray, int], np.ndarray],
         device: str,
@@ -188,7 +188,7 @@ class TensorLists:
         self.lists, self.device, self.budget, self._nearest = lists, device, memory_budget(device), nearest
         self.width = block_width(lists.sizes)
         filled = np.flatnonzero(lists.sizes)
-        one = lists.keys(int(filled[0]), range(1)) if len(filled) else np.empty((0, 1), np.float16)
+        one = lists.keys(int(filled[0]), slice(1)) if len(filled) else np.empty((0, 1), np.float16)
         self._dtype = torch.from_numpy(one[:0].copy()).dtype
         self._total = int((-(-lists.sizes // self.width)).sum())
         block_bytes = self.width * (one.shape[1] * one.dtype.itemsize + 12)

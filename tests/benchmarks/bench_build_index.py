@@ -58,13 +58,13 @@ def ours(config: IndexConfig, keys: StoredKeys, folder: Path, together: int) -> 
     """What `build-index` does, but for recall."""
     empty, whole = folder / "empty.faiss", folder / "ours.faiss"
     taken = {"train": timed(lambda: build.train(config, keys, empty))[0]}
-    trained, parts = read_index(empty), list[build.PartFile]()
+    trained, parts = read_index(empty), list[build.FilledLists]()
 
     def add() -> None:
         for number, first in enumerate(range(0, keys.shards, together)):
             part = folder / f"{number}.lists"
             build.write_part(trained, keys, range(first, min(first + together, keys.shards)), part)
-            parts.append(build.PartFile(part))
+            parts.append(build.FilledLists.read(part))
 
     taken["add"] = timed(add)[0]
     taken["merge"] = timed(lambda: build.merge(trained, parts, keys.rows, whole))[0]

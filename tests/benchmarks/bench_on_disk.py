@@ -38,16 +38,14 @@ HOW = ("memory", "disk", "disk, not cached")
 
 def write(source: Path, copies: int, path: Path) -> int:
     """An index with every key of another one so many times; returns the number of keys."""
-    from stages.search.lists import ListsInFile, write_with_lists
+    from stages.search.lists import InvertedLists, write_with_lists
+    from stages.search.open import read_index
 
-    lists, random = ListsInFile(source), np.random.default_rng(0)
+    lists, random = InvertedLists(read_index(source)), np.random.default_rng(0)
     scale = np.float32(NOISE * lists.codes(int(lists.sizes.argmax())).view(np.float16).astype(np.float32).std())
 
     def moved() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for number in range(len(lists.sizes)):
-            if not lists.sizes[number]:
-                yield np.empty((0, 0), np.uint8), np.empty(0, np.int64)
-                continue
+        for number in lists.filled:
             keys = lists.codes(number).view(np.float16).astype(np.float32)
             codes = np.empty((len(keys), copies, keys.shape[1]), np.float16)
             for copy in range(copies):
@@ -56,15 +54,18 @@ def write(source: Path, copies: int, path: Path) -> int:
             yield codes.reshape(-1, keys.shape[1]).view(np.uint8), rows.ravel()
 
     rows = int(lists.sizes.sum()) * copies
-    write_with_lists(lists.index(), rows, lists.sizes * copies, moved(), path)
+    empty = read_index(source)
+    empty.reset()
+    write_with_lists(empty, rows, lists.sizes * copies, moved(), path)
     return rows
 
 
 def queries_of(source: Path, count: int) -> np.ndarray:
     """Keys of an index drawn at random, moved, [count, d]."""
-    from stages.search.lists import ListsInFile
+    from stages.search.lists import InvertedLists
+    from stages.search.open import read_index
 
-    lists, random = ListsInFile(source), np.random.default_rng(1)
+    lists, random = InvertedLists(read_index(source)), np.random.default_rng(1)
     numbers = random.choice(len(lists.sizes), count, p=lists.sizes / lists.sizes.sum())
     found = [
         lists.codes(n).view(np.float16)[random.integers(lists.sizes[n])].astype(np.float32) for n in numbers.tolist()
@@ -75,12 +76,13 @@ def queries_of(source: Path, count: int) -> np.ndarray:
 
 def true_rows(path: Path, queries: np.ndarray, k: int) -> np.ndarray:
     """Rows of the k nearest keys of all, by products in float32."""
-    from stages.search.lists import ListsInFile
+    from stages.search.lists import InvertedLists
+    from stages.search.open import read_index
     from stages.search.ranking import best_first
 
-    lists = ListsInFile(path)
+    lists = InvertedLists(read_index(path, mapped=True))
     scores, rows = np.full((len(queries), k), np.inf, np.float32), np.full((len(queries), k), -1)
-    for number in np.flatnonzero(lists.sizes).tolist():
+    for number in lists.filled:
         keys, ids = lists.codes(number).view(np.float16), lists.ids(number)
         for start in range(0, len(ids), AT_ONCE):
             some = keys[start : start + AT_ONCE].astype(np.float32)
@@ -118,7 +120,6 @@ def forget(path: Path) -> None:
 def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: list[int]) -> dict[str, Any]:
     """Search here, and say what it took; what is found is written beside the index."""
     from stages.search import open as opening
-    from stages.search.lists import ListsInFile
     from stages.search.open import open_searcher, stays_on_disk
 
     path, queries = folder / "index.faiss", np.load(folder / "queries.npy")
@@ -133,7 +134,7 @@ def search(folder: Path, how: str, gigabytes: float, rows: int, probe: int, ks: 
     began = time.perf_counter()
     searcher: Any = open_searcher(path, {"metric": "l2", "probe": probe}, (rows, queries.shape[1]))
     taken: dict[str, Any] = {"how": how, "opened in": round(time.perf_counter() - began, 1)}
-    taken["from the disk"] = isinstance(searcher.lists.lists, ListsInFile)
+    taken["from the disk"] = searcher.lists.mapped
     for k in ks:
         wall, cpu = time.perf_counter(), time.process_time()
         ids, _ = searcher.search(queries, k)

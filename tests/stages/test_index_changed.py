@@ -78,10 +78,11 @@ def test_keys_that_were_encoded_again_leave_no_trace_of_the_old_ones(store: Stor
 
 
 def test_lists_rise_in_rows_where_some_were_encoded_again(store: Store, tmp_path: Path) -> None:
-    from stages.search.lists import ListsInFile
+    from stages.search.lists import InvertedLists
+    from stages.search.open import read_index
 
     before = built(store, tmp_path, reset="none")
     indexed(store, before, lists=2, probe=2)
     after = made(store, UpdateDatastore(), UpdateConfig(forget=("3.txt",)), before)
-    lists = ListsInFile(indexed(store, after, lists=2, probe=2).file("index.faiss"))
-    assert all((np.diff(lists.ids(number)) > 0).all() for number in np.flatnonzero(lists.sizes))
+    lists = InvertedLists(read_index(indexed(store, after, lists=2, probe=2).file("index.faiss")))
+    assert all((np.diff(lists.ids(number)) > 0).all() for number in lists.filled)

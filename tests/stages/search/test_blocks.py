@@ -6,21 +6,21 @@ import pytest
 
 from stages.search import blocks as module
 from stages.search.blocks import ListBlocks, ListQueries
-from stages.search.lists import DecodedLists, ListsInMemory
+from stages.search.lists import WHOLE, InvertedLists
 from stages.search.scan import KeyBlock, Scratch
 from stages.threads import in_turn
 
 DIM, ORIGIN = 4, np.full(4, 0.5, np.float32)
 
 
-class Counted(DecodedLists):
+class Counted(InvertedLists):
     """Lists that remember which were asked for keys."""
 
     def __init__(self, ivf: Any) -> None:
-        super().__init__(ivf, ListsInMemory(ivf))
+        super().__init__(ivf)
         self.read: list[int] = []
 
-    def keys(self, number: int, part: range | None = None) -> np.ndarray:
+    def keys(self, number: int, part: slice = WHOLE) -> np.ndarray:
         self.read.append(number)
         return super().keys(number, part)
 
@@ -35,7 +35,7 @@ def lists() -> Counted:
     return Counted(index)
 
 
-def require_keys(block: KeyBlock, lists: DecodedLists, number: int, part: range | None = None) -> None:
+def require_keys(block: KeyBlock, lists: InvertedLists, number: int, part: slice = WHOLE) -> None:
     keys = lists.keys(number, part)
     np.testing.assert_array_equal(block.rows, lists.ids(number, part))
     np.testing.assert_array_equal(block.vectors, keys)
@@ -77,7 +77,7 @@ def test_lengths_are_computed_once_where_lists_are_in_memory(
     for times in (1, 2):
         for number in range(8):
             for start, block in zip(range(0, 200, 7), blocks.in_parts(number, scratch), strict=False):
-                require_keys(block, lists, number, range(start, start + len(block.rows)))
+                require_keys(block, lists, number, slice(start, start + len(block.rows)))
         assert sum(computed) == 200 * (times if kept_bytes is None else 1)
 
 
@@ -89,7 +89,7 @@ def test_a_long_list_comes_in_parts(lists: Counted, monkeypatch: pytest.MonkeyPa
     for number in range(8):
         size = int(lists.sizes[number])
         for first, block in zip(range(0, size, 7), blocks.in_parts(number, Scratch()), strict=True):
-            require_keys(block, lists, number, range(first, min(first + 7, size)))
+            require_keys(block, lists, number, slice(first, first + 7))
 
 
 @pytest.mark.parametrize("queries", [1, 3, 100])

@@ -33,7 +33,7 @@ def in_parts(config: IndexConfig, keys: StoredKeys, folder: Path, sizes: list[ra
     for number, shards in enumerate(sizes):
         parts.append(folder / f"part-{number}")
         build.write_part(read_index(trained), keys, shards, parts[-1])
-    sources = [build.PartFile(part) for part in parts]
+    sources = [build.FilledLists.read(part) for part in parts]
     build.merge(read_index(trained), sources, keys.rows, folder / "index.faiss")
     return folder / "index.faiss"
 

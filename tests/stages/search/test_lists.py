@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stages.errors import ArtifactError
-from stages.search.lists import MARK, ListsInFile, ListsInMemory, write_with_lists
-from stages.search.open import open_searcher, stays_on_disk
+from stages.search.lists import InvertedLists, write_with_lists
+from stages.search.open import open_searcher, read_index, stays_on_disk
 
 DIM = 8
 KINDS = pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat"])
@@ -33,52 +33,29 @@ def written(index: Any, folder: Path) -> Path:
 @KINDS
 def test_lists_in_a_file_are_those_in_memory(factory: str, tmp_path: Path) -> None:
     index = filled(factory)
-    own, other = ListsInMemory(index), ListsInFile(written(index, tmp_path))
+    own, other = (InvertedLists(one) for one in (index, read_index(written(index, tmp_path), mapped=True)))
+    assert not own.mapped
+    assert other.mapped
     np.testing.assert_array_equal(own.sizes, other.sizes)
-    for number in np.flatnonzero(own.sizes).tolist():
+    for number in own.filled:
         np.testing.assert_array_equal(own.ids(number), other.ids(number))
         np.testing.assert_array_equal(own.codes(number), other.codes(number))
-        half = range(int(own.sizes[number]) // 2, int(own.sizes[number]))
+        np.testing.assert_array_equal(own.keys(number), other.keys(number))
+        half = slice(int(own.sizes[number]) // 2, None)
         for lists in (own, other):
-            np.testing.assert_array_equal(own.ids(number)[half.start :], lists.ids(number, half))
-            np.testing.assert_array_equal(own.codes(number)[half.start :], lists.codes(number, half))
-    bare = other.index()
-    assert bare.ntotal == index.ntotal
-    assert not ListsInMemory(bare).sizes.any()
+            np.testing.assert_array_equal(own.ids(number)[half], lists.ids(number, half))
+            np.testing.assert_array_equal(own.codes(number)[half], lists.codes(number, half))
 
 
 @pytest.mark.parametrize("factory", ["IVF16,Flat", "IVF16,SQfp16", "IVF16,PQ4x4", "IVF300,Flat", "PCA4,IVF9,SQ8"])
 def test_an_index_is_written_as_faiss_writes_it(factory: str, tmp_path: Path) -> None:
     index = filled(factory)
     path, ivf = written(index, tmp_path), faiss.extract_index_ivf(index)
-    lists, empty = ListsInMemory(ivf), filled(factory)
+    lists, empty = InvertedLists(ivf), filled(factory)
     empty.reset()
-    pairs = ((lists.codes(n), lists.ids(n)) for n in np.flatnonzero(lists.sizes).tolist())  # others have no bytes
+    pairs = ((lists.codes(n), lists.ids(n)) for n in lists.filled)
     write_with_lists(empty, index.ntotal, lists.sizes, pairs, tmp_path / "ours")
     assert (tmp_path / "ours").read_bytes() == path.read_bytes()
-
-
-def test_a_mark_that_stands_there_by_chance_is_passed_over(tmp_path: Path) -> None:
-    index = filled("IVF16,Flat")
-    centroids = faiss.rev_swig_ptr(faiss.downcast_index(index.quantizer).get_xb(), 16 * DIM)
-    centroids[:3] = np.frombuffer(MARK * 3, np.float32)
-    np.testing.assert_array_equal(ListsInFile(written(index, tmp_path)).sizes, ListsInMemory(index).sizes)
-
-
-@pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw + b"\0", lambda raw: b"", lambda raw: MARK])
-def test_a_file_of_another_length_is_none(change: Any, tmp_path: Path) -> None:
-    path = written(filled("IVF16,Flat"), tmp_path)
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(ValueError, match="does not end with inverted lists"):
-        ListsInFile(path)
-
-
-def test_a_list_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    path = written(filled("IVF16,Flat"), tmp_path)
-    lists = ListsInFile(path)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(OSError, match="ends within a list"):
-        lists.ids(15)
 
 
 # Searching them
@@ -101,8 +78,9 @@ def test_what_is_found_is_the_same(
     exclude = np.stack([rows - width // 2, rows + (width + 1) // 2], axis=1)
     held = open_searcher(path, settings, (400, DIM), device).search(queries, 30, exclude)
     little_memory(monkeypatch)
-    monkeypatch.setattr("stages.search.open.read_index", None)
-    read = open_searcher(path, settings, (400, DIM), device).search(queries, 30, exclude)
+    searcher: Any = open_searcher(path, settings, (400, DIM), device)
+    assert searcher.lists.mapped
+    read = searcher.search(queries, 30, exclude)
     np.testing.assert_array_equal(held[0], read[0])
     np.testing.assert_array_equal(held[1], read[1])
 
