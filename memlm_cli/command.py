@@ -65,24 +65,12 @@ class CommandsByName(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.lists = False
-        """Whether commands are asked for their summaries alone, for the help of the group or a shell."""
+        """Whether commands are asked for their summaries alone."""
         self.commands = _Built(self)  # type: ignore[assignment]  # which is a dict in Click, and only read
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        with self._listing():
-            super().format_help(ctx, formatter)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        with self._listing():
-            return super().shell_complete(ctx, incomplete)
-
-    @contextmanager
-    def _listing(self) -> Iterator[None]:
-        self.lists = True
-        try:
-            yield
-        finally:
-            self.lists = False
+    def list_commands(self, ctx: Any) -> list[str]:
+        self.lists = True  # the help of the group, or a shell, then asks for each
+        return list(self.names)
 
     def build(self, name: str) -> Any:
         found = self.function(name)
@@ -130,22 +118,20 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
     groups = {name: _options_of(mark) for name, mark in marks.items()}
     common = next((name for name in SHARED if name in own), "")
     shared = parameters_of(SHARED[common]) if common else []
-    wants_context = next((name for name, p in own.items() if p.annotation is typer.Context), None)
-    name_of_context = wants_context or "parsed"
-    parsed = inspect.Parameter(name_of_context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    written = [one for p in own.values() if p.name != common for one in groups.get(p.name, [p])]
-    parameters = [*written, *shared, *([] if wants_context else [parsed])]
+    parsed = inspect.Parameter("parsed", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    written = [one for p in own.values() if p.name not in (common, "parsed") for one in groups.get(p.name, [p])]
+    parameters = [*written, *shared, parsed]
 
     @wraps(function)
-    def run(**values: Any) -> None:
-        context = values[wants_context] if wants_context else values.pop(name_of_context)
-        with telling(" ".join(words_of(context))):
-            carry_out(context, values)
+    def run(*, parsed: typer.Context, **values: Any) -> None:
+        with telling(" ".join(words_of(parsed))):
+            carry_out(parsed, values | ({"parsed": parsed} if "parsed" in own else {}))
 
     def carry_out(context: typer.Context, values: dict[str, Any]) -> None:
         atexit.unregister(gc.freeze)  # the last garbage collection may close what a command left open
-        _begin(context)
-        entries = [] if context.obj is None else context.obj.of(words_of(context))
+        if context.obj.error is not None and context.info_name != "doctor":  # which examines memlm.toml
+            raise context.obj.error
+        entries = context.obj.of(words_of(context))
         typed = [name for name in values if _source(context, name) in ("COMMANDLINE", "ENVIRONMENT")]
         defaults = in_force(entries, typed)
         # Click filled in the value of memlm.toml; where that gives way, the option's own default holds.
@@ -156,13 +142,14 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., Any]:
             for name, group in groups.items():
                 values[name] = _grouped(marks[name], {p.name: values.pop(p.name) for p in group})
             given = {p.name: values.pop(p.name) for p in shared}
-            if common == "asked":
-                values[common] = Asked(**given)
-            elif common:
+            if common == "common":
                 if "set" in defaults:
                     given["default_set"] = tuple(defaults["set"].value)
                     given["set"] = given["set"] if _source(context, "set") == "COMMANDLINE" else None
-                values[common] = Common(**given, by_default=frozenset(defaults))
+                given["by_default"] = frozenset(defaults)
+            if common:
+                values[common] = SHARED[common](**given)
+            if common == "common":
                 remind(str(context.info_name), defaults)
             function(**values)
 
@@ -196,13 +183,6 @@ def _grouped(group: OptionsOf, given: Mapping[str, Any]) -> Any:
     except UsageError as error:
         flags = {name: option.flag for name, option in options.items()}
         raise UsageError(SETTING.sub(lambda found: flags.get(found[0], found[0]), str(error))) from None
-
-
-def _begin(context: typer.Context) -> None:
-    """Raises: UsageError for an invalid `memlm.toml`, except in the command that examines it."""
-    defaults = context.obj
-    if defaults is not None and defaults.error is not None and context.info_name != "doctor":
-        raise defaults.error
 
 
 def words_of(context: typer.Context) -> tuple[str, ...]:

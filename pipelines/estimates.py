@@ -19,7 +19,7 @@ from stages.artifacts.stage import Execution, Inputs
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.errors import MemlmError
-from stages.forecasts import Cost, Forecast, Work
+from stages.forecasts import Cost, Work
 from stages.numbers import size
 from stages.text.tokens import SPLITS
 
@@ -145,24 +145,21 @@ def estimates(tasks: Sequence[Task], store: Store, execution: Execution, *, size
         reads = [value for value in task.references.values() if isinstance(value, str) and value in names]
         why = f"reads {', '.join(name for name in reads if name in new)}"
         try:
-            known = all(name in made for name in reads)
-            estimate, artifact = _estimate(task, made, expected, execution, sizes) if known else _unknown(task, why)
-        except (MemlmError, LookupError, OSError):  # it needs a file of an artifact that is not made yet
+            if any(name not in made for name in reads):
+                raise LookupError(why)
+            estimate, artifact = _estimate(task, made, expected, execution, sizes)
+        except (MemlmError, LookupError, OSError):  # it needs an artifact that is not made yet
             if new.isdisjoint(reads):
                 raise
-            estimate, artifact = _unknown(task, why)
+            seconds = _around(task.seconds)
+            by_recipe = seconds is not None
+            estimate = Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=by_recipe, why=why)
+            artifact = None
         if artifact is not None:
             made[task.name] = artifact
         if estimate.state != DONE:
             new.add(task.name)
         yield estimate
-
-
-def _unknown(task: Task, why: str) -> tuple[Estimate, None]:
-    """The estimate of a task whose input is not made, and has no estimate either."""
-    seconds = _around(task.seconds)
-    by_recipe = seconds is not None
-    return Estimate(task.name, task.command, NEW, None, seconds=seconds, by_recipe=by_recipe, why=why), None
 
 
 def _around(seconds: float | None) -> tuple[float, float] | None:
@@ -187,7 +184,8 @@ def _estimate(
     amount = forecast.work(config, inputs, cost.metrics) if cost.metrics else None
     seconds = None if amount is None else expected_seconds(amount, _runs(task.command, amount, device, store))
     draft = store.draft_folder(work.kind, work.id)
-    needed = {CPU: cost.host, device: _device_memory(forecast, config, inputs, device)}
+    beside = 0 if device == CPU else cost.beside_a_gpu
+    needed = {CPU: cost.host, device: None if cost.memory is None else cost.memory - beside}
     estimate = Estimate(
         name=task.name,
         command=task.command,
@@ -204,12 +202,6 @@ def _estimate(
         written=folder_bytes(draft),
     )
     return estimate, store.expect(work, cost) if cost.metrics else None
-
-
-def _device_memory(forecast: Forecast[Any], config: StageConfig, inputs: Inputs, device: str) -> int | None:
-    """Bytes of memory on the device that computes; None: not known."""
-    memory = forecast.memory(config, inputs)
-    return memory if device == CPU or memory is None else memory - forecast.beside_a_gpu(config, inputs)
 
 
 TEXTS = {*SPLITS, "source"}

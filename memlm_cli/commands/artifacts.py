@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ from memlm_cli import completion
 from memlm_cli.command import Commands
 from memlm_cli.console import answer, answers_on_terminal, say
 from memlm_cli.exit_codes import resumable
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import Asked
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import answer_table
 from stages.artifacts.kinds import KINDS
@@ -43,18 +42,18 @@ def list_(
     kind: Annotated[
         str | None, typer.Argument(autocompletion=completion.words(lambda: KINDS), help="Only this kind.")
     ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Finished artifacts, in the order of the pipeline; on stderr what is under way or interrupted, and whose it is."""
     from stages.artifacts.garbage import unfinished
 
     if kind and kind not in KINDS:
         raise UsageError(f"There is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    opened = _store(store)
+    opened = asked.open_store()
     everything = opened.artifacts()  # of other kinds, too: they show the origin of each
     found = [one for one in everything if kind in (None, one.kind)]
-    if json_:
+    if asked.json:
         answer(json.dumps(_summaries(found, opened)))
         return
     if found:
@@ -74,11 +73,11 @@ def list_(
 
 
 @app.command()
-def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False) -> None:
+def show(reference: Reference, *, asked: Asked) -> None:
     """An artifact on a terminal; in a pipe its manifest as JSON: settings, inputs, files, metrics. --json: one line."""
-    opened = _store(store)
+    opened = asked.open_store()
     artifact = opened.get(reference)
-    if answers_on_terminal() and not json_:
+    if answers_on_terminal() and not asked.json:
         from memlm_cli.result_tables import artifact_rows
 
         answer_table(("", ""), artifact_rows(artifact, _names(opened).get(artifact.reference, [])))
@@ -86,14 +85,14 @@ def show(reference: Reference, store: StoreOption = DEFAULT_STORE, json_: JsonOp
         return
     manifest = json.loads(artifact.manifest.dumps())
     manifest["files"] = manifest.pop("files")  # the long table of digests comes last
-    answer(json.dumps(manifest, indent=None if json_ else 2))
+    answer(json.dumps(manifest, indent=None if asked.json else 2))
 
 
 @app.command()
 def verify(
     references: Annotated[list[str] | None, _reference("Default: all.", "REF...")] = None,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Hash every file again and compare, with the manifest's own digest and the id.
 
@@ -101,7 +100,7 @@ def verify(
     """
     from stages.artifacts.manifest import UncheckedArtifact
 
-    opened = _store(store)
+    opened = asked.open_store()
     chosen = references or opened.references()
     if not chosen:
         say(f"nothing in {opened.root} yet")
@@ -113,9 +112,9 @@ def verify(
                 if isinstance(found, ArtifactError):
                     say(str(found))
                     (unchecked if isinstance(found, UncheckedArtifact) else damaged).append(reference)
-                elif not json_:
+                elif not asked.json:
                     answer(f"{reference} is as it was made")
-    if json_:
+    if asked.json:
         answer(json.dumps([{"reference": r, "damaged": r in damaged, "unchecked": r in unchecked} for r in chosen]))
     if damaged:
         raise ArtifactError(f"{len(damaged)} of {len(chosen)} are damaged: {', '.join(damaged)}")
@@ -126,17 +125,17 @@ def verify(
 @app.command()
 def graph(
     reference: Annotated[str | None, _reference("Only its ancestors and descendants.")] = None,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Show which artifacts were made from which, as a tree."""
     from memlm_cli.lineage_tree import lineage_tree, relatives
 
-    opened = _store(store)
+    opened = asked.open_store()
     artifacts = opened.artifacts()
     if reference:
         artifacts = relatives(opened.open(reference).reference, artifacts)
-    if json_:
+    if asked.json:
         answer(json.dumps(_summaries(artifacts, opened)))
     else:
         answer(lineage_tree(artifacts, {reference: ", ".join(names) for reference, names in _names(opened).items()}))
@@ -146,13 +145,13 @@ def graph(
 def rm(
     references: Annotated[list[str], _reference("What to remove: kind/id or kind/name.", "REF...")],
     force: Annotated[bool, typer.Option("--force", help="Also what others were made from.")] = False,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Remove artifacts; refuses what others were made from, unless these go too."""
     from stages.artifacts.garbage import folder_bytes
 
-    opened = _store(store)
+    opened = asked.open_store()
     folders = dict.fromkeys(opened.own_folder(reference) for reference in references)
     going = [f"{folder.parent.name}/{folder.name}" for folder in folders]
     if not force:
@@ -163,9 +162,9 @@ def rm(
         with resumable("what was said to be removed is gone, and the rest is as it was"):
             opened.remove(reference)
         removed.append({"reference": reference, "bytes": freed})
-        if not json_:
+        if not asked.json:
             answer(f"removed {reference} ({size(freed)})")
-    if json_:
+    if asked.json:
         answer(json.dumps(removed))
 
 
@@ -175,16 +174,16 @@ def gc(
     unnamed: Annotated[
         bool, typer.Option("--unnamed", help="Also artifacts that no name and no report leads to.")
     ] = False,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Remove what interrupted work left behind (it could not be resumed afterwards)."""
     from stages.artifacts.garbage import find_garbage, remove_garbage
 
-    opened = _store(store)
+    opened = asked.open_store()
     garbage = find_garbage(opened, unnamed=unnamed)
     folders = [str(g.path.relative_to(opened.root)) for g in garbage]
-    if json_:
+    if asked.json:
         rows = zip(folders, garbage, strict=True)
         answer(json.dumps([{"folder": folder, "bytes": g.bytes, "why": g.why} for folder, g in rows]))
     elif garbage:
@@ -193,48 +192,44 @@ def gc(
     if not dry_run:
         with resumable("what was removed is gone, and the same command removes the rest"):
             remove_garbage(opened, garbage)
-    if not json_:
+    if not asked.json:
         answer(f"{size(sum(g.bytes for g in garbage))} {'would be' if dry_run else 'was'} freed")
 
 
 @app.command()
-def push(
-    reference: Reference, bucket: BucketAddress, store: StoreOption = DEFAULT_STORE, json_: JsonOption = False
-) -> None:
+def push(reference: Reference, bucket: BucketAddress, *, asked: Asked) -> None:
     """Copy an artifact, and all that it was made from, into a bucket; keys are those of the environment."""
     from stages.artifacts.copies import push as copy
 
     with resumable("whole artifacts that were copied stay, and the same command copies the rest"):
-        _answer_copied("push", copy, reference, bucket, store, json_)
+        _answer_copied("push", copy, reference, bucket, asked)
 
 
 @app.command()
 def pull(
     reference: Annotated[str, typer.Argument(metavar="KIND/ID", help="What was pushed there.")],
     bucket: BucketAddress,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Copy an artifact, and all that it was made from, from a bucket; every byte is compared with its manifest."""
     from stages.artifacts.copies import pull as copy
 
     with resumable():
-        _answer_copied("pull", copy, reference, bucket, store, json_)
+        _answer_copied("pull", copy, reference, bucket, asked)
 
 
-def _answer_copied(
-    way: str, copy: Callable[..., list[str]], reference: str, bucket: str, store: Path, as_json: bool
-) -> None:
+def _answer_copied(way: str, copy: Callable[..., list[str]], reference: str, bucket: str, asked: Asked) -> None:
     from stages.artifacts.bucket import Bucket
 
     with ConsoleReporter(f"artifacts {way}") as reporter:
-        copied = copy(reference, _store(store), Bucket(bucket), reporter)
-    if as_json:
+        copied = copy(reference, asked.open_store(), Bucket(bucket), reporter)
+    if asked.json:
         answer(json.dumps(copied))
     elif copied:
         answer("\n".join(copied))
     else:
-        say(f"nothing to copy: all of it is in {bucket if way == 'push' else store} already")
+        say(f"nothing to copy: all of it is in {bucket if way == 'push' else asked.store} already")
 
 
 def _verified(
@@ -282,12 +277,6 @@ def _require_unused(store: "Store", going: list[str]) -> None:
     if broken:
         all_of_it = advised(store.root, "artifacts", "rm", *going, *broken)
         raise UsageError(f"Made from {joined(going)}: {joined(broken)}. Remove all, {all_of_it}, or give --force.")
-
-
-def _store(root: Any) -> "Store":
-    from stages.artifacts.store import Store
-
-    return Store(root)
 
 
 def _names(store: "Store") -> dict[str, list[str]]:

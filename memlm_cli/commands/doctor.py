@@ -15,7 +15,7 @@ import typer
 
 from memlm_cli.console import answer, answers_on_terminal
 from memlm_cli.defaults import FILE, Defaults
-from memlm_cli.options import DEFAULT_STORE, JsonOption, StoreOption
+from memlm_cli.options import Asked
 from memlm_cli.packages import Dependency, dependencies, install_command, installed, own_requirements
 from memlm_cli.tables import Row, table
 from stages.artifacts.durable import place_of
@@ -31,14 +31,10 @@ VARIABLES = ("MEMLM_STORE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "HF_HOME"
 """Environment variables that memlm and its libraries read."""
 
 
-def doctor(
-    context: typer.Context,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
-) -> None:
+def doctor(parsed: typer.Context, *, asked: Asked) -> None:
     """Check versions, devices, memory, the store and the defaults in memlm.toml; exit 2 if something is broken."""
-    found = examine(context.obj, store)
-    if json_:
+    found = examine(parsed.obj, asked.store)
+    if asked.json:
         answer(json.dumps(found))
     else:
         parts = (table(title, columns, rows, terminal=answers_on_terminal()) for title, columns, rows in _tables(found))

@@ -9,7 +9,7 @@ import typer
 
 from memlm_cli import completion
 from memlm_cli.console import answer, answers_on_terminal
-from memlm_cli.options import DEFAULT_STORE, Common, JsonOption, StoreOption
+from memlm_cli.options import Asked, Common
 from memlm_cli.tables import table
 from stages.artifacts.durable import place_of
 from stages.errors import ResourceError, UsageError, did_you_mean
@@ -23,7 +23,7 @@ COLUMNS = ("stage", "command", "state", "work", "time", "disk", "scratch", "memo
 
 
 def plan(
-    context: typer.Context,
+    parsed: typer.Context,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -32,8 +32,8 @@ def plan(
             help="A recipe, or a command that makes an artifact, followed by its own arguments and options.",
         ),
     ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    json_: JsonOption = False,
+    *,
+    asked: Asked,
 ) -> None:
     """Estimate work, time, disk and memory of every stage of a recipe or a command; exit 5 if they exceed the machine.
 
@@ -44,16 +44,16 @@ def plan(
 
     if not words:
         raise UsageError("Name a recipe or a command.")
-    sources = {name: getattr(context.get_parameter_source(name), "name", "") for name in ("store", "json_")}
-    given = [name for name, source in sources.items() if source == "COMMANDLINE"]
-    first, *rest = [f"--{given[0].rstrip('_')}", *words] if given else words
-    group: Any = context.find_root().command
+    sources = {name: getattr(parsed.get_parameter_source(name), "name", "") for name in ("store", "json")}
+    given = [f"--{name}" for name, source in sources.items() if source == "COMMANDLINE"]
+    first, *rest = [*given[:1], *words]
+    group: Any = parsed.find_root().command
     if first.startswith("-"):
         raise UsageError(f"Name the recipe or the command first, its options after it: memlm plan RECIPE {first} …")
     if first in group.commands and first not in (*COMMANDS, "run", "try"):
         raise UsageError(f"{first} makes no artifact; {did_you_mean(first, (*COMMANDS, 'run', 'try'))}")
     command = [first, *rest] if first in group.commands else ["run", *words]
-    root = context.find_root()
+    root = parsed.find_root()
     with group.make_context(
         "memlm", [command[0], "--plan", *command[1:]], default_map=root.default_map, obj=root.obj
     ) as planned:

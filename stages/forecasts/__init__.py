@@ -26,6 +26,10 @@ class Cost:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     scratch: int | None = None
     """Peak bytes on the disk, on top of `files`, while it is made."""
+    memory: int | None = None
+    """Minimum bytes of memory, of the device that computes; None: not known."""
+    beside_a_gpu: int = 0
+    """Bytes of this memory that are the machine's own where a GPU computes."""
     host: int | None = None
     """Minimum bytes of the machine's own memory, where a GPU computes."""
     approximate: bool = False
@@ -53,11 +57,8 @@ class Work:
 
     def is_like(self, other: "Work") -> bool:
         """Whether the times of the two can be compared."""
-        if self.signature != other.signature:
-            return False
-        if not self.scale or not other.scale:
-            return self.scale == other.scale
-        return max(self.scale, other.scale) <= MAX_SCALE_RATIO * min(self.scale, other.scale)
+        fewer, more = sorted((self.scale, other.scale))
+        return self.signature == other.signature and more <= MAX_SCALE_RATIO * fewer
 
 
 class Forecast(ABC, Generic[C]):
@@ -65,15 +66,7 @@ class Forecast(ABC, Generic[C]):
 
     @abstractmethod
     def cost(self, config: C, inputs: Inputs) -> Cost:
-        """Estimate disk and metrics."""
-
-    def memory(self, config: C, inputs: Inputs) -> int | None:
-        """Estimate the minimum bytes of memory, of the device that computes; None: not known."""
-        return None
-
-    def beside_a_gpu(self, config: C, inputs: Inputs) -> int:
-        """Bytes of this memory that are the machine's own where a GPU computes."""
-        return 0
+        """Estimate disk, memory and metrics."""
 
     @abstractmethod
     def work(self, config: C, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:

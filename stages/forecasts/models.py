@@ -31,23 +31,17 @@ class EvaluateForecast(Forecast[EvaluateConfig]):
 
     def cost(self, config: EvaluateConfig, inputs: Inputs) -> Cost:
         tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        return Cost(metrics={"tokens": tokens}, host=self._beside_the_model(config, inputs))
-
-    def memory(self, config: EvaluateConfig, inputs: Inputs) -> int | None:
-        return 4 * int(inputs["model"].metrics["parameters"]) + self._beside_the_model(config, inputs)
-
-    def _beside_the_model(self, config: EvaluateConfig, inputs: Inputs) -> int:
-        """Bytes of carried state, of the searched keys, and of matches."""
-        tokens = inputs["tokens"].metrics["splits"][config.split]["tokens"]
-        state = state_bytes(inputs["model"], config.windows, tokens)
-        index = _searched(inputs)
+        state, index = state_bytes(inputs["model"], config.windows, tokens), _searched(inputs)
         search = None if index is None else memory_to_search(index.config["index"], index.metrics.get("bytes"))
-        return state + (search or 0) + self.beside_a_gpu(config, inputs)
-
-    def beside_a_gpu(self, config: EvaluateConfig, inputs: Inputs) -> int:
-        """Bytes of an exact index, and of the buffer in which matches are sorted."""
-        matched = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
-        return matched + matching_memory(inputs)
+        exact = opened_bytes(int(inputs[EXACT].metrics["rows"])) if EXACT in inputs else 0
+        matched = exact + matching_memory(inputs)
+        beside_the_model = state + (search or 0) + matched
+        return Cost(
+            metrics={"tokens": tokens},
+            memory=4 * int(inputs["model"].metrics["parameters"]) + beside_the_model,
+            beside_a_gpu=matched,
+            host=beside_the_model,
+        )
 
     def work(self, config: EvaluateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of the scored split and of the tuning split."""
@@ -95,12 +89,10 @@ class TrainForecast(Forecast[TrainConfig]):
             },
             # The previous checkpoint is kept until the next is complete.
             scratch=mapped_bytes(inputs, config) + 2 * checkpoint,
+            memory=training_bytes(config, config.model, segments(config, inputs["tokens"])),
             host=checkpoint,
             remedy="smaller --batch-tokens with --accumulate, or a smaller model",
         )
-
-    def memory(self, config: TrainConfig, inputs: Inputs) -> int | None:
-        return training_bytes(config, config.model, segments(config, inputs["tokens"]))
 
     def work(self, config: TrainConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens that updates read."""
@@ -128,17 +120,14 @@ class EvaluateTasksForecast(Forecast[EvaluateTasksConfig]):
     """The work is the examples that are read; the artifact is small."""
 
     def cost(self, config: EvaluateTasksConfig, inputs: Inputs) -> Cost:
-        return Cost()
-
-    def memory(self, config: EvaluateTasksConfig, inputs: Inputs) -> int | None:
-        """Weights, with a copy and gradients if a reading adapts them; keys, and the part of them in memory."""
+        """Memory: weights, with a copy and gradients if a reading adapts them; keys, and the part of them in memory."""
         weights = 4 * int(inputs["model"].metrics["parameters"])
         needed = weights * (3 if any(isinstance(reading, Adaptation) for reading in config.readings) else 1)
         if "episodes" in inputs:
             episodes = inputs["episodes"]
             needed += 4 * int(episodes.input("encoder").metrics["parameters"])
             needed += 2 * 4 * int(episodes.metrics["rows"]) * int(episodes.metrics["dim"])
-        return needed
+        return Cost(memory=needed)
 
     def work(self, config: EvaluateTasksConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         plan = plan_stream(config, inputs["model"], inputs["tokens"])
@@ -156,11 +145,9 @@ class ImportForecast(Forecast[ImportConfig]):
             files={"model.safetensors": found.bytes, "config.json": settings},
             metrics={"parameters": found.parameters},
             scratch=0,
+            memory=found.memory,
             remedy="a smaller model",
         )
-
-    def memory(self, config: ImportConfig, inputs: Inputs) -> int | None:
-        return pretrained_size(config, inputs).memory
 
     def work(self, config: ImportConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Work like that of models with the same settings alone: time depends on how weights are packed."""
@@ -175,10 +162,8 @@ class EpisodesForecast(Forecast[EpisodesConfig]):
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts(rows, dim)},
             metrics={"rows": rows, "dim": dim},
+            memory=4 * int(inputs["encoder"].metrics["parameters"]),
         )
-
-    def memory(self, config: EpisodesConfig, inputs: Inputs) -> int | None:
-        return 4 * int(inputs["encoder"].metrics["parameters"])
 
     def work(self, config: EpisodesConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         signature = {"model": shape_of(inputs["encoder"]), "length": config.length}

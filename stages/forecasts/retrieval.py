@@ -34,13 +34,10 @@ class DatastoreForecast(Forecast[DatastoreConfig]):
             files={layout.name: layout.stored_bytes for layout in layouts},
             metrics={"rows": rows, "dim": dim, "dtype": config.dtype, "key": config.key},
             scratch=STATES_KEPT * state,
+            memory=4 * inputs["encoder"].metrics["parameters"] + state,
             host=state,
             remedy="--fraction stores a part of the split" + (", --dtype float16" if config.dtype == "float32" else ""),
         )
-
-    def memory(self, config: DatastoreConfig, inputs: Inputs) -> int | None:
-        rows = layouts_of(config, inputs).keys.shape[0]
-        return 4 * inputs["encoder"].metrics["parameters"] + state_bytes(inputs["encoder"], config.windows, rows)
 
     def work(self, config: DatastoreConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens of all windows. A model that pools reads one window for every row."""
@@ -58,8 +55,9 @@ class UpdateForecast(Forecast[UpdateConfig]):
         added = _counts_added(change)
         layouts = row_layouts(config, encoder, change.left.rows + added["tokens"])
         files = {layout.name: layout.stored_bytes for layout in (*layouts, *longer_layouts(change.left, added))}
-        rows, dim = layouts.keys.shape
+        keys, (rows, dim) = layouts.keys, layouts.keys.shape
         state = state_bytes(encoder, config.windows, rows)
+        copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
         return Cost(
             files=files | bytes_of_sources_and_names(change.left, change.tokens, change.split),
             metrics={
@@ -67,16 +65,9 @@ class UpdateForecast(Forecast[UpdateConfig]):
                 **{"forgotten": change.before.rows - change.left.rows, "added": added["tokens"]},
             },
             scratch=STATES_KEPT * state,
+            memory=copied + (4 * int(encoder.metrics["parameters"]) + state if ADDED in inputs else 0),
             remedy="fewer documents to --add",
         )
-
-    def memory(self, config: UpdateConfig, inputs: Inputs) -> int | None:
-        encoder, change = inputs["encoder"], Change.of(config, inputs)
-        keys = row_layouts(config, encoder, change.left.rows + _counts_added(change)["tokens"]).keys
-        copied = 2 * min(keys.rows_per_shard * keys.row_bytes, keys.nbytes)
-        if ADDED not in inputs:
-            return copied
-        return copied + 4 * int(encoder.metrics["parameters"]) + state_bytes(encoder, config.windows, keys.shape[0])
 
     def work(self, config: UpdateConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the tokens that are encoded, or, where none are added, the rows that are copied."""
@@ -107,37 +98,32 @@ class IndexForecast(Forecast[IndexConfig]):
         size = index_bytes(config, keys)
         if size is None:
             return Cost(metrics={"rows": keys.rows, "dim": keys.dim})
+        held = size if grows_whole(config) else PART_BYTES
         return Cost(
             files={INDEX_FILE: size},
             metrics={"rows": keys.rows, "dim": keys.dim, "bytes": size, "lossless": is_lossless(config)},
             scratch=0 if grows_whole(config) else size,
+            memory=max(held, 4 * keys.dim * int(config.train_keys or 0)),
             remedy="" if config.index == "ivf-pq" else "--index ivf-pq holds codes instead of keys",
         )
 
-    def memory(self, config: IndexConfig, inputs: Inputs) -> int | None:
-        if config.index == EXACT:
-            tokens = int(inputs[TEXT].metrics["splits"][config.split]["tokens"])
-            return opened_bytes(tokens) + SORTING_BYTES * min(tokens, CONTEXTS_PER_SHARD)
-        keys = described_keys(inputs["datastore"])
-        size = index_bytes(config, keys)
-        if size is None:
-            return None
-        return max(size if grows_whole(config) else PART_BYTES, 4 * keys.dim * int(config.train_keys or 0))
-
     def work(self, config: IndexConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
-        if config.index == EXACT:
-            signature = {"index": EXACT, "changed": PREVIOUS in inputs}
-            return Work(metrics["rows"], "tokens", signature, scale=metrics["rows"])
         settings = {"index", "metric", "code_bytes", "code_bits", "links", "recall"}
-        signature = {**config.model_dump(include=settings), "dim": metrics["dim"], "changed": PREVIOUS in inputs}
-        return Work(metrics["rows"], "keys", signature, scale=metrics["rows"])
+        signature = config.model_dump(include=settings) | {"dim": metrics.get("dim"), "changed": PREVIOUS in inputs}
+        unit = "tokens" if config.index == EXACT else "keys"
+        return Work(metrics["rows"], unit, signature, scale=metrics["rows"])
 
 
 def _cost_of_text(rows: int) -> Cost:
     """Cost of an exact index: the places of tokens, and the lengths that neighbouring contexts share."""
     place = 8 if rows >= 2**32 else 4
     files = {f"{GROUP}/order": rows * place, f"{GROUP}/shared": rows}
-    return Cost(files=files, metrics={"rows": rows, "bytes": sum(files.values())}, scratch=scratch_bytes(rows, place))
+    return Cost(
+        files=files,
+        metrics={"rows": rows, "bytes": sum(files.values())},
+        scratch=scratch_bytes(rows, place),
+        memory=opened_bytes(rows) + SORTING_BYTES * min(rows, CONTEXTS_PER_SHARD),
+    )
 
 
 class NeighborsForecast(Forecast[NeighborsConfig]):
@@ -148,17 +134,15 @@ class NeighborsForecast(Forecast[NeighborsConfig]):
         splits = inputs["queries"].metrics["splits"]
         tokens = {split: int(splits[split]["tokens"]) for split in config.queries or ()}
         layouts = query_layouts(config, index.metrics["dim"], tokens)
+        memory = memory_to_search(index.config["index"], index.metrics.get("bytes"))
         return Cost(
             files={layout.name: layout.stored_bytes for layout in layouts},
             metrics={"k": config.k, "splits": {s: {"queries": count, "missing": 0.0} for s, count in tokens.items()}},
             scratch=0,
-            host=self.memory(config, inputs),
+            memory=memory,
+            host=memory,
             remedy="a smaller --k, or --queries with fewer splits",
         )
-
-    def memory(self, config: NeighborsConfig, inputs: Inputs) -> int | None:
-        index = inputs["index"]
-        return memory_to_search(index.config["index"], index.metrics.get("bytes"))
 
     def work(self, config: NeighborsConfig, inputs: Inputs, metrics: Mapping[str, Any]) -> Work:
         """Count the queries. An encoder that pools takes longer than the search, so its shape is in the signature."""

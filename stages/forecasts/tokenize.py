@@ -69,7 +69,8 @@ class Found(NamedTuple):
 
 def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
     """Count a part of each split, and scale it up; None for a vocabulary of words of a large text."""
-    texts = _texts(config, inputs)
+    everything = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
+    texts = {role: files for role, files in everything.items() if files}
     sizes = {role: text_bytes(files) for role, files in texts.items()}
     learnt = next((role for role in (ONE_CORPUS, "train") if role in texts), "")
     if config.tokenizer == "word" and sizes.get(learnt, 0) > WORDS_BYTES:
@@ -80,14 +81,18 @@ def _count_text(config: TokenizeConfig, inputs: Inputs) -> Found | None:
     counted = {role: _counts(_pieces(files, documents, most), tokenizer) for role, files in texts.items()}
     figures = {role: _scaled(counts, sizes[role] / max(1, counts["bytes"])) for role, counts in counted.items()}
     part = any(counts["bytes"] < sizes[role] for role, counts in counted.items())
-    return Found(_splits(config, figures), tokenizer, sum(sizes.values()), part or ONE_CORPUS in figures)
+    shares = dict(zip(SPLITS, config.split or (), strict=False)) if ONE_CORPUS in figures else {}
+    for split, share in shares.items():
+        figures[split] = {name: round(count * share) for name, count in figures[ONE_CORPUS].items()}
+    approximate = figures.pop(ONE_CORPUS, None) is not None or part
+    return Found(figures, tokenizer, sum(sizes.values()), approximate)
 
 
 def _count_pairs(config: TokenizeConfig, inputs: Inputs) -> Found:
     """Count all pairs: only the beginnings of two files are sure to belong together, so no sample is drawn."""
     pairs = aligned_text(inputs, config)
-    learnt = (pairs[split].pieces(side) for split in ("train",) if split in pairs for side in SIDES)
-    tokenizer = chosen_tokenizer(config, inputs, (part for pieces in learnt for part in _cut(pieces)))
+    learnt = (part for side in SIDES if "train" in pairs for part in _cut(pairs["train"].pieces(side)))
+    tokenizer = chosen_tokenizer(config, inputs, learnt)
     rule = eos_rule(tokenizer, aligned=True)
     splits, size = {}, 0
     for split, text in pairs.items():
@@ -112,12 +117,6 @@ def _scaled(counts: Counter[str], factor: float = 1.0) -> dict[str, int]:
     return {name: round(counts[name] * factor) for name in COUNTS}
 
 
-def _texts(config: TokenizeConfig, inputs: Inputs) -> dict[str, list[TextFile]]:
-    """The files by split, or by their role."""
-    texts = {role: text_files(inputs, config, role) for role in (ONE_CORPUS, *SPLITS)}
-    return {role: files for role, files in texts.items() if files}
-
-
 def _pieces(files: list[TextFile], documents: str, most: int) -> Iterator[Pieces]:
     """The beginning of each file, in pieces like the shards of a spool."""
     for file in files:
@@ -128,17 +127,6 @@ def _cut(pieces: Iterable[MarkedPiece]) -> Iterator[Pieces]:
     """Text in parts as large as shards of a spool."""
     for batch in batches(pieces):
         yield Pieces([piece.text for piece in batch], np.array([piece.marks for piece in batch], np.uint8))
-
-
-def _splits(config: TokenizeConfig, figures: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """Figures by split; a text that is cut by shares is counted by its shares."""
-    if ONE_CORPUS not in figures:
-        return figures
-    assert config.split is not None
-    shares = dict(zip(SPLITS, config.split, strict=False))
-    return {
-        split: {name: round(n * share) for name, n in figures[ONE_CORPUS].items()} for split, share in shares.items()
-    }
 
 
 def _files(splits: dict[str, dict[str, int]], tokenizer: TextTokenizer) -> dict[str, int]:

@@ -436,9 +436,8 @@ def episodes(store: Store, tokens: Artifact) -> Artifact:
 
 def test_memory_counts_what_is_adapted_and_keys(sequential: Artifact, episodes: Artifact) -> None:
     def needed(reading: str, **more: Artifact) -> int | None:
-        return EvaluateTasksForecast().memory(
-            EvaluateTasksConfig(memory=reading), Inputs({"model": sequential, **more})
-        )
+        inputs = Inputs({"model": sequential, **more})
+        return EvaluateTasksForecast().cost(EvaluateTasksConfig(memory=reading), inputs).memory
 
     weights = 4 * sequential.metrics["parameters"]
     keys = 4 * episodes.input("encoder").metrics["parameters"] + 8 * (40 + 44 + 48) * episodes.metrics["dim"]
