@@ -5,53 +5,77 @@ never data. If a worker is lost, with its machine or alone, another worker compu
 """
 
 import hashlib
+import logging
+import os
 import pickle
+import signal
+import socket
+import sys
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
-from stages.artifacts.executors.machines import (
-    NAMESPACE,
-    NO_ROOM,
-    SECONDS_OF_PATIENCE,
-    SECONDS_TO_END,
-    Losses,
-    Place,
-    RayActorError,
-    RayError,
-    answered,
-    joined,
-    last_line,
-    pinned,
-    ray,
-    require_shared,
-    resources,
-)
+from stages.artifacts.kinds import FORECASTS
 from stages.artifacts.output import Written
-from stages.artifacts.stage import Shard
-from stages.errors import ResourceError
+from stages.artifacts.stage import Execution, Inputs, Shard, Stage
+from stages.config import StageConfig
+from stages.errors import ResourceError, UsageError
+from stages.interrupts import deferred_signals
 from stages.reporting import Reporter
+
+try:
+    import ray
+    from ray.exceptions import RayActorError, RayError
+except ImportError:
+    raise UsageError("--executor ray needs the package ray: pip install 'memlm[ray]'.") from None
+
+NAMESPACE = "memlm"
+MOST_LOSSES = 3
+"""Maximum number of workers lost at the same work; more are not by chance."""
+SECONDS_TO_END = 30
+SECONDS_OF_PATIENCE = 20
+"""Seconds after which a message says that the cluster has no room."""
+LOST = object()
+"""Answer of a worker that is gone."""
 
 
 class ShardActor:
     """A process of the cluster that keeps models and inputs open between shards."""
 
-    def __init__(self, task: bytes, place: Place) -> None:
-        """`task`: a pickled `ShardTask`; `ready` unpickles it, because another version of memlm may fail to."""
-        self._task, self._place = task, place
+    def __init__(self, task: bytes, folder: str, memlm: str) -> None:
+        """Actor that `ready` opens.
+
+        Args:
+            task: a pickled `ShardTask`; another version of memlm may fail to unpickle it.
+            folder: working folder of the command; relative paths of the store start here.
+            memlm: version of memlm that runs the command.
+        """
+        self._task, self._folder, self._memlm = task, folder, memlm
         self._written: list[Written] = []
 
     def ready(self) -> Failed | None:
         """Open the task. Returns: the fault of this machine, if any."""
+        here = os.uname().nodename
         try:
-            self._place.enter()
+            if version("memlm") != self._memlm:
+                raise ResourceError(
+                    f"{here} has memlm {version('memlm')}, and this command runs {self._memlm}: install the same on "
+                    "all machines of the cluster."
+                )
+            if os.path.isdir(self._folder):
+                os.chdir(self._folder)
             task: ShardTask = pickle.loads(self._task)
-            require_shared(task.job.folder)
+            if not task.job.folder.is_dir():
+                raise ResourceError(
+                    f"{here} does not see {task.job.folder}: the store must lie on a file system that all machines of "
+                    "the cluster share, under the same path."
+                )
             self._worker = ShardWorker(task, self._written.append)
         except Exception as error:
             return Failed.of(error)
@@ -132,12 +156,12 @@ class RayExecutor(Executor):
 
     def _begin(self, wanted: int) -> None:
         stage, job = self.task.stage, self.task.job
-        needs, place = resources(stage, job.config, job.inputs, job.execution), Place.of_this_process()
+        needs, place = resources(stage, job.config, job.inputs, job.execution), (os.getcwd(), version("memlm"))
         task = ray.put(pickle.dumps(replace(self.task, job=replace(job, execution=pinned(stage, job.execution)))))
 
         def start(name: str) -> Any:
             settings = {"name": name, "namespace": NAMESPACE, "scheduling_strategy": "SPREAD", **needs}
-            return ray.remote(ShardActor).options(**settings).remote(task, place)
+            return ray.remote(ShardActor).options(**settings).remote(task, *place)
 
         while len(self._slots) < wanted:
             self._slots.append(Slot(f"{self._name}{len(self._slots)}", start))
@@ -153,15 +177,16 @@ class RayExecutor(Executor):
     def _next(self) -> Slot:
         """The slot of a worker that has answered, or is lost. Raises: the exception of a signal, within a second."""
         by_answer = {slot.awaited: slot for slot in self._slots if slot not in self._idle}
-        self._patience = time.monotonic() + SECONDS_OF_PATIENCE
-        while not (done := answered(by_answer, self._report_waiting)):
-            pass
-        return done[0]
-
-    def _report_waiting(self) -> None:
-        if time.monotonic() > self._patience and not any(slot.is_ready for slot in self._slots):
-            self._patience = float("inf")
-            self.reporter.info(NO_ROOM)
+        patience = time.monotonic() + SECONDS_OF_PATIENCE
+        while True:
+            with deferred_signals() as request:  # Ray calls signal handlers, but drops their exceptions
+                done, _ = ray.wait(list(by_answer), timeout=1)
+                if time.monotonic() > patience and not any(slot.is_ready for slot in self._slots):
+                    patience = float("inf")
+                    self.reporter.info("waiting until the cluster has room, or a process has started")
+                request.check()
+            if done:
+                return by_answer[done[0]]
 
     def _answer(self, slot: Slot) -> Any:
         """Answer of a worker. LOST if it is gone: then it is started again, and others may take its chain.
@@ -199,7 +224,17 @@ class RayExecutor(Executor):
                 end_actor(slot.name)
 
 
-LOST = object()
+class Losses(Counter[str]):
+    """Numbers of lost workers, by the work that they did."""
+
+    def note(self, work: str, error: Exception) -> None:
+        """Count another loss. Raises: ResourceError if there are more than MOST_LOSSES."""
+        self[work] += 1
+        if self[work] > MOST_LOSSES:
+            raise ResourceError(
+                f"{self[work]} processes of the cluster were lost at the same work ({work}), as happens when memory "
+                f"runs out; what is done is kept. The last one: {last_line(error)}"
+            ) from error
 
 
 def draft_name(folder: Path) -> str:
@@ -227,3 +262,78 @@ def end_actor(name: str) -> None:
             return
         time.sleep(0.05)
     raise ResourceError(f"The worker {name} of the cluster does not end; run the same command again.")
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Connect to the cluster named by RAY_ADDRESS, or the one on this machine, inside the block.
+
+    Raises: ResourceError if there is none.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _require_answer(address)
+        ray.init(address="auto", namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        raise ResourceError(
+            f"There is no Ray cluster{address and ' at '}{address}: start one (ray start --head), or say where it "
+            "is (RAY_ADDRESS). On one machine --workers N does the same without."
+        ) from error
+    finally:
+        # Ray replaces our signal handlers, which save progress.
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    with redirect_stdout(sys.stderr):  # Ray prints output of machines there until its threads end
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Raises: ConnectionError if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_END).close()
+    except OSError as error:
+        raise ConnectionError(str(error)) from error
+
+
+def pinned(stage: Stage[Any], execution: Execution) -> Execution:
+    """The execution with the device of this machine fixed: for a cpu, Ray would not hide GPUs of other machines."""
+    return replace(execution, device="cpu" if execution.device_of(stage.Config) == "cpu" else "cuda")
+
+
+def resources(stage: Stage[Any], config: StageConfig, inputs: Inputs, execution: Execution) -> dict[str, Any]:
+    """Resources to request for a worker, so that all workers fit on the machines at once.
+
+    Memory is the minimum that a shard needs, but at most that of the largest machine.
+    Ray does not track the memory of a GPU.
+
+    Args:
+        config: resolved.
+        execution: contains the number of workers.
+    """
+    machines = [m["Resources"] for m in ray.nodes() if m["Alive"] and m["Resources"].get("CPU", 0) >= 1]
+    if execution.device_of(stage.Config) != "cpu":
+        cores = [int(m["CPU"] // m["GPU"]) for m in machines if m.get("GPU", 0) >= 1]
+        return {"num_cpus": max(1, min(cores, default=1)), "num_gpus": 1}
+    side_by_side = -(-execution.workers // max(1, len(machines)))
+    room = [int(m.get("memory", 0)) for m in machines]
+    needed = FORECASTS.load(stage.name)().memory(config, inputs) if stage.name in FORECASTS else None
+    memory = min(needed or 0, max(room, default=0))
+    if memory:
+        side_by_side = max(1, min(side_by_side, min(room) // memory))
+    share = int(min((m["CPU"] for m in machines), default=1)) // side_by_side
+    return {"num_cpus": max(1, share), "num_gpus": 0, **({"memory": memory} if memory else {})}
+
+
+def last_line(error: Exception) -> str:
+    """Last line of an error, where Ray puts the reason."""
+    return next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)

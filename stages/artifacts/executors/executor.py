@@ -6,7 +6,7 @@ A worker computes shards in any process. Errors are passed to the main process, 
 import pickle
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from stages.artifacts.kinds import STAGES
 from stages.artifacts.output import Background, Written
 from stages.artifacts.stage import Shard, ShardedStage, ShardJob
+from stages.errors import causes
 from stages.reporting import Reporter
 
 
@@ -35,7 +36,8 @@ class ShardTask:
 class ShardWorker:
     """Computes shards one after the other. Each is written while the next is computed, so at most two are in memory.
 
-    Models and inputs are opened for the first shard.
+    Models and inputs are opened for the first shard. `flush` waits until the last shard is delivered; `close` does,
+    and stops. Both raise its error.
     """
 
     def __init__(self, task: ShardTask, deliver: Callable[[Written], None]) -> None:
@@ -43,6 +45,7 @@ class ShardWorker:
         self._task = task
         self._deliver = deliver
         self._background = Background("write")
+        self.flush, self.close = self._background.flush, self._background.close
 
     @cached_property
     def _work(self) -> Any:
@@ -56,14 +59,6 @@ class ShardWorker:
         output = self._task.stage.run_shard(self._task.job, self._work, shard)
         self._background.run(lambda: self._deliver(output.written(shard.key)))
 
-    def flush(self) -> None:
-        """Wait until the last shard is delivered. Raises: its error."""
-        self._background.flush()
-
-    def close(self) -> None:
-        """Deliver the last shard and stop."""
-        self._background.close()
-
 
 class Failed(NamedTuple):
     """An error and its causes, the nearest first; it can be pickled."""
@@ -74,7 +69,7 @@ class Failed(NamedTuple):
     def of(cls, error: BaseException) -> "Failed":
         """The error in the form that leaves a worker process."""
         error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
-        return cls(list(_portable(error)))
+        return cls([_portable(link) for link in causes(error)])
 
     def error(self) -> BaseException:
         """The error as it was raised in the worker."""
@@ -83,31 +78,26 @@ class Failed(NamedTuple):
         return self.errors[0]
 
 
-def _portable(error: BaseException) -> Iterator[BaseException]:
-    """An error and its causes, each replaced by a text if it cannot be pickled."""
-    link: BaseException | None = error
-    while link is not None:
-        try:
-            # Pickled and unpickled: some errors can be pickled, but not unpickled.
-            yield pickle.loads(pickle.dumps(link))
-        except Exception:
-            yield RuntimeError(f"{type(link).__name__}: {link}")
-        link = link.__cause__ or link.__context__
+def _portable(error: BaseException) -> BaseException:
+    """An error, or a text instead of one that cannot be pickled."""
+    try:
+        # Pickled and unpickled: some errors can be pickled, but not unpickled.
+        copy: BaseException = pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return copy
 
 
+@dataclass
 class Executor(ABC):
-    """Decides where shards are computed. The process with the executor commits the results.
+    """Decides where shards are computed. The process with the executor commits the results."""
 
-    Args:
-        task: the stage and run of the shards.
-        commit: called with every shard once it is durable, one at a time.
-        reporter: receives messages for the user during the computation.
-    """
-
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
-        self.task = task
-        self.commit = commit
-        self.reporter = reporter
+    task: ShardTask
+    """The stage and run of the shards."""
+    commit: Callable[[Written], None]
+    """Called with every shard once it is durable, one at a time."""
+    reporter: Reporter
+    """Receives messages for the user during the computation."""
 
     @abstractmethod
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
@@ -124,9 +114,9 @@ class Executor(ABC):
 class LocalExecutor(Executor):
     """Executor in this process: one shard after the other. Writing one overlaps computing the next."""
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
-        super().__init__(task, commit, reporter)
-        self._worker = ShardWorker(task, commit)
+    @cached_property
+    def _worker(self) -> ShardWorker:
+        return ShardWorker(self.task, self.commit)
 
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
         for chain in chains:

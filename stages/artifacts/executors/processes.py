@@ -9,25 +9,21 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from multiprocessing import connection, resource_tracker
 from multiprocessing.context import SpawnProcess
-from typing import Any, cast
+from typing import Any
 
 from stages.artifacts.executors.executor import Executor, Failed, ShardTask, ShardWorker
 from stages.artifacts.output import Written
 from stages.artifacts.stage import Shard
 from stages.errors import ResourceError
-from stages.reporting import Reporter
 
 SECONDS_TO_END = 10
-Chains = deque[deque[Shard]]
-"""Chains of shards that are left to compute."""
-
-
-class Ready:
-    """Message of a worker: it is ready for a shard."""
+READY = "ready"
+"""Message of a worker that waits for a shard."""
 
 
 class Worker:
@@ -43,8 +39,8 @@ class Worker:
         theirs.close()
         self._chain: deque[Shard] = deque()
 
-    def feed(self, chains: Chains) -> bool:
-        """Send the next shard of the current chain, else of a new one. Returns: whether a shard was left."""
+    def feed(self, chains: deque[deque[Shard]]) -> bool:
+        """Send the next shard of the current chain, else of one that is left. Returns: whether there was one."""
         if not self._chain and chains:
             self._chain = chains.popleft()
         shard = self._chain.popleft() if self._chain else None
@@ -89,41 +85,35 @@ class Worker:
         self.connection.close()
 
 
+@dataclass
 class ProcessExecutor(Executor):
     """Executor with a process per worker, but no more than there are chains."""
 
-    def __init__(self, task: ShardTask, commit: Callable[[Written], None], reporter: Reporter) -> None:
-        super().__init__(task, commit, reporter)
-        self._workers: dict[connection.Connection, Worker] = {}
+    _workers: dict[Any, Worker] = field(default_factory=dict)
+    """The workers, by their connections."""
 
     def run(self, chains: Sequence[Sequence[Shard]]) -> None:
-        left: Chains = deque(deque(chain) for chain in chains)
+        left = deque(deque(chain) for chain in chains)
         missing = sum(map(len, chains))
-        self._start(min(self.task.job.execution.workers, len(chains)))
+        while len(self._workers) < min(self.task.job.execution.workers, len(chains)):
+            worker = Worker(self.task)
+            self._workers[worker.connection] = worker
         computing = {worker for worker in self._workers.values() if worker.feed(left)}
         while missing or computing:
             for ready in connection.wait(self._workers):
-                worker = self._workers[ready]  # type: ignore[index]
+                worker = self._workers[ready]
                 message = worker.receive()
                 if isinstance(message, Failed):
                     # Other processes may have written shards meanwhile; these need not be computed again.
-                    self._commit_delivered()
+                    for other in self._workers.values():
+                        for written in other.delivered():
+                            self.commit(written)
                     raise message.error()
                 if isinstance(message, Written):
                     self.commit(message)
                     missing -= 1
                 elif not worker.feed(left):
                     computing.remove(worker)
-
-    def _commit_delivered(self) -> None:
-        for worker in self._workers.values():
-            for written in worker.delivered():
-                self.commit(written)
-
-    def _start(self, wanted: int) -> None:
-        while len(self._workers) < wanted:
-            worker = Worker(self.task)
-            self._workers[worker.connection] = worker
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -145,23 +135,19 @@ def serve(parent: connection.Connection, task: ShardTask) -> None:
     worker = ShardWorker(task, send)
     try:
         while True:
-            shard = _next_shard(parent)
+            try:
+                shard = parent.recv()
+            except EOFError:  # as in `_end_with_parent`: nothing more may be written
+                os._exit(1)
             if shard is None:
                 worker.flush()
             else:
                 worker.run(shard)
-                send(Ready())
+                send(READY)
     except BaseException as error:
         with suppress(Exception):
             worker.close()
         send(Failed.of(error))
-
-
-def _next_shard(parent: connection.Connection) -> Shard | None:
-    try:
-        return cast("Shard | None", parent.recv())
-    except EOFError:  # as in `_end_with_parent`: nothing more may be written
-        os._exit(1)
 
 
 def _end_with_parent() -> None:

@@ -23,7 +23,7 @@ from tests.stages.artifacts.toy import Squares, SquaresConfig, Sums
 ray = pytest.importorskip("ray")
 
 from stages.artifacts.executors import cluster  # noqa: E402
-from stages.artifacts.executors.machines import NAMESPACE, Place, joined  # noqa: E402
+from stages.artifacts.executors.cluster import NAMESPACE, joined  # noqa: E402
 from tests.ray_machines import NODE, two_machines  # noqa: E402
 
 DRAFT = "62363b2e30ab"
@@ -97,7 +97,7 @@ class TestRay(ExecutorContract):
             names = [f"{cluster.draft_name(store.draft_folder('tokens', id))}7" for id in (DRAFT, "0" * 12)]
             for name in names:
                 settings = {"name": name, "namespace": NAMESPACE, "num_cpus": 0, "lifetime": "detached"}
-                left = ray.remote(cluster.ShardActor).options(**settings).remote(b"", Place("", "0"))
+                left = ray.remote(cluster.ShardActor).options(**settings).remote(b"", "", "0")
                 assert "runs 0" in str(ray.get(left.ready.remote()).error())
         assert self.made(store, Sums(trace)).artifact.id == DRAFT
         with joined():
@@ -129,9 +129,9 @@ def test_a_machine_that_does_not_see_the_store_or_has_another_memlm_is_named(tmp
     task = pickle.dumps(cluster.ShardTask(Sums(tmp_path), job, 0))
     here = os.uname().nodename
     own = version("memlm")
-    unseen = cluster.ShardActor(task, Place(str(tmp_path / "nowhere"), own)).ready()
+    unseen = cluster.ShardActor(task, str(tmp_path / "nowhere"), own).ready()
     assert unseen is not None and f"{here} does not see" in str(unseen.error())
-    older = cluster.ShardActor(b"of another version", Place(str(tmp_path), "0.0")).ready()
+    older = cluster.ShardActor(b"of another version", str(tmp_path), "0.0").ready()
     assert older is not None
     assert f"{here} has memlm {own}" in str(older.error()) and "runs 0.0" in str(older.error())
 

@@ -13,7 +13,7 @@ from tests.stages.artifacts.toy import SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")
 
-from stages.artifacts.executors import machines  # noqa: E402
+from stages.artifacts.executors import cluster  # noqa: E402
 
 
 def test_without_a_cluster_it_is_said_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,16 +23,16 @@ def test_without_a_cluster_it_is_said_how_to_start_one(monkeypatch: pytest.Monke
     monkeypatch.setattr(ray, "init", nowhere)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(ResourceError, match="--head"):
-        machines.joined().__enter__()
+        cluster.joined().__enter__()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free.getsockname()[1]}")
     with pytest.raises(ResourceError, match=r"127\.0\.0\.1"):
-        machines.joined().__enter__()
+        cluster.joined().__enter__()
 
 
 def taken(stage: Sums, workers: int) -> dict[str, Any]:
-    return machines.resources(stage, SquaresConfig(), Inputs(), Execution(workers=workers))
+    return cluster.resources(stage, SquaresConfig(), Inputs(), Execution(workers=workers))
 
 
 class ModelConfig(SquaresConfig):
@@ -53,7 +53,7 @@ def test_workers_fit_side_by_side_on_the_machines_there_are(
     nodes += [{"Alive": False, "Resources": {"CPU": 1}}, {"Alive": True, "Resources": {"memory": 5}}]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     assert taken(Sums(tmp_path), workers) == {"num_cpus": each, "num_gpus": 0}
-    assert machines.pinned(Sums(tmp_path), Execution()).device == "cpu"
+    assert cluster.pinned(Sums(tmp_path), Execution()).device == "cpu"
 
 
 class Heavy:
@@ -83,12 +83,12 @@ def test_workers_on_gpus_share_the_cores_of_machines_that_have_some(
     found = [{"CPU": 64, "GPU": 4}, {"CPU": 2}, {"CPU": 32, "GPU": 4}]
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True, "Resources": one} for one in found])
     assert taken(OnGpu(tmp_path), 8) == {"num_cpus": 8, "num_gpus": 1}
-    assert machines.pinned(OnGpu(tmp_path), Execution()).device == "cuda"
+    assert cluster.pinned(OnGpu(tmp_path), Execution()).device == "cuda"
 
 
 def test_losses_are_no_accident_where_they_are_many_at_the_same_work() -> None:
-    losses, error = machines.Losses(), RuntimeError("died\n  of memory\n")
-    for number in range(machines.MOST_LOSSES):
+    losses, error = cluster.Losses(), RuntimeError("died\n  of memory\n")
+    for number in range(cluster.MOST_LOSSES):
         losses.note("add-004", error)
         losses.note(f"add-10{number}", error)
     with pytest.raises(ResourceError, match=r"4 processes .* \(add-004\).*of memory"):
