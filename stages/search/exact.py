@@ -2,20 +2,21 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stages.search.keys import StoredKeys, widen
-from stages.search.ranking import allowed_rows
+from stages.search.ranking import allowed_rows, pick
 from stages.search.scan import KeyBlock, QueryBlock, Scratch, squared_lengths
 from stages.search.searcher import Attempt, Searcher
 from stages.search.top_k import TopKBuffer
 from stages.threads import ThreadPool, in_turn, slices, thread_pool
 
 if TYPE_CHECKING:
-    from stages.search.tensor_search import KeysOnDevice
+    from stages.search.tensor_search import Comparison, KeysOnDevice, TensorQueries
+    from stages.search.tensors import MemoryBudget
 
 FEW_QUERIES = 32
 """Most queries that are searched in a single thread."""
@@ -37,7 +38,9 @@ class ScanningSearcher(Searcher):
             with thread_pool(small=self.is_small(len(queries))) as pool:
                 scores, ids = self.nearest(queries, k, exclude, effort, pool)
         else:
-            scores, ids = self.nearest_on_device(queries, k, exclude, effort)
+            from stages.search.tensor_search import find
+
+            scores, ids = find(self, queries, k, exclude, effort)
         return Attempt(scores, ids, self._is_enough(ids, exclude, effort))
 
     @property
@@ -71,11 +74,14 @@ class ScanningSearcher(Searcher):
     def reaches_all(self, effort: int) -> bool:
         """Whether this effort compares every row."""
 
+    @property
     @abstractmethod
-    def nearest_on_device(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same as `nearest`, computed on `device`."""
+    def memory(self) -> "MemoryBudget":
+        """Memory that a search on `device` may take, if that is not the CPU."""
+
+    @abstractmethod
+    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
+        """Comparisons of queries on `device` with the keys that this effort reaches."""
 
 
 ORIGIN_ROWS = 256
@@ -101,7 +107,6 @@ class ExactSearcher(ScanningSearcher):
     ) -> None:
         super().__init__(rows=keys.rows, dim=keys.dim, metric=metric, lossless=True)
         self.keys, self.device, self.compared = keys, device, compared
-        self._on_device: KeysOnDevice | None = None
         # with an origin near the keys, products have small terms and lose few digits
         self.origin = keys.rows_between(0, min(keys.rows, ORIGIN_ROWS)).mean(axis=0, dtype=np.float32)
 
@@ -116,9 +121,7 @@ class ExactSearcher(ScanningSearcher):
     ) -> tuple[np.ndarray, np.ndarray]:
         size = min(QUERIES, max(FEWEST_QUERIES, -(-len(queries) // pool.threads)))
         parts = slices(len(queries), size)
-        narrowings = [
-            Narrowing(self.block(queries[part], None if exclude is None else exclude[part]), k) for part in parts
-        ]
+        narrowings = [Narrowing(self.block(queries[part], pick(exclude, part)), k) for part in parts]
         scratch = Scratch()
         # the outer loop is over shards, so each shard is read and widened once for all queries
         for first, block in self.keys.each():
@@ -150,24 +153,24 @@ class ExactSearcher(ScanningSearcher):
 
     # On another device
 
-    def nearest_on_device(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        from stages.search.tensor_search import KeysOnDevice, TensorQueries, WithAll, find
+    @cached_property
+    def _on_device(self) -> "KeysOnDevice":
+        from stages.search.tensor_search import KeysOnDevice
 
-        on_device = self._on_device = self._on_device or KeysOnDevice(self.keys, self.device)
+        return KeysOnDevice(self.keys, self.device)
 
-        def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.budget.numbers)
+    @property
+    def memory(self) -> "MemoryBudget":
+        return self._on_device.budget
 
-        def compare(asked: TensorQueries) -> Iterator[WithAll]:
-            seen = 0
-            for keys in on_device:
-                yield WithAll(asked, keys, on_device.budget.scores)
-                seen += len(keys.rows)
-                self.compared(seen)
+    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
+        from stages.search.tensor_search import WithAll
 
-        return find(queries, exclude, k, self.rows, ready, compare)
+        seen = 0
+        for keys in self._on_device:
+            yield WithAll(queries, keys, self.memory.scores)
+            seen += len(keys.rows)
+            self.compared(seen)
 
 
 class Narrowing:

@@ -16,6 +16,7 @@ from stages.search.exact import ScanningSearcher
 from stages.search.keys import widened
 from stages.search.lists import InvertedLists
 from stages.search.projection import SAMPLE, ShortBlocks, ShortQueries, learn_axes, short_bytes
+from stages.search.ranking import pick
 from stages.search.scan import KeyBlock, Pairs, QueryBlock, Scratch, Tile, smallest_of
 from stages.search.searcher import block_bytes
 from stages.search.top_k import ScoreTable, TooMany, TopKBuffer
@@ -23,6 +24,8 @@ from stages.threads import ThreadPool, slices, thread_pool
 
 if TYPE_CHECKING:
     from stages.search.tensor_lists import TensorLists
+    from stages.search.tensor_search import Comparison, TensorQueries
+    from stages.search.tensors import MemoryBudget
 
 BOUND_KEYS = 4
 """Times k: number of keys of the nearest lists that are ranked to bound the scores of the neighbours."""
@@ -67,7 +70,6 @@ class GroupedSearcher(ScanningSearcher):
         # the mean of all centroids is near the keys, so products lose few digits
         self.origin = ivf.quantizer.reconstruct_n(0, ivf.nlist).mean(axis=0)
         self.lists = InvertedLists(ivf)
-        self._on_device: TensorLists | None = None
         self.blocks = ListBlocks(self.lists, self.origin, None if self.lists.mapped else HELD_BYTES)
 
     @cached_property
@@ -88,7 +90,11 @@ class GroupedSearcher(ScanningSearcher):
         return None if axes is None else ShortBlocks(lists, self.origin, axes)
 
     def reaches_all(self, effort: int) -> bool:
-        return self.probe * 4**effort >= self.ivf.nlist
+        return self._probed(effort) == self.ivf.nlist
+
+    def _probed(self, effort: int) -> int:
+        """Number of lists that a query reads."""
+        return min(self.ivf.nlist, self.probe * 4**effort)
 
     def nearest(
         self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int, pool: ThreadPool
@@ -98,7 +104,7 @@ class GroupedSearcher(ScanningSearcher):
         except TooMany:
             middle = len(queries) // 2  # many keys are equal, so fewer queries are searched at a time
         halves = [
-            self.nearest(queries[part], k, None if exclude is None else exclude[part], effort, pool)
+            self.nearest(queries[part], k, pick(exclude, part), effort, pool)
             for part in (slice(None, middle), slice(middle, None))
         ]
         scores, rows = (np.concatenate(both) for both in zip(*halves, strict=True))
@@ -106,7 +112,7 @@ class GroupedSearcher(ScanningSearcher):
 
     def _find(self, queries: QueryBlock, k: int, effort: int, pool: ThreadPool) -> TopKBuffer:
         """Candidate pairs that include the k best of each query. Raises: TooMany if memory cannot hold them."""
-        probe, scratch = min(self.ivf.nlist, self.probe * 4**effort), Scratch()
+        probe, scratch = self._probed(effort), Scratch()
         lists = self._nearest_lists(queries.vectors, probe, pool)
         bounds = self._bounds(queries, lists, k, pool, scratch)
         visits, (cells, columns) = ListQueries(lists, self.ivf.nlist, pool), self._cells(lists)
@@ -187,15 +193,18 @@ class GroupedSearcher(ScanningSearcher):
         out = np.empty((len(queries), probe), np.int64)
 
         def find(part: slice) -> None:
-            self._put_nearest_lists(queries[part], out[part])
+            out[part] = self._lists_by_faiss(queries[part], probe)
 
         pool(find, slices(len(queries), QUERIES))
         return out
 
-    def _put_nearest_lists(self, queries: np.ndarray, out: np.ndarray) -> None:
-        out[:] = self.ivf.quantizer.search(queries, out.shape[1])[1]
-        if out.shape[1] == self.ivf.nlist:
-            _put_others(out)
+    def _lists_by_faiss(self, queries: np.ndarray, probe: int) -> np.ndarray:
+        lists: np.ndarray = self.ivf.quantizer.search(queries, probe)[1]
+        if probe == self.ivf.nlist:
+            for number in np.flatnonzero((lists < 0).any(axis=1)):
+                row = lists[number]
+                row[row < 0] = np.setdiff1d(np.arange(probe), row)
+        return lists
 
     def list_ranks(self, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Number of lists that are read before the one with a row, int64 [n, m]; `probe` for unread lists and row -1.
@@ -305,34 +314,25 @@ class GroupedSearcher(ScanningSearcher):
 
     # On another device
 
-    def nearest_on_device(
-        self, queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @cached_property
+    def _on_device(self) -> "TensorLists":
         from stages.search.tensor_lists import TensorLists
-        from stages.search.tensor_search import TensorQueries, find
 
-        probe = min(self.ivf.nlist, self.probe * 4**effort)
-        on_device = self._on_device or TensorLists(self.lists, self._centres(), self._lists_by_faiss, self.device)
-        self._on_device = on_device
+        return TensorLists(self.lists, self._centres(), self._lists_by_faiss, self.device)
 
-        def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
-            return TensorQueries(some, self.origin, self.metric, exclude, self.device, on_device.budget.numbers)
+    @property
+    def memory(self) -> "MemoryBudget":
+        return self._on_device.budget
 
-        return find(queries, exclude, k, self.rows, ready, lambda asked: on_device.comparisons(asked, probe))
+    def comparisons(self, queries: "TensorQueries", effort: int) -> "Iterator[Comparison]":
+        return self._on_device.comparisons(queries, self._probed(effort))
 
     def _centres(self) -> np.ndarray | None:
         """The centroid of each list, [lists, dim]; None unless the index compares a query with all centroids."""
-        if (
-            not isinstance(self.ivf.quantizer, faiss.IndexFlat)
-            or self.ivf.quantizer.metric_type != self.ivf.metric_type
-        ):
+        quantizer = self.ivf.quantizer
+        if not isinstance(quantizer, faiss.IndexFlat) or quantizer.metric_type != self.ivf.metric_type:
             return None
-        return np.asarray(self.ivf.quantizer.reconstruct_n(0, self.ivf.nlist))
-
-    def _lists_by_faiss(self, queries: np.ndarray, probe: int) -> np.ndarray:
-        lists = np.empty((len(queries), probe), np.int64)
-        self._put_nearest_lists(queries, lists)
-        return lists
+        return np.asarray(quantizer.reconstruct_n(0, self.ivf.nlist))
 
 
 def _tiles(which: np.ndarray, counts: np.ndarray, places: list[slice]) -> list[Tile]:
@@ -348,10 +348,3 @@ def _put_pairs(found: TopKBuffer, cells: np.ndarray, pairs: Iterable[Pairs]) -> 
         stop = first + len(some.counts)
         found.add(cells[first:stop], some.counts, some.packed)
         first = stop
-
-
-def _put_others(lists: np.ndarray) -> None:
-    """Replace each -1 of a row [lists] by a list that the row lacks."""
-    for number in np.flatnonzero((lists < 0).any(axis=1)):
-        row = lists[number]
-        row[row < 0] = np.setdiff1d(np.arange(len(row)), row)

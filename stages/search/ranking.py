@@ -125,6 +125,6 @@ def allowed_rows(rows: int, n: int, exclude_ranges: Integer[np.ndarray, "{n} 2"]
     return rows - (clipped[:, 1] - clipped[:, 0]).clip(0)
 
 
-def pick(exclude_ranges: np.ndarray | None, which: np.ndarray) -> np.ndarray | None:
+def pick(exclude_ranges: np.ndarray | None, which: np.ndarray | slice) -> np.ndarray | None:
     """The ranges of the chosen queries."""
     return None if exclude_ranges is None else exclude_ranges[which]

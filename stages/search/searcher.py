@@ -81,8 +81,8 @@ class Searcher(ABC):
         ids = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
         for block in slices(len(queries), step):
-            exclude = None if exclude_ranges is None else exclude_ranges[block]
-            _put(self._search_block(queries[block], k, exclude), scores[block], ids[block])
+            found = self._search_block(queries[block], k, pick(exclude_ranges, block))
+            _put(found, scores[block], ids[block])
         return ids, score_to_distance(scores, self.metric)
 
     def _search_block(self, queries: np.ndarray, k: int, exclude: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -8,19 +8,21 @@ among many equal keys. Such a query is searched again with more candidates.
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from stages.search import tensors
 from stages.search.keys import StoredKeys
 from stages.search.ranking import MISSING, pick, slack
 from stages.search.scan import NARROW, ROUNDING, widest
 from stages.search.searcher import GROWTH
 from stages.search.tensors import AsyncResults, TensorKeys, memory_budget, moved, packed, rows_at, scores_of, smallest
 from stages.threads import slices
+
+if TYPE_CHECKING:
+    from stages.search.exact import ScanningSearcher
 
 SPARE = 28
 """Candidates beyond k at the first try, unless `slack(k)` is more."""
@@ -35,7 +37,7 @@ class TensorQueries:
         factors: [n, d], multiplied by keys minus the origin.
         constant: [n] difference between the exact score and the rough one.
         exclude: [n, 2] ranges of rows that each may not see, or None.
-        numbers: elements of keys that are compared pair by pair at a time.
+        numbers: as in `MemoryBudget`.
         hides: whether excluded rows are hidden in rough scores; short ranges are dropped from the candidates instead.
     """
 
@@ -46,11 +48,9 @@ class TensorQueries:
         metric: str,
         exclude: np.ndarray | None,
         device: str,
-        numbers: int | None = None,
+        numbers: int,
     ) -> None:
-        """`numbers`: as in `MemoryBudget`; None: the default for devices other than GPUs."""
-        self.device, self.l2 = device, metric == "l2"
-        self.numbers = numbers or tensors.NUMBERS
+        self.device, self.l2, self.numbers = device, metric == "l2", numbers
         self.vectors, self.origin = moved(queries, device), moved(origin, device)
         self.exclude = None if exclude is None else moved(exclude, device)
         self.widest = widest(exclude)
@@ -196,33 +196,32 @@ class TensorSearch:
 
 
 def find(
-    queries: np.ndarray,
-    exclude: np.ndarray | None,
-    k: int,
-    rows: int,
-    ready: Callable[[np.ndarray, np.ndarray | None], TensorQueries],
-    compare: Callable[[TensorQueries], Iterable[Comparison]],
+    searcher: "ScanningSearcher", queries: np.ndarray, k: int, exclude: np.ndarray | None, effort: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the k best keys of each query: scores float32 and rows int64 [n, k], best first; +inf and -1 where missing.
 
     Args:
-        rows: number of keys.
-        ready: puts queries and their excluded ranges on a device.
-        compare: all comparisons that the given queries need.
+        exclude: [n, 2] ranges of rows that each may not see, or None.
+        effort: determines the keys that the searcher compares.
     """
+    rows, numbers = searcher.rows, searcher.memory.numbers
+
+    def ready(some: np.ndarray, exclude: np.ndarray | None) -> TensorQueries:
+        return TensorQueries(some, searcher.origin, searcher.metric, exclude, searcher.device, numbers)
+
     asked = ready(queries, exclude)
     with AsyncResults(len(queries), k, rows, asked.device) as found:
         spare = max(SPARE, slack(k))
         search = TensorSearch(asked, k, spare, rows)
-        search.run(compare(asked), found.put)
+        search.run(searcher.comparisons(asked, effort), found.put)
         pending = np.flatnonzero(~search.complete.cpu().numpy())
         while len(pending):
             found.wait()
             spare *= GROWTH
-            left, step = [], max(1, asked.numbers // min(rows + 1, k + spare))
+            left, step = [], max(1, numbers // min(rows + 1, k + spare))
             for some in np.split(pending, range(step, len(pending), step)):
                 search = TensorSearch(ready(queries[some], pick(exclude, some)), k, spare, rows)
-                search.run(compare(search.queries), partial(_put_some, found, some))
+                search.run(searcher.comparisons(search.queries, effort), partial(_put_some, found, some))
                 left.append(some[~search.complete.cpu().numpy()])
             pending = np.concatenate(left)
         found.wait()

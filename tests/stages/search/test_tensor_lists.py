@@ -7,6 +7,7 @@ import torch
 from stages.search.ranking import NO_ROW
 from stages.search.tensor_lists import BlocksOnDevice, TensorLists, WithLists, block_width
 from stages.search.tensor_search import TensorQueries
+from stages.search.tensors import NUMBERS
 
 DIM = 3
 SIZES = np.array([5, 0, 1, 12, 4])
@@ -22,10 +23,10 @@ class MadeLists:
         rows = random.permutation(sizes.sum())
         self.rows = [np.sort(own) for own in np.split(rows, np.cumsum(sizes)[:-1])]
 
-    def ids(self, number: int, part: range | None = None) -> np.ndarray:
-        return self.rows[number] if part is None else self.rows[number][part.start : part.stop]
+    def ids(self, number: int, part: slice = slice(None)) -> np.ndarray:
+        return self.rows[number][part]
 
-    def keys(self, number: int, part: range | None = None) -> np.ndarray:
+    def keys(self, number: int, part: slice = slice(None)) -> np.ndarray:
         self.read.append(number)
         return self.vectors[self.ids(number, part)]
 
@@ -37,7 +38,7 @@ class MadeLists:
 
 def queries(n: int, exclude: np.ndarray | None = None, metric: str = "l2") -> TensorQueries:
     vectors = np.random.default_rng(1).standard_normal((n, DIM)).astype(np.float32)
-    return TensorQueries(vectors, np.full(DIM, 0.5, np.float32), metric, exclude, "cpu")
+    return TensorQueries(vectors, np.full(DIM, 0.5, np.float32), metric, exclude, "cpu", NUMBERS)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 from stages.search.keys import StoredKeys
 from stages.search.scan import QueryBlock
 from stages.search.tensor_search import KeysOnDevice, TensorQueries, TensorSearch, WithAll
-from stages.search.tensors import TensorKeys, rows_of, scores_of
+from stages.search.tensors import NUMBERS, TensorKeys, rows_of, scores_of
 from stages.threads import slices
 
 DIM = 5
@@ -16,7 +16,7 @@ def numbers(rows: int, seed: int = 0) -> np.ndarray:
 
 
 def asked(queries: np.ndarray, metric: str, exclude: np.ndarray | None = None) -> TensorQueries:
-    return TensorQueries(queries, numbers(1, 7)[0], metric, exclude, "cpu")
+    return TensorQueries(queries, numbers(1, 7)[0], metric, exclude, "cpu", NUMBERS)
 
 
 @pytest.mark.parametrize("metric", ["l2", "ip"])
@@ -26,7 +26,7 @@ def test_limits_are_those_of_the_cpu(metric: str) -> None:
     origin = np.zeros(DIM, np.float32)
     own = QueryBlock(queries, origin, metric, None)
     want = own.allowed(own.reach(kth - own.constant, radius), radius)
-    given = TensorQueries(queries, origin, metric, None, "cpu")
+    given = TensorQueries(queries, origin, metric, None, "cpu", NUMBERS)
     found = given.limit(torch.from_numpy(kth), slice(0, 9), torch.tensor(radius))
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
@@ -86,7 +86,7 @@ class Given:
 def test_a_query_is_complete_if_what_is_left_out_is_farther_whatever_rounding_does(
     rough: list[float], complete: bool
 ) -> None:
-    queries = TensorQueries(np.zeros((1, DIM), np.float32), np.zeros(DIM, np.float32), "l2", None, "cpu")
+    queries = TensorQueries(np.zeros((1, DIM), np.float32), np.zeros(DIM, np.float32), "l2", None, "cpu", NUMBERS)
     search, scores = TensorSearch(queries, 1, 1, 5), list[float]()
     some = Given(rough, [1.0, 1.0, 1.0, 4.0, 5.0])
     search.run([some], lambda which, pairs: scores.extend(scores_of(pairs).flatten().tolist()))
