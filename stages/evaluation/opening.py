@@ -35,8 +35,8 @@ from stages.retrieval.rows import MemoryRow, rows_of
 from stages.retrieval.sources.source import Needs, SourceInputs
 from stages.search.keys import StoredKeys
 from stages.search.open import open_searcher
-from stages.suffixes.indexing import open_contexts
 from stages.suffixes.matches import SortedContexts
+from stages.suffixes.sorting import open_contexts
 from stages.text.tokens import open_split
 
 

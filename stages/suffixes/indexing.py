@@ -4,11 +4,9 @@ Contexts are divided into shards that are sorted separately. Large arrays are me
 For a changed text, the previous index is merged into the new one, and kept documents are not sorted again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.artifacts.arrays import ArrayLayout
@@ -24,12 +22,8 @@ from stages.search.config import IndexConfig
 from stages.suffixes import AT_ONCE, IN_MEMORY
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from stages.suffixes.matches import SortedContexts
-    from stages.suffixes.shards import Ranked, Staying, Stretches
-    from stages.suffixes.text import Text
-    from stages.text.tokens import TokenSplit
+    from stages.suffixes.shards import Staying, Stretches
+    from stages.suffixes.sorting import Work
 
 TEXT = "text"
 """Role of the tokens that are sorted; see also `stages.lineage.indexes`."""
@@ -39,89 +33,35 @@ CONTEXTS_PER_SHARD = 1 << 20
 ROWS_PER_SHARD = 1 << 19
 SORTING_BYTES = 110
 """Bytes of memory for each context while it is sorted."""
-KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
+KEEP, CUT, SORT, WRITE = "keep", "cut", "sort", "write"
+"""Phases: copy the order of kept documents, group the other contexts by shard, sort each shard, and write the arrays.
+
+Kept documents are those of the previous index, and small texts are not cut.
+"""
 
 
 @dataclass(frozen=True)
-class Keeping(Shard):
-    """Copies the order of kept documents from the previous index."""
-
-
-@dataclass(frozen=True)
-class Cutting(Shard):
-    """Groups contexts `start` to `stop` - 1, of those to be sorted, by the shard that will sort them."""
-
-    start: int = 0
-    stop: int = 0
-
-
-@dataclass(frozen=True)
-class Sorting(Shard):
-    """Sorts one shard of contexts."""
+class Part(Shard):
+    """One of a phase's parts, by `number`; CUT groups `contexts`, of those to be sorted."""
 
     number: int = 0
+    contexts: range = range(0)
 
 
 @dataclass(frozen=True)
-class Writing(Shard):
-    """Writes one shard of the arrays."""
-
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class Plan(ShardPlan[Shard]):
+class Plan(ShardPlan[Part]):
     """The arrays, both [rows], and the work; `sorted`: tokens to sort, `stay`: documents of the previous index."""
 
     order: ArrayLayout
     shared: ArrayLayout
-    cutting: Sequence[Cutting]
-    sorting: Sequence[Sorting]
     sorted: "Stretches"
     stay: "Staying | None"
 
-
-@dataclass(frozen=True)
-class Work:
-    """Everything that shards need."""
-
-    plan: Plan
-    text: "Text"
-    folder: Path
-
-    @cached_property
-    def kept(self) -> "SortedContexts":
-        """The order of the contexts of kept documents."""
-        import numpy as np
-
-        from stages.suffixes.matches import SortedContexts
-
-        rows, dtypes = len(self.text) - len(self.plan.sorted), (self.plan.order.dtype, np.dtype(np.uint8))
-        if not rows:
-            return SortedContexts(self.text, *(np.zeros(0, dtype) for dtype in dtypes))
-        files = [self.folder / path for path in KEPT]
-        return SortedContexts(
-            self.text, *(np.asarray(np.memmap(f, d, "r", shape=(rows,))) for f, d in zip(files, dtypes, strict=True))
-        )
-
-    @cached_property
-    def cut(self) -> "list[tuple[np.ndarray, np.ndarray]]":
-        """For every part: places grouped by shard, and the number of places for each shard."""
-        from stages.array_files import map_arrays
-
-        files = (map_arrays(self.folder / _file(part), 2) for part in self.plan.cutting)
-        return [(places, counts) for places, counts in files]
-
-    @cached_property
-    def new(self) -> "list[Ranked]":
-        """New contexts in order, one item for each sorted shard."""
-        from stages.array_files import map_arrays
-        from stages.suffixes.shards import Ranked
-
-        return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.sorting]
+    def parts(self, phase: str) -> list[Part]:
+        return [part for part in self.shards if part.phase == phase]
 
 
-class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
+class ExactIndex(ShardedStage[IndexConfig, Plan, "Work", Part]):
     """Sorts the contexts of a split; roles: `text` (tokens), and `previous` for an index that is updated."""
 
     name = "build-index"
@@ -145,45 +85,35 @@ class ExactIndex(ShardedStage[IndexConfig, Plan, Work, Shard]):
         return config.model_copy(update={**dict.fromkeys(LEFT_OUT), "split": config.split or "train"})
 
     def plan(self, job: Job[IndexConfig]) -> Plan:
+        from stages.suffixes.sorting import staying_documents
+
         rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
-        stay, held = _staying(job)
+        stay, held = staying_documents(job)
         most, count = CONTEXTS_PER_SHARD, len(held)
         # borders from a sample give uneven shards: 1.5 times the number keeps the largest below `most`
         sorts = ceil(count / most) if count <= most else ceil(1.5 * count / most)
-        cutting = [
-            Cutting(f"cut-{number:06d}", start, min(start + most, count), phase="cut")
-            for number, start in enumerate(range(0, count if sorts > 1 else 0, most))
-        ]
-        sorting = [Sorting(f"sort-{number:06d}", number, phase="sort") for number in range(sorts)]
+        cuts = [range(start, min(start + most, count)) for start in range(0, count if sorts > 1 else 0, most)]
         order = ArrayLayout(f"{GROUP}/order", (rows,), "uint64" if rows >= 2**32 else "uint32", ROWS_PER_SHARD)
         shared = ArrayLayout(f"{GROUP}/shared", (rows,), "uint8", ROWS_PER_SHARD)
-        keeping = [] if stay is None else [Keeping("keep", phase="keep")]
-        writing = [Writing(f"write-{number:06d}", number, phase="write") for number in range(order.shards)]
-        return Plan(
-            [*keeping, *cutting, *sorting, *writing],
-            order,
-            shared,
-            cutting,
-            sorting,
-            held,
-            stay,
-            arrays=[order, shared],
-            scratch_bytes=scratch_bytes(rows, order.dtype.itemsize),
-        )
+        parts = [
+            *([] if stay is None else [Part(KEEP, phase=KEEP)]),
+            *(Part(f"{CUT}-{number:06d}", number, some, phase=CUT) for number, some in enumerate(cuts)),
+            *(Part(f"{SORT}-{number:06d}", number, phase=SORT) for number in range(sorts)),
+            *(Part(f"{WRITE}-{number:06d}", number, phase=WRITE) for number in range(order.shards)),
+        ]
+        scratch = scratch_bytes(rows, order.dtype.itemsize)
+        return Plan(parts, order, shared, held, stay, arrays=[order, shared], scratch_bytes=scratch)
 
-    def open(self, job: ShardJob[IndexConfig], plan: Plan) -> Work:
+    def open(self, job: ShardJob[IndexConfig], plan: Plan) -> "Work":
+        from stages.suffixes.sorting import Work, text_of
+
         return Work(plan, text_of(job.inputs[TEXT], str(job.config.split)), job.folder)
 
-    def run_shard(self, job: ShardJob[IndexConfig], work: Work, shard: Shard) -> ShardOutput:
+    def run_shard(self, job: ShardJob[IndexConfig], work: "Work", shard: Part) -> ShardOutput:
+        from stages.suffixes.sorting import PHASES
+
         output = ShardOutput(job.folder)
-        if isinstance(shard, Keeping):
-            _keep(job, work.plan, output)
-        elif isinstance(shard, Cutting):
-            _cut(work, shard, output)
-        elif isinstance(shard, Sorting):
-            _sort(work, shard, output)
-        elif isinstance(shard, Writing):
-            _write(work, shard.number, output)
+        PHASES[shard.phase](job, work, shard, output)
         return output
 
     def finish(self, job: Job[IndexConfig], plan: Plan) -> dict[str, Any]:
@@ -210,114 +140,6 @@ def opened_bytes(tokens: int) -> int:
 def scratch_bytes(rows: int, place: int) -> int:
     """Most bytes of scratch files; `place`: bytes of a place in the text."""
     return rows * (3 * place + 3)
-
-
-def _staying(job: Job[IndexConfig]) -> "tuple[Staying | None, Stretches]":
-    """The documents that stay from the previous index, and the tokens to sort."""
-    import numpy as np
-
-    from stages.suffixes.shards import Stretches, others, staying
-    from stages.suffixes.text import opened
-
-    rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
-    if PREVIOUS not in job.inputs:
-        return None, Stretches(np.array([0]), np.array([rows]))
-    before, now = ((opened(text.ids), np.asarray(text.doc_offsets[:])) for text in _both(job))
-    stay = staying(before, now)
-    return stay, others(now[1], stay.now)
-
-
-def _both(job: ShardJob[IndexConfig]) -> Iterator["TokenSplit"]:
-    """The text of the previous index, and the new text."""
-    from stages.text.tokens import open_split
-
-    previous = job.inputs[PREVIOUS]
-    for tokens, split in ((previous.input(TEXT), previous.config["split"]), (job.inputs[TEXT], job.config.split)):
-        yield open_split(tokens.zarr("tokens.zarr"), str(split))
-
-
-def _keep(job: ShardJob[IndexConfig], plan: Plan, output: ShardOutput) -> None:
-    import numpy as np
-
-    from stages.suffixes.shards import kept
-
-    assert plan.stay is not None
-    group = job.inputs[PREVIOUS].zarr(GROUP)
-    arrays = group["order"], group["shared"]
-
-    def blocks() -> "Iterator[tuple[np.ndarray, np.ndarray]]":
-        for start in range(0, arrays[0].shape[0], ROWS_PER_SHARD):
-            order, shared = (np.asarray(array[start : start + ROWS_PER_SHARD]) for array in arrays)
-            yield order, shared
-
-    offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
-    with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
-        for order, shared in kept(blocks(), plan.stay, *offsets):
-            orders.write(order.astype(plan.order.dtype).tobytes())
-            links.write(shared.tobytes())
-
-
-def _cut(work: Work, shard: Cutting, output: ShardOutput) -> None:
-    import numpy as np
-
-    from stages.array_files import save_arrays
-    from stages.suffixes.shards import borders, grouped
-
-    plan = work.plan
-    bounds = borders(work.text, plan.sorted, len(plan.sorting))
-    places, counts = grouped(bounds, plan.sorted.places(np.arange(shard.start, shard.stop)))
-    save_arrays(output.add(_file(shard)), places.astype(plan.order.dtype), counts)
-
-
-def _sort(work: Work, shard: Sorting, output: ShardOutput) -> None:
-    import numpy as np
-
-    from stages.array_files import save_arrays
-    from stages.suffixes.shards import ranked, taken
-    from stages.suffixes.text import sort_contexts
-
-    plan = work.plan
-    places = taken(work.cut, shard.number) if plan.cutting else plan.sorted.places(np.arange(len(plan.sorted)))
-    found = ranked(work.text, sort_contexts(work.text, places), work.kept)
-    place = plan.order.dtype
-    save_arrays(
-        output.add(_file(shard)),
-        *(found.places.astype(place), found.shared, found.rank.astype(place), found.before, found.after),
-    )
-
-
-def _write(work: Work, number: int, output: ShardOutput) -> None:
-    from stages.suffixes.shards import merged
-    from stages.suffixes.text import Order
-
-    plan, rows = work.plan, work.plan.order.rows(number)
-    order, shared = merged(work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared))
-    output.write(plan.order, number, order.astype(plan.order.dtype))
-    output.write(plan.shared, number, shared)
-
-
-def _file(shard: Shard) -> Path:
-    return Path("scratch", f"{shard.key}.npy")
-
-
-def text_of(tokens: Artifact, split: str) -> "Text":
-    """The text of a split, with its document borders; large arrays are memory-mapped."""
-    import numpy as np
-
-    from stages.suffixes.text import Text
-    from stages.text.tokens import open_split
-
-    held = open_split(tokens.zarr("tokens.zarr"), split)
-    return Text.of(held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"]))
-
-
-def open_contexts(index: Artifact) -> "SortedContexts":
-    """Open the sorted contexts of an index; large arrays are memory-mapped."""
-    from stages.suffixes.matches import SortedContexts
-    from stages.suffixes.text import opened
-
-    group, text = index.zarr(GROUP), text_of(index.input(TEXT), str(index.config["split"]))
-    return SortedContexts(text, opened(group["order"]), opened(group["shared"]))
 
 
 def context_arrays(index: Artifact, name: str) -> Expected | None:

@@ -21,7 +21,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution, Job
 from stages.artifacts.store import Store
 from stages.index import BuildIndex, IndexConfig
-from stages.suffixes.indexing import open_contexts
+from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import Text
 from tests.benchmarks.timing import timed
 from tests.stages.small_store import SmallTokens, TokensConfig

@@ -16,7 +16,8 @@ from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex, IndexConfig
 from stages.suffixes import text as text_module
-from stages.suffixes.indexing import SORTING_BYTES, open_contexts, opened_bytes, scratch_bytes
+from stages.suffixes.indexing import SORTING_BYTES, opened_bytes, scratch_bytes
+from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import Text, collected, sort_contexts
 from tests.oracles.suffixes import contexts
 from tests.stages.kills import made_in_pieces

@@ -1,0 +1,139 @@
+"""The phases of making an index of sorted contexts, and opening it; see `indexing`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from stages.array_files import map_arrays, save_arrays
+from stages.artifacts.artifact import Artifact
+from stages.artifacts.kinds import PREVIOUS
+from stages.artifacts.output import ShardOutput
+from stages.artifacts.stage import ShardJob
+from stages.search.config import IndexConfig
+from stages.suffixes import AT_ONCE
+from stages.suffixes.indexing import CUT, GROUP, KEEP, SORT, TEXT, WRITE, Part, Plan
+from stages.suffixes.matches import SortedContexts
+from stages.suffixes.shards import (
+    Ranked,
+    Staying,
+    Stretches,
+    borders,
+    grouped,
+    kept,
+    merged,
+    others,
+    ranked,
+    staying,
+    taken,
+)
+from stages.suffixes.text import Order, Text, opened, sort_contexts
+from stages.text.tokens import TokenSplit, open_split
+from stages.threads import slices
+
+KEPT = (Path("scratch", "kept-order.bin"), Path("scratch", "kept-shared.bin"))
+
+
+@dataclass(frozen=True)
+class Work:
+    """Everything that parts need."""
+
+    plan: Plan
+    text: Text
+    folder: Path
+
+    @cached_property
+    def kept(self) -> SortedContexts:
+        """The order of the contexts of kept documents."""
+        rows, dtypes = len(self.text) - len(self.plan.sorted), (self.plan.order.dtype, np.dtype(np.uint8))
+        if not rows:
+            return SortedContexts(self.text, *(np.zeros(0, dtype) for dtype in dtypes))
+        maps = (
+            np.memmap(self.folder / path, dtype, "r", shape=(rows,)) for path, dtype in zip(KEPT, dtypes, strict=True)
+        )
+        return SortedContexts(self.text, *map(np.asarray, maps))
+
+    @cached_property
+    def cut(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For every part of CUT: places grouped by shard, and the number of places for each shard."""
+        files = (map_arrays(self.folder / _file(part), 2) for part in self.plan.parts(CUT))
+        return [(places, counts) for places, counts in files]
+
+    @cached_property
+    def new(self) -> list[Ranked]:
+        """New contexts in order, one item for each sorted shard."""
+        return [Ranked(*map_arrays(self.folder / _file(part), 5)) for part in self.plan.parts(SORT)]
+
+
+def _file(part: Part) -> Path:
+    return Path("scratch", f"{part.key}.npy")
+
+
+def staying_documents(job: ShardJob[IndexConfig]) -> tuple[Staying | None, Stretches]:
+    """The documents that stay from the previous index, and the tokens to sort."""
+    rows = int(job.inputs[TEXT].metrics["splits"][job.config.split]["tokens"])
+    if PREVIOUS not in job.inputs:
+        return None, Stretches(np.array([0]), np.array([rows]))
+    before, now = ((opened(text.ids), np.asarray(text.doc_offsets[:])) for text in _both(job))
+    stay = staying(before, now)
+    return stay, others(now[1], stay.now)
+
+
+def _both(job: ShardJob[IndexConfig]) -> Iterator[TokenSplit]:
+    """The text of the previous index, and the new text."""
+    previous = job.inputs[PREVIOUS]
+    for tokens, split in ((previous.input(TEXT), previous.config["split"]), (job.inputs[TEXT], job.config.split)):
+        yield open_split(tokens.zarr("tokens.zarr"), str(split))
+
+
+def _keep(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
+    assert work.plan.stay is not None
+    group = job.inputs[PREVIOUS].zarr(GROUP)
+    blocks = (
+        (np.asarray(group["order"][some]), np.asarray(group["shared"][some]))
+        for some in slices(group["order"].shape[0], AT_ONCE)
+    )
+    offsets = [np.asarray(text.doc_offsets[:]) for text in _both(job)]
+    with output.add(KEPT[0]).open("wb") as orders, output.add(KEPT[1]).open("wb") as links:
+        for order, shared in kept(blocks, work.plan.stay, *offsets):
+            orders.write(order.astype(work.plan.order.dtype).tobytes())
+            links.write(shared.tobytes())
+
+
+def _cut(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
+    plan = work.plan
+    bounds = borders(work.text, plan.sorted, len(plan.parts(SORT)))
+    places, counts = grouped(bounds, plan.sorted.places(np.arange(part.contexts.start, part.contexts.stop)))
+    save_arrays(output.add(_file(part)), places.astype(plan.order.dtype), counts)
+
+
+def _sort(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
+    plan, place = work.plan, work.plan.order.dtype
+    places = taken(work.cut, part.number) if work.cut else plan.sorted.places(np.arange(len(plan.sorted)))
+    found = ranked(work.text, sort_contexts(work.text, places), work.kept)
+    narrow = found._replace(places=found.places.astype(place), rank=found.rank.astype(place))
+    save_arrays(output.add(_file(part)), *narrow)
+
+
+def _write(job: ShardJob[IndexConfig], work: Work, part: Part, output: ShardOutput) -> None:
+    plan, rows = work.plan, work.plan.order.rows(part.number)
+    order, shared = merged(work.text, rows.start, rows.stop, work.new, Order(work.kept.order, work.kept.shared))
+    output.write(plan.order, part.number, order.astype(plan.order.dtype))
+    output.write(plan.shared, part.number, shared)
+
+
+PHASES = {KEEP: _keep, CUT: _cut, SORT: _sort, WRITE: _write}
+
+
+def text_of(tokens: Artifact, split: str) -> Text:
+    """The text of a split, with its document borders; large arrays are memory-mapped."""
+    held = open_split(tokens.zarr("tokens.zarr"), split)
+    return Text.of(held.ids, np.asarray(held.doc_offsets[:]), int(tokens.metrics["vocabulary_size"]))
+
+
+def open_contexts(index: Artifact) -> SortedContexts:
+    """Open the sorted contexts of an index; large arrays are memory-mapped."""
+    group, text = index.zarr(GROUP), text_of(index.input(TEXT), str(index.config["split"]))
+    return SortedContexts(text, opened(group["order"]), opened(group["shared"]))
